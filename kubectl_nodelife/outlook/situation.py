@@ -21,7 +21,7 @@ from kubectl_nodelife.engine.cache import Cache
 from kubectl_nodelife.kube.names import counted, first_names
 from kubectl_nodelife.kube.pod import TERMINAL_PHASES, Pod, is_daemon_pod, is_mirror_pod
 from kubectl_nodelife.kube.times import SECOND_NS
-from kubectl_nodelife.kube.wellknown import NO_EXECUTE
+from kubectl_nodelife.kube.wellknown import NO_EXECUTE, TAINT_NODE_OUT_OF_SERVICE
 from kubectl_nodelife.outlook.eviction_forecast import LOST, eviction_forecast
 from kubectl_nodelife.outlook.fates import Coming, Judged, Lane, lanes, since_ns
 from kubectl_nodelife.outlook.node import Outlook
@@ -43,10 +43,13 @@ _MOST_PODS: Final = 20_000
 
 
 class Option(msgspec.Struct, frozen=True):
-    """A command that one may type, and what it does."""
+    """A command that one may type, and what it does. `acts`: the same in the words of `what-if`,
+    which plays what comes of it; "" where the command changes nothing.
+    """
 
     command: str
     effect: str
+    acts: str = ""
 
 
 class Situation(msgspec.Struct, frozen=True, rename="camel"):
@@ -433,9 +436,11 @@ def _to_do(
         return f"Nothing is lost if {kubelets} again before that.", [why, lose]
     if verdict.state == "pressure":
         return "The kubelet evicts pods itself until the pressure is gone.", [why]
+    by_hand = _by_hand(outlook.node.name) if verdict.state == "unreachable" and not several else []
     if hurt.stuck and not comes:
         return "Terminating pods go when the node is back, or once they are forced away.", [
-            Option(why.command, "says whether they may be, and what to verify first")
+            Option(why.command, "says whether they may be, and what to verify first"),
+            *by_hand,
         ]
     if zone is not None and zone.state == PARTIAL and not zone.rate:
         return "Nothing to do: Kubernetes taints no more nodes there, so pods stay.", [why]
@@ -443,5 +448,19 @@ def _to_do(
         return "Pods move by themselves at that time; a node that is back before keeps them.", [
             why,
             lose,
+            *by_hand,
         ]
-    return "Nothing more happens by itself.", [why]
+    return "Nothing more happens by itself.", [why, *by_hand]
+
+
+def _by_hand(node: str) -> list[Option]:
+    """What a person can do about a lost node instead of waiting. Either lets a second copy of its
+    pods run beside the first where its machine is still on, so that the condition comes first.
+    """
+    taint = f"taint node {shlex.quote(node)} {TAINT_NODE_OUT_OF_SERVICE}=nodeshutdown:NoExecute"
+    delete = f"delete node {shlex.quote(node)}"
+    off = "only once its machine is known to be off:"
+    return [
+        Option(f"kubectl {taint}", f"{off} its pods go, and their volumes are detached", taint),
+        Option(f"kubectl {delete}", f"{off} its pods go, after a while", delete),
+    ]

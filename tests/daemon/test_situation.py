@@ -153,6 +153,11 @@ def test_pods_that_nobody_removes_are_told(tmp_path: Path) -> None:
         assert frame.nodes["a"].leaving == 1
         told = said(frame)
         assert "1 pod is Terminating on nodes whose kubelet is silent" in told.hurts
+        waiting, *by_hand = told.options
+        assert (waiting.command, waiting.acts) == ("kubectl nodelife explain node a", "")
+        assert [f"kubectl {each.acts}" for each in by_hand] == [each.command for each in by_hand]
+        assert [each.acts.split()[0] for each in by_hand] == ["taint", "delete"]
+        assert all("once its machine is known to be off" in each.effect for each in by_hand)
         await lab.see(Gone("Pod", web.key))
         assert framed(wall, lab).nodes["a"].leaving == 0
 

@@ -11,6 +11,7 @@ import pytest
 
 from bench.ui import DarkZone, Told
 from kubectl_nodelife.daemon.server import Answer, Stream
+from kubectl_nodelife.outlook.situation import Option, Situation
 from tests.loopback import play
 from tests.ui.browser import DOWN, Browser, browser, needs_chromium
 
@@ -162,6 +163,32 @@ BANDS = """
     parseFloat(track.firstChild.style.left), parseFloat(track.firstChild.style.width),
   ]);
 """
+
+
+def test_a_command_says_what_would_come_of_it() -> None:
+    """It is played when a person asks, and not before."""
+    asked: list[Any] = []
+
+    async def what_if(query: Any) -> dict[str, Any]:
+        asked.append(query["word"])
+        return {"verdict": {"text": "db is up at the end, from 40s on, and not without it"}}
+
+    delete = Option("kubectl delete node a1", "its pods go, after a while", "delete node a1")
+    lost = Situation("gone", "a1 is unreachable.", options=[delete])
+
+    async def test() -> None:
+        async with shown(3, {"what_if": what_if, "explain": explain}) as (window, told):
+            told.broadcast.publish("delta", {"now": told.zone.now_s, "situation": lost})
+            await window.until("return document.querySelector('#now-options .plays') !== null")
+            assert not asked
+            await window.run("document.querySelector('#now-options .plays').click()")
+            await window.until(
+                "return document.querySelector('#now-options p').innerText"
+                ".includes('db is up at the end, from 40s on, and not without it')"
+            )
+            assert asked == [["delete", "node", "a1"]]
+
+    play(test)
 
 
 def test_what_would_be_hit_is_drawn_as_bands() -> None:

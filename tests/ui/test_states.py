@@ -27,6 +27,9 @@ HURTS = "60 pods of 9 workloads; shop/db has no pod on any other node; partly sh
 DRAINED = "Node c1 is drained: cordoned; 2 pods left to evict, 1 pod is Terminating."
 BACK = "a1, a2 are back: the next pass takes the taints off."
 BY_ITSELF = "Nothing to do: Kubernetes takes the taints off by itself."
+OFF = "only once its machine is known to be off: its pods go, and their volumes are detached"
+OUT = "taint node a1 node.kubernetes.io/out-of-service=nodeshutdown:NoExecute"
+BY_HAND = [Option(f"kubectl {OUT}", OFF, OUT)]
 WAITS = "Pods move by themselves at that time; a node that is back before keeps them."
 
 
@@ -67,7 +70,7 @@ def states(now_s: float) -> dict[str, Situation]:
         "evicting": Situation(
             *("gone", "a1 is unreachable.", now_s - 400),
             [within("pod shop/web-1 on a1 is deleted, the first of 6 pods", 3, 3)],
-            *("6 pods of 6 workloads; partly shop/web (1 of 3 pods)", WAITS, [WHY, LOSE]),
+            *("6 pods of 6 workloads; partly shop/web (1 of 3 pods)", WAITS, [WHY, *BY_HAND]),
             [Lane("a1", "unreachable", now_s - 400, [within("6 pods leave", 3, 60)])],
         ),
         "back": Situation("peace", BACK, advice=BY_ITSELF),

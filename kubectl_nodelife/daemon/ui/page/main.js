@@ -46,6 +46,7 @@ async function begin() {
     return;
   }
   panel.readOnly = (await known.json()).readOnly;
+  document.body.classList.toggle("read-only", panel.readOnly);
   again = connect((event, told) => { if (event === "snapshot") begun(); model.take(event, told, performance.now()); wake(); }, lost);
   route();
 }

@@ -2,6 +2,7 @@
 // time, whom it hurts, and what one types. The daemon says it; here it is laid out and counted down.
 
 import { byId, on, Rows, stretch, write } from "./rows.js";
+import { documents, post } from "./session.js";
 import { clockTime, duration, led, left, make, shown } from "./text.js";
 
 const thenRows = new Rows(byId("now-then"));
@@ -36,7 +37,7 @@ export function situated(model, now) {
   write(byId("now-hurts"), situation.hurts ? shown(`Hurts ${situation.hurts}.`) : "");
   write(byId("now-advice"), shown(situation.advice));
   const context = led(model.source?.context ?? "").map((word) => ` ${word}`).join("");
-  optionRows.show(options, (each) => `${each.command}${context}`, (each) => option(`${each.command}${context}`, each.effect));
+  optionRows.show(options, (each) => `${each.command}${context}`, (each) => option(`${each.command}${context}`, each));
 }
 
 const laneRows = new Rows(byId("now-lanes"));
@@ -110,7 +111,25 @@ function at(model, { lowS, highS }) {
   return low === high ? `at ${low}` : `between ${low} and ${high}`;
 }
 
-function option(command, effect) {
+function option(command, { effect, acts }) {
   const copied = () => { navigator.clipboard?.writeText(command); write(byId("announce"), "Copied"); };
-  return make("li", {}, make("code", {}, command), " ", make("button", { type: "button", "aria-label": shown(`Copy: ${command}`), onclick: copied }, "Copy"), ` ${effect}`);
+  const comes = make("p", { class: "dim", role: "status" });
+  const ways = acts ? [" ", make("button", { type: "button", class: "plays", "aria-label": shown(`What would it do: ${command}`), onclick: () => foretell(acts, comes) }, "What would it do?"), comes] : [];
+  return make("li", {}, make("code", {}, command), " ", make("button", { type: "button", "aria-label": shown(`Copy: ${command}`), onclick: copied }, "Copy"), ` ${effect}`, ...ways);
+}
+
+/** What comes of acts, which the daemon plays; nothing is changed anywhere. */
+async function foretell(acts, comes) {
+  const say = (text) => write(comes, shown(text));
+  say("Playing …");
+  try {
+    const answer = await post("/api/v1/what-if", { acts });
+    if (answer.status === 429) { say("Another question is being played; try again soon."); return; }
+    for await (const told of documents(answer)) {
+      if (told.progress) say(`${told.progress.says} (${Math.round(told.progress.seconds)}s) …`);
+      else say(told.error ? `${told.error.what} ${told.error.remedy ?? ""}` : `At ${clockTime(Date.now() / 1000)}: ${told.verdict.text}`);
+    }
+  } catch {
+    say("The daemon does not answer.");
+  }
 }
