@@ -22,7 +22,6 @@ from kubectl_nodelife.kube.pod import TERMINAL_PHASES, Pod, PodSpec, is_daemon_p
 from kubectl_nodelife.workloads.placement_rules import PlacementRules, SchedulerCache
 from kubectl_nodelife.workloads.pod_classes import Demands, PodClasses
 from kubectl_nodelife.workloads.scheduling import (
-    REASON_AFFINITY,
     NodeInfo,
     PodRequirements,
     resource_reasons,
@@ -40,6 +39,8 @@ from kubectl_nodelife.workloads.soft_rules import SoftRules
 from kubectl_nodelife.workloads.volumes import NO_NEEDS, VolumeNeeds, claim_names
 
 REASON_GATED: Final = "scheduling is blocked due to non-empty scheduling gates"
+REASON_CONFLICT: Final = "pod affinity terms conflict"
+REASON_NOT_NAMED: Final = "node(s) didn't satisfy plugin(s) [NodeAffinity]"
 REASON_CLAIM_IN_USE: Final = (
     "node(s) unavailable due to PersistentVolumeClaim with ReadWriteOncePod access mode already"
     " in-use by another pod"
@@ -60,14 +61,21 @@ class Luck(NamedTuple):
 
 
 class NoRoom(NamedTuple):
-    """Why a pod has nowhere to go: upstream's reasons, and on how many nodes each."""
+    """Why a pod has nowhere to go: upstream's reasons, and on how many nodes each.
+
+    `anywhere`: the one reason rules out all nodes before any is looked at (PreFilter).
+    """
 
     reasons: tuple[tuple[str, int], ...]
     nodes: int
+    anywhere: bool = False
 
     def __str__(self) -> str:
-        counted = ", ".join(f"{count} {reason}" for reason, count in self.reasons)
-        return f"0/{self.nodes} nodes are available: {counted}"
+        """As `FitError` says it, whose counts are sorted as text, without the last full stop."""
+        if not self.nodes:
+            return "no nodes available to schedule pods"
+        counted = [reason if self.anywhere else f"{n} {reason}" for reason, n in self.reasons]
+        return f"0/{self.nodes} nodes are available: {', '.join(sorted(counted))}"
 
 
 class PlacementSimulator:
@@ -259,7 +267,7 @@ class PlacementSimulator:
         return self._candidates_for(demands).best(
             wanted,
             partial(self._has_room, wanted, kept=kept),
-            (lambda name: self._obeys(wanted, name, kept)) if has_rules else None,
+            (lambda name: self._forbids(wanted, name, kept) is None) if has_rules else None,
             partial(self._soft.scores, pod),
         )
 
@@ -311,7 +319,7 @@ class PlacementSimulator:
         found: list[str] = []
         kept = self._kept_from(pod)
         for name in self._candidates_for(demands).names():
-            if self._has_room(wanted, name, kept) and self._obeys(wanted, name, kept):
+            if self._has_room(wanted, name, kept) and self._forbids(wanted, name, kept) is None:
                 found.append(name)
                 if len(found) >= most:
                     break
@@ -322,20 +330,17 @@ class PlacementSimulator:
         wanted = self._rules.wanted(pod, self._classes.demands_of(pod))
         nodes = self._cache.nodes
         nowhere = self._nowhere(wanted)
-        if nowhere:
-            return NoRoom(((nowhere, len(nodes)),), len(nodes))
+        if nowhere and nowhere != REASON_CLAIM_IN_USE:
+            return NoRoom(((nowhere, len(nodes)),), len(nodes), anywhere=True)
         reasons: Counter[str] = Counter()
-        kept = self._kept_from(pod)
-        pinned = pinned_node(pod.spec)
-        if pinned is not None:
-            reasons[REASON_AFFINITY] = len(nodes) - (pinned in nodes)
-            nodes = {pinned: nodes[pinned]} if pinned in nodes else {}
+        kept, named = self._kept_from(pod), named_nodes(pod.spec)
         for name, node in nodes.items():
-            reason = self._keeps_off(pod, node)
-            if reason is not None:
+            if named is not None and name not in named:
+                reasons[REASON_NOT_NAMED] += 1
+            elif (reason := self._keeps_off(pod, node)) is not None:
                 reasons[reason] += 1
             else:
-                reasons.update(self._lacks(wanted, name, kept))
+                reasons.update(self._lacks(wanted, name, kept, in_use=bool(nowhere)))
         ordered = sorted(reasons.items(), key=lambda item: (-item[1], item[0]))
         return NoRoom(tuple(item for item in ordered if item[1]), len(self._cache.nodes))
 
@@ -347,24 +352,24 @@ class PlacementSimulator:
         node = self._cache.nodes.get(name)
         if node is None or self._keeps_off(wanted.pod, node) is not None:
             return False
-        return self._has_room(wanted, name, kept) and self._obeys(wanted, name, kept)
+        return self._has_room(wanted, name, kept) and self._forbids(wanted, name, kept) is None
 
-    def _lacks(self, wanted: PodRequirements, name: str, kept: Kept) -> list[str]:
-        """Why the node has no room now."""
+    def _lacks(self, wanted: PodRequirements, name: str, kept: Kept, *, in_use: bool) -> list[str]:
+        """Why the node has no room now. `in_use`: another pod has a claim that the pod wants."""
         if not self._has_room(wanted, name, kept):
             return resource_reasons(wanted, self._with_kept(name, kept))
-        reason = rule_reason(wanted, self._cache.nodes[name])
+        reason = REASON_CLAIM_IN_USE if in_use else self._forbids(wanted, name, kept)
         return [] if reason is None else [reason]
 
-    def _obeys(self, wanted: PodRequirements, name: str, kept: Kept) -> bool:
-        """True if volumes, the spread and other pods let the pod go there."""
-        node = self._cache.nodes[name]
-        if rule_reason(wanted, node) is not None:
-            return False
-        coming = kept.get(name)
-        return not coming or (
-            rule_reason(self._rules.after(wanted, node, coming, ()), node) is None
-        )
+    def _forbids(self, wanted: PodRequirements, name: str, kept: Kept) -> str | None:
+        """Why volumes, the spread or other pods keep the pod away, or None: with the pods that wait
+        to go there first, then without them.
+        """
+        node, coming = self._cache.nodes[name], kept.get(name)
+        reason = None
+        if coming:
+            reason = rule_reason(self._rules.after(wanted, node, coming, ()), node)
+        return reason or rule_reason(wanted, node)
 
     def _has_room(self, wanted: PodRequirements, name: str, kept: Kept) -> bool:
         """True if the node itself has room."""
@@ -392,9 +397,12 @@ class PlacementSimulator:
         """Why no node will do, whatever its state; "" if one may."""
         if wanted.pod.spec.scheduling_gates:
             return REASON_GATED
-        if wanted.needs.exclusive and self._claim_in_use(wanted):
-            return REASON_CLAIM_IN_USE
-        return wanted.needs.nowhere
+        if named_nodes(wanted.pod.spec) == frozenset():
+            return REASON_CONFLICT
+        if wanted.needs.nowhere:
+            return wanted.needs.nowhere
+        in_use = wanted.needs.exclusive and self._claim_in_use(wanted)
+        return REASON_CLAIM_IN_USE if in_use else ""
 
     def _claim_in_use(self, wanted: PodRequirements) -> bool:
         claims = {name for _, name in wanted.needs.exclusive}
@@ -433,14 +441,30 @@ def priority(pod: Pod) -> int:
 
 def pinned_node(spec: PodSpec) -> str | None:
     """The one node that the pod's affinity names, as the DaemonSet controller writes it."""
+    names = named_nodes(spec)
+    return next(iter(names)) if names is not None and len(names) == 1 else None
+
+
+def named_nodes(spec: PodSpec) -> frozenset[str] | None:
+    """The nodes that each term of the pod's required affinity names; None: some term names none.
+
+    Follows `PreFilter` of plugins/nodeaffinity, after which no other node is looked at.
+    """
     affinity = spec.affinity.node_affinity if spec.affinity is not None else None
     required = affinity.required_during_scheduling_ignored_during_execution if affinity else None
-    if required is None or len(required.node_selector_terms) != 1:
+    if required is None or not required.node_selector_terms:
         return None
-    fields = required.node_selector_terms[0].match_fields
-    if len(fields) != 1 or fields[0].operator != "In" or len(fields[0].values) != 1:
-        return None
-    return fields[0].values[0] if fields[0].key == "metadata.name" else None
+    names: frozenset[str] = frozenset()
+    for term in required.node_selector_terms:
+        named = [
+            frozenset(field.values)
+            for field in term.match_fields
+            if field.key == "metadata.name" and field.operator == "In"
+        ]
+        if not named:
+            return None
+        names |= frozenset.intersection(*named)
+    return names
 
 
 def _place_of(pod: Pod | None) -> str:

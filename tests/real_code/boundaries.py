@@ -268,7 +268,7 @@ BOUNDARIES = {
     "volume_health": Boundary(KUBELETS, a_volume_is_unwell),
 }
 NOT_PLAYED = {
-    "pops_backoff_queue": "the scheduler is not played",
+    "pops_backoff_queue": "the real scheduler says where one pod goes; its queue is not played",
     "dry_run_ends": "a simulated drain is no dry run",
     "waiting_for_detach": "the attach-detach controller is not played",
 }

@@ -393,6 +393,9 @@ def differences(branch: Branch, verdicts: Mapping[str, Json]) -> Iterator[str]:
             yield f"{name} goes to one of {best}, really {real['best']}: {real['scores']}"
         if feasible:
             continue
+        why = f"{placement.no_room(pod)}."
+        if why != real["message"]:
+            yield f"{name} fits nowhere since {why}, really {real['message']}"
         chosen = preemption.choices(pod) if preemption.may_preempt(pod) else []
         victims = {c.node: sorted("/".join(v.key) for v in c.victims) for c in chosen}
         if victims != (real["victims"] or {}):

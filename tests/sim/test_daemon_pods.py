@@ -59,7 +59,7 @@ def test_the_roll_out_hangs_because_the_new_pod_cannot_start() -> None:
     (failed,) = found(told, "RecordEvent", reason="FailedScheduling")
     assert failed.reason == (
         "0/2 nodes are available: 1 Insufficient cpu,"
-        " 1 node(s) didn't match Pod's node affinity/selector."
+        " 1 node(s) didn't satisfy plugin(s) [NodeAffinity]."
     )
     assert told.final["pods"] == {
         **told.final["pods"],

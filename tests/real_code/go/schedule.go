@@ -5,6 +5,7 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"os"
 	"os/signal"
 	"slices"
@@ -16,6 +17,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/sets"
 	utilfeature "k8s.io/apiserver/pkg/util/feature"
 	"k8s.io/client-go/kubernetes/fake"
 	clientscheme "k8s.io/client-go/kubernetes/scheme"
@@ -123,7 +125,7 @@ func judge(ctx context.Context, plugins framework.Framework, preemption *default
 			return v
 		}
 	}
-	only, status, _ := plugins.RunPreFilterPlugins(ctx, state, pod)
+	only, status, narrowing := plugins.RunPreFilterPlugins(ctx, state, pod)
 	var fit []fwk.NodeInfo
 	if status.IsSuccess() {
 		filter := func(nodes []fwk.NodeInfo) {
@@ -139,7 +141,7 @@ func judge(ctx context.Context, plugins framework.Framework, preemption *default
 			}
 		}
 		if !only.AllNodes() {
-			diagnosis.NodeToStatus.SetAbsentNodesStatus(fwk.NewStatus(fwk.UnschedulableAndUnresolvable, "node(s) didn't satisfy plugin(s)"))
+			diagnosis.NodeToStatus.SetAbsentNodesStatus(fwk.NewStatus(fwk.UnschedulableAndUnresolvable, fmt.Sprintf("node(s) didn't satisfy plugin(s) %v", sets.List(narrowing))))
 		}
 		if nominated, err := snapshot.Get(pod.Status.NominatedNodeName); err == nil {
 			filter([]fwk.NodeInfo{nominated})
