@@ -210,7 +210,8 @@ class _Answer:
         waits = any(not self._has_turn(budget) for budget in self._budgets.values())
         moving = tuple(leaving.pod.key for leaving in self._drain.pods)
         evictable = tuple(self._evictable)
-        return DrainVerdict(verdict, sentence, waits, low, high, moving, evictable)
+        is_short = short is not None
+        return DrainVerdict(verdict, sentence, waits, low, high, moving, evictable, is_short)
 
     def _short(self) -> PodDisruptionBudget | None:
         """The first budget that does not let all its pods here go at once."""

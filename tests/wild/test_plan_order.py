@@ -13,11 +13,17 @@ PLAN = ("upgrade", "plan", "-l", "pool=blue", *WORK, "-o", "json")
 
 @pytest.mark.parametrize(
     ("number", "flags"),
-    [("214", ("--max-unavailable", "3", "--zones", "0")), ("216", ("--max-unavailable", "1"))],
-    ids=["214", "216"],
+    [
+        ("214", ("--max-unavailable", "3", "--zones", "0")),
+        ("216", ("--max-unavailable", "1")),
+        ("217", ("--max-unavailable", "3", "--zones", "0")),
+    ],
+    ids=["214", "216", "217"],
 )
 def test_a_plan_is_its_run(capsys: Capture, number: str, flags: tuple[str, ...]) -> None:
-    """What a drain costs is remembered for as long, whether or not all kinds were read."""
+    """What a drain costs is remembered for as long, whether or not all kinds were read; and nodes
+    that a budget holds up come last of those whose verdict is unknown, as of those that are known.
+    """
     report = Report("upgrade-20-plan-order", capsys)
     now = ("--now", "2026-01-01T00:00:00Z")
     plan = report.ask(*PLAN, *flags, *now, dump=f"d{number}.json", now=False).document

@@ -544,7 +544,12 @@ def drain_cost(p: UpgradePass, candidate: UpgradeCandidate) -> KnownCost:
     if known.asked is not candidate:
         found = known.verdict
         seconds, pods = found.high_seconds, len(found.moving)
-        priced = candidate._replace(verdict=found.verdict, drain_seconds=seconds, moving_pods=pods)
+        priced = candidate._replace(
+            verdict=found.verdict,
+            drain_seconds=seconds,
+            moving_pods=pods,
+            is_short=found.is_short,
+        )
         known = costs[name] = known._replace(asked=candidate, priced=priced)
     return known
 

@@ -165,13 +165,19 @@ class UpgradeCandidate(NamedTuple):
     verdict: str = "ready"
     drain_seconds: float = 0.0
     moving_pods: int = 0
+    is_short: bool = False
 
 
-def by_cost(candidate: UpgradeCandidate) -> tuple[int, float, int, str]:
-    """The key by which the candidates of a zone are sorted."""
+def by_cost(candidate: UpgradeCandidate) -> tuple[int, bool, float, int, str]:
+    """The key by which the candidates of a zone are sorted.
+
+    Of those whose verdict is unknown the budgets still say which are quick: a plan of what could be
+    read has the order of the run that reads all.
+    """
     known = candidate.verdict in VERDICTS
     rank = VERDICTS.index(candidate.verdict) if known else len(VERDICTS)
-    return (rank, candidate.drain_seconds, candidate.moving_pods, candidate.name)
+    short, seconds = candidate.is_short, candidate.drain_seconds
+    return (rank, short, seconds, candidate.moving_pods, candidate.name)
 
 
 def pool_order(present: Collection[str], asked: Sequence[str] = ()) -> list[str]:

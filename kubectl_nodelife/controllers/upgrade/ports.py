@@ -76,7 +76,8 @@ class DrainVerdict(NamedTuple):
     `verdict`: ready, slow, unknown, never or refused (`drain/results.py`); `sentence`: why, with
     the cheapest fix. `waits`: a budget is at zero now and refills. `low_seconds`, `high_seconds`:
     how long the drain takes. `moving`: the pods that leave; `evictable`: those of them that the
-    plan lets go now.
+    plan lets go now. `is_short`: a budget spares fewer now than leave the node, whatever the
+    verdict.
     """
 
     verdict: str
@@ -86,6 +87,7 @@ class DrainVerdict(NamedTuple):
     high_seconds: float = 0.0
     moving: tuple[PodKey, ...] = ()
     evictable: tuple[PodKey, ...] = ()
+    is_short: bool = False
 
 
 Leaving = Mapping[str, Collection[PodKey]]
