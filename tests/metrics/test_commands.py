@@ -11,9 +11,14 @@ import pytest
 import yaml
 from click.testing import CliRunner
 
+from kubectl_nodelife.commands.answering.status import finished
+from kubectl_nodelife.commands.cluster.dump import read_dump
+from kubectl_nodelife.commands.cluster.look import view_of_dump
 from kubectl_nodelife.commands.metrics import metrics
+from kubectl_nodelife.daemon.metrics import cluster_sample
 from kubectl_nodelife.daemon.metrics.families import FAMILIES
 from kubectl_nodelife.errors import BadInput
+from kubectl_nodelife.outlook.status import KINDS
 from kubectl_nodelife.report.metrics import PANELS
 from tests.metrics.played import play
 from tests.metrics.promtool import BY_NAME, ROOT, RULES, needs_promtool, promtool
@@ -75,6 +80,33 @@ def test_the_dashboards_expressions_parse(tmp_path: Path) -> None:
     path = tmp_path / "rules.yaml"
     path.write_text(yaml.safe_dump({"groups": [{"name": "g", "rules": rules}]}))
     assert f"{len(exprs)} rules found" in promtool("check", "rules", str(path))
+
+
+def test_the_dashboard_is_chosen_by_cluster_and_zone_and_nothing_lies_on_another() -> None:
+    dashboard = json.loads(said("dashboard"))
+    names = [variable["name"] for variable in dashboard["templating"]["list"]]
+    assert names == ["datasource", "cluster", "zone"]
+    taken: set[tuple[int, int]] = set()
+    for panel in dashboard["panels"]:
+        at = panel["gridPos"]
+        cells = {(at["x"] + x, at["y"] + y) for x in range(at["w"]) for y in range(at["h"])}
+        assert not cells & taken and max(x for x, _ in cells) < 24, panel["title"]
+        taken |= cells
+        assert all('cluster=~"$cluster"' in target["expr"] for target in panel["targets"])
+    kinds = {panel["type"] for panel in dashboard["panels"]}
+    assert kinds == {"stat", "state-timeline", "timeseries"}
+
+
+@pytest.mark.parametrize("limit", [1, 2, 4, 6])
+def test_of_more_nodes_than_the_limit_those_in_trouble_stay(
+    limit: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    view = view_of_dump(read_dump([str(ROOT / "tests/dumps/two-zones")]), KINDS)
+    monkeypatch.setattr(cluster_sample, "MOST_NODES", limit)
+    sample = finished(cluster_sample.sample_steps(view, per_node=True))
+    worst_first = ["worker-a2", "worker-b1", "worker-b2", "worker-a1", "worker-a3", "worker-b3"]
+    assert [node.name for node in sample.nodes] == worst_first[:limit] or limit == 6
+    assert sample.dropped == 6 - limit and len(sample.nodes) == limit
 
 
 def most(text: str, zones: int) -> int:

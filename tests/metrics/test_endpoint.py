@@ -185,6 +185,18 @@ def test_labels_of_any_kind_parse() -> None:
     assert found == [zone[:128] for zone in odd]
 
 
+@pytest.mark.parametrize("plain_zones", [False, True])
+def test_only_upstreams_metrics_have_its_key_of_a_zone(plain_zones: bool) -> None:
+    zone = ("eu-1:\0:eu-1a",)
+    values: Any = {name: [(zone, 1.0)] for name in ("node_collector_zone_size", "nodelife_nodes")}
+    values["nodelife_nodes"] = [((*zone, "healthy"), 1.0)]
+    text = expose(values, "text/plain", plain_zones=plain_zones).body.decode()
+    found = {f.name: f.samples[0].labels for f in text_string_to_metric_families(text)}
+    upstreams = "eu-1/eu-1a" if plain_zones else zone[0]
+    assert found["node_collector_zone_size"] == {"zone": upstreams}
+    assert found["nodelife_nodes"] == {"zone": "eu-1/eu-1a", "state": "healthy"}
+
+
 @needs_promtool
 @pytest.mark.parametrize("accept", ["text/plain", "application/openmetrics-text;version=1.0.0"])
 def test_promtool_is_content_with_every_family(accept: str) -> None:

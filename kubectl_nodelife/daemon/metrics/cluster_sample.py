@@ -29,7 +29,7 @@ from kubectl_nodelife.daemon.metrics.families import (
 from kubectl_nodelife.engine.cache import Cache
 from kubectl_nodelife.errors import NodelifeError
 from kubectl_nodelife.kube.decode import decode_json
-from kubectl_nodelife.kube.node import Lease, Node
+from kubectl_nodelife.kube.node import Lease, Node, zone_display
 from kubectl_nodelife.kube.pod import TERMINAL_PHASES, is_daemon_pod, is_mirror_pod
 from kubectl_nodelife.kube.selectors import matches
 from kubectl_nodelife.kube.times import SECOND_NS
@@ -212,9 +212,8 @@ def sample_steps(view: ClusterView, *, per_node: bool) -> Generator[None, None, 
         sample.unknown_within.clear()
         sample.soon_lost.clear()
     if per_node and len(sample.nodes) > MOST_NODES:
-        kept = [node for node in sample.nodes if node.in_trouble][:MOST_NODES]
-        sample.dropped = len(sample.nodes) - len(kept)
-        sample.nodes = kept
+        sample.dropped = len(sample.nodes) - MOST_NODES
+        sample.nodes = sorted(sample.nodes, key=lambda node: not node.in_trouble)[:MOST_NODES]
     return sample
 
 
@@ -228,10 +227,15 @@ def is_leaving(node: Node) -> bool:
 
 
 def _labels_of(found: Iterable[ZoneOutlook]) -> dict[str, str]:
-    """Zone key -> the label's value; past the largest so many it is `other`."""
+    """Zone key -> the label's value; past the largest so many it is `other`. Zones that are
+    displayed alike, as region x and zone x, are one: a series can be there only once.
+    """
     largest = sorted(found, key=lambda zone: (-zone.nodes, zone.key))
+    displayed: dict[str, str] = {}
     return {
-        zone.key: zone.key if number < MOST_ZONES else OTHER_ZONES
+        zone.key: displayed.setdefault(zone_display(zone.key), zone.key)
+        if number < MOST_ZONES
+        else OTHER_ZONES
         for number, zone in enumerate(largest)
     }
 

@@ -46,6 +46,9 @@ _METHODS: Final = ("GET", "HEAD")
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
+OURS: Final = "nodelife_"
+"""What the names of metrics begin with that upstream does not have."""
+
 MOST_CHARACTERS: Final = 128
 """Of a label's value; names in Kubernetes have 253 at the most, zones far less."""
 
@@ -155,7 +158,9 @@ class Exposition(NamedTuple):
 
 
 class _Collected(Collector):
-    """Values that were taken beforehand, as a collector."""
+    """Values that were taken beforehand, as a collector. Upstream's metrics have its key of a zone,
+    with a NUL byte between region and zone, unless `plain_zones`; ours never have.
+    """
 
     def __init__(self, values: Values, plain_zones: bool) -> None:
         self._values = values
@@ -166,10 +171,11 @@ class _Collected(Collector):
             samples = self._values.get(family.name)
             if samples:
                 made = _family(family)
-                zone_at = family.labels.index("zone") if "zone" in family.labels else -1
+                plain = self._plain_zones or family.name.startswith(OURS)
+                zone_at = family.labels.index("zone") if plain and "zone" in family.labels else -1
                 for labels, value in samples:
                     words = [
-                        zone_display(word) if at == zone_at and self._plain_zones else word
+                        zone_display(word) if at == zone_at else word
                         for at, word in enumerate(labels)
                     ]
                     _add(made, [word[:MOST_CHARACTERS] for word in words], value)
