@@ -97,7 +97,7 @@ def test_the_dashboard_is_chosen_by_cluster_and_zone_and_nothing_lies_on_another
     assert kinds == {"stat", "state-timeline", "timeseries"}
 
 
-@pytest.mark.parametrize("limit", [1, 2, 4, 6])
+@pytest.mark.parametrize("limit", [1, 2, 4])
 def test_of_more_nodes_than_the_limit_those_in_trouble_stay(
     limit: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -105,8 +105,8 @@ def test_of_more_nodes_than_the_limit_those_in_trouble_stay(
     monkeypatch.setattr(cluster_sample, "MOST_NODES", limit)
     sample = finished(cluster_sample.sample_steps(view, per_node=True))
     worst_first = ["worker-a2", "worker-b1", "worker-b2", "worker-a1", "worker-a3", "worker-b3"]
-    assert [node.name for node in sample.nodes] == worst_first[:limit] or limit == 6
-    assert sample.dropped == 6 - limit and len(sample.nodes) == limit
+    assert [node.name for node in sample.nodes] == worst_first[:limit]
+    assert sample.dropped == 6 - limit
 
 
 def most(text: str, zones: int) -> int:
