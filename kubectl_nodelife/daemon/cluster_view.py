@@ -24,7 +24,7 @@ from kubectl_nodelife.kube.times import (
     format_micro_time,
     human_duration,
 )
-from kubectl_nodelife.live.clock import SKEW_WARNED_NS
+from kubectl_nodelife.live.clock import SKEW_WARNED_NS, clock_warning
 from kubectl_nodelife.outlook.foretold import Foretold
 from kubectl_nodelife.outlook.node import Outlook, join_controllers
 from kubectl_nodelife.outlook.view import WARMING_UP, ClusterView
@@ -236,13 +236,6 @@ def _warnings(watcher: DecisionTask, now_ns: int) -> list[str]:
     quarantine = watcher.host.cache.quarantine
     kinds = [w for w in kind_warnings(watcher.feed.states) if not any(w in line for line in lines)]
     return [*lines, *kinds, *quarantine.lines()]
-
-
-def clock_warning(skew_ns: int) -> str:
-    """The warning for a machine whose clock is wrong."""
-    where = "ahead of" if skew_ns > 0 else "behind"
-    seconds = abs(skew_ns) / SECOND_NS
-    return f"this machine's clock is {seconds:.0f}s {where} the API server's; ages use the server's"
 
 
 def _progress(watcher: DecisionTask) -> str:

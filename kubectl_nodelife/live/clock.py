@@ -46,6 +46,13 @@ _LEAST_S, _MOST_S = 1_400_000_000, 7_258_118_400  # 2014, before Kubernetes; 220
 _BOOTTIME = getattr(time, "CLOCK_BOOTTIME", None)  # Linux; on macOS CLOCK_MONOTONIC counts sleep
 
 
+def clock_warning(skew_ns: int) -> str:
+    """The warning for a machine whose clock is wrong."""
+    where = "ahead of" if skew_ns > 0 else "behind"
+    seconds = abs(skew_ns) / SECOND_NS
+    return f"this machine's clock is {seconds:.0f}s {where} the API server's; ages use the server's"
+
+
 def steady_ns() -> int:
     """A clock that cannot be set and that goes on during a suspend."""
     return time.clock_gettime_ns(time.CLOCK_MONOTONIC if _BOOTTIME is None else _BOOTTIME)

@@ -15,13 +15,12 @@ from typing import Any, TypeVar
 
 from kubectl_nodelife.commands.cluster.where import answer_by
 from kubectl_nodelife.commands.flags import Connection
-from kubectl_nodelife.daemon.cluster_view import clock_warning
 from kubectl_nodelife.daemon.paths import config_file
 from kubectl_nodelife.daemon.settings import RequestedSettings, load_config
 from kubectl_nodelife.errors import Unreachable
 from kubectl_nodelife.live.auth import Session
 from kubectl_nodelife.live.client import ApiError, Client
-from kubectl_nodelife.live.clock import SKEW_WARNED_NS, steady_ns
+from kubectl_nodelife.live.clock import SKEW_WARNED_NS, clock_warning, steady_ns
 from kubectl_nodelife.live.target import Target, connection_warnings, find_target
 from kubectl_nodelife.report import terminal
 
