@@ -21,11 +21,12 @@ _SOURCE: Final = {"type": "prometheus", "uid": "${datasource}"}
 _IN: Final = '{cluster=~"$cluster"}'
 _OF_ZONE: Final = '{cluster=~"$cluster", zone=~"$zone"}'
 _LOST: Final = (
-    'sum(nodelife_nodes{cluster=~"$cluster", zone=~"$zone", '
-    'state=~"overdue|unreachable|not-ready"})'
+    'sum(max by (cluster, zone, state) (nodelife_nodes{cluster=~"$cluster", zone=~"$zone", '
+    'state=~"overdue|unreachable|not-ready"}))'
 )
 _STATES: Final = (
-    'sum by (state) (nodelife_nodes{cluster=~"$cluster", zone=~"$zone", state!="healthy"})'
+    'sum by (state) (max by (cluster, zone, state) '
+    '(nodelife_nodes{cluster=~"$cluster", zone=~"$zone", state!="healthy"}))'
 )
 _UNKNOWN: Final = f"max by (seconds) (nodelife_nodes_unknown_within{_IN})"
 _NEXT: Final = f"max(nodelife_next_eviction_timestamp_seconds{_IN} > 0) - time()"
