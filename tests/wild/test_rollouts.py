@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.wild.reports import Report, Told, first_lines, sections
+from kubectl_nodelife.cli import main
+from tests.wild.reports import FOLDER, Report, Told, first_lines, sections
 
 Capture = pytest.CaptureFixture[str]
 Ask = Callable[..., Told]
@@ -55,6 +58,19 @@ def test_what_is_said_first(ask: Ask, folder: str, dump: str, odd: str) -> None:
     shown = ask(folder, "daemonset", "agent", "-n", "default", dump=dump).out
     assert f"It is not as it should be: {odd}" in shown.splitlines()[1]
     assert f"the first is default/agent: {odd}" in ask(folder, "daemonset", "-A", dump=dump).out
+
+
+def test_an_update_that_waits_for_a_person_takes_no_pod(tmp_path: Path, capsys: Capture) -> None:
+    """With OnDelete nobody but a person deletes the old pod on the tainted node."""
+    cluster = json.loads((FOLDER / TAKEN / "patched.json").read_text())
+    (found,) = (item for item in cluster["items"] if item["kind"] == "DaemonSet")
+    found["spec"]["updateStrategy"] = {"type": "OnDelete"}
+    dump = tmp_path / "cluster.json"
+    dump.write_text(json.dumps(cluster))
+    assert main(["daemonset", "agent", "-n", "default", "-f", str(dump)]) == 0
+    shown = capsys.readouterr().out
+    assert "a pod of another revision, which stays until it is deleted" in shown
+    assert "update deletes" not in shown
 
 
 def test_surge_with_a_host_port(ask: Ask) -> None:

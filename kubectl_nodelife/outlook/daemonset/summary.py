@@ -35,11 +35,7 @@ from kubectl_nodelife.outlook.daemonset.kubectl_rollout import RolloutError
 from kubectl_nodelife.outlook.daemonset.old_images import other_images
 from kubectl_nodelife.outlook.daemonset.pod_trouble import trouble_of
 from kubectl_nodelife.outlook.daemonset.rollout_outlook import rollout_outlook
-from kubectl_nodelife.outlook.daemonset.rollout_verdict import (
-    NEVER,
-    surge_needs_port_twice,
-    taken_for_good,
-)
+from kubectl_nodelife.outlook.daemonset.rollout_verdict import NEVER, surge_needs_port_twice
 from kubectl_nodelife.outlook.daemonset.truth_table import NodeRow, truth_table
 from kubectl_nodelife.outlook.daemonset.view import DaemonSets, Key, SetView
 from kubectl_nodelife.outlook.eviction_forecast import LOST
@@ -179,8 +175,7 @@ def oddities(view: SetView) -> Iterator[str]:
     update = _rollout_oddity(view)
     if update is not None and update.never:
         yield update.text
-    for node, pod, why in taken_for_good(view) if update is not None else ():
-        yield f"the update deletes {pod.name} on {node}, and none is made while {why} stands"
+    yield from update.loses if update is not None else ()
     yield from _node_oddities(view)
     yield from other_images(view)
     if update is not None and not update.never:
@@ -236,10 +231,13 @@ def _node_oddities(view: SetView) -> Iterator[str]:
 
 
 class _Update(NamedTuple):
-    """What is said of an update that is not through. `never`: it does not end by itself."""
+    """What is said of an update that is not through. `never`: it does not end by itself; `loses`:
+    pods that it takes for good.
+    """
 
     text: str
     never: bool = False
+    loses: Sequence[str] = ()
 
 
 def _rollout_oddity(view: SetView) -> _Update | None:
@@ -249,10 +247,10 @@ def _rollout_oddity(view: SetView) -> _Update | None:
     have = f"{old} {'node has' if old == 1 else 'nodes have'} a pod of another revision"
     if view.daemon_set.spec.update_strategy.type != ROLLING_UPDATE:
         return _Update(f"{have}, which stays until it is deleted")
-    verdict = rollout_outlook(view).verdict
-    if verdict.verdict == NEVER:
-        return _Update(f"an update does not end: {verdict.because}: {have}", never=True)
-    return _Update(f"an update is under way: {have}")
+    outlook = rollout_outlook(view)
+    never = outlook.verdict.verdict == NEVER
+    goes = f"does not end: {outlook.verdict.because}" if never else "is under way"
+    return _Update(f"an update {goes}: {have}", never, outlook.loses)
 
 
 def set_sections(sets: DaemonSets, summary: SetSummary) -> Iterator[ExplainedQuestion]:
