@@ -29,7 +29,7 @@ _STATES: Final = (
     '(nodelife_nodes{cluster=~"$cluster", zone=~"$zone", state!="healthy"}))'
 )
 _UNKNOWN: Final = f"max by (seconds) (nodelife_nodes_unknown_within{_IN})"
-_NEXT: Final = f"max(nodelife_next_eviction_timestamp_seconds{_IN} > 0) - time()"
+_NEXT: Final = f"min(max by (cluster) (nodelife_next_eviction_timestamp_seconds{_IN} > 0)) - time()"
 _BRAKE: Final = f"min by (zone) (nodelife_zone_nodes_until_brake{_OF_ZONE})"
 _CHANGES: Final = (
     "sum by (controller, action, outcome) "
