@@ -21,13 +21,14 @@ from kubectl_nodelife.engine.cache import Cache
 from kubectl_nodelife.kube.names import counted, first_names
 from kubectl_nodelife.kube.pod import TERMINAL_PHASES, Pod, is_daemon_pod, is_mirror_pod
 from kubectl_nodelife.kube.times import SECOND_NS
-from kubectl_nodelife.kube.wellknown import NO_EXECUTE, TAINT_NODE_OUT_OF_SERVICE
+from kubectl_nodelife.kube.wellknown import NO_EXECUTE
 from kubectl_nodelife.outlook.eviction_forecast import LOST, eviction_forecast
 from kubectl_nodelife.outlook.fates import Coming, Judged, Lane, lanes, since_ns
 from kubectl_nodelife.outlook.node import Outlook
 from kubectl_nodelife.outlook.node_verdict import FINE, UNHEARD, WORST_FIRST, in_words
 from kubectl_nodelife.outlook.works import WorkInProgress
 from kubectl_nodelife.outlook.zone import ZoneOutlook
+from kubectl_nodelife.workloads.force_advice import OUT_OF_SERVICE
 from kubectl_nodelife.workloads.owners import workload_of
 
 PEACE, OURS, WORSE, GONE, BLIND = "peace", "ours", "worse", "gone", "blind"
@@ -457,7 +458,7 @@ def _by_hand(node: str) -> list[Option]:
     """What a person can do about a lost node instead of waiting. Either lets a second copy of its
     pods run beside the first where its machine is still on, so that the condition comes first.
     """
-    taint = f"taint node {shlex.quote(node)} {TAINT_NODE_OUT_OF_SERVICE}=nodeshutdown:NoExecute"
+    taint = f"taint node {shlex.quote(node)} {OUT_OF_SERVICE}"
     delete = f"delete node {shlex.quote(node)}"
     off = "only once its machine is known to be off:"
     return [

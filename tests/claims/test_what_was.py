@@ -7,12 +7,17 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from tests.claims.aftermaths import Aftermath, aftermath
 from tests.claims.test_first_lines import MOMENT, Capture, asked
+
+Judged = Callable[[Aftermath], tuple[str, Callable[[str], list[str]]]]
+"""What a verb says first of a cluster, and which lies a judge finds in such words."""
 
 DELETED = ("terminating", "finalizer", "gone", "scaled", "reborn")
 ENDED = ("evicted", "shutdown")
@@ -24,23 +29,37 @@ def counted(pattern: str, text: str) -> int:
     return int(found[1]) if found else 0
 
 
+def apart(*claims: tuple[str, object, object]) -> list[str]:
+    """Of each claim (what, as told, as it is) that is not so, a line."""
+    return [f"{what}: {told}, and {true}" for what, told, true in claims if told != true]
+
+
+def catch(judged: Judged, truth: str, lie: str) -> None:
+    """Plant a lie into what is said of sixty clusters; the judge must find each."""
+    planted = 0
+    for seed in range(60):
+        said, lies_of = judged(aftermath(seed))
+        false = re.sub(truth, lie, said, count=1)
+        if false != said:
+            planted += 1
+            assert lies_of(false), (seed, false)
+    assert planted
+
+
 def lies_of_replay(cluster: Aftermath, said: str) -> list[str]:
     """What the first two lines claim, and what was done does not bear out."""
     first, _, second = said.partition("\n")
     states = cluster.nodes.items()
     lost = {name for name, state in states if state in ("lost", "false", "back", "removed")}
     still = {name for name, state in states if state in ("lost", "false")}
-    lies = []
-    for what, told, true in (
+    lies = apart(
         ("nodes lost", counted(r"(\d+) nodes? became not Ready", first), len(lost)),
         ("pods deleted", counted(r"(\d+) pods? (?:was|were) deleted", first),
          len(cluster.fated(*DELETED))),
         ("pods ended", counted(r"(\d+) pods? (?:was|were) \w+ by the kubelet", first),
          len(cluster.fated(*ENDED))),
         ("named", len(re.findall(r"\bn\d\b", first)), min(3, len(lost))),
-    ):  # fmt: skip
-        if told != true:
-            lies.append(f"{what}: {told}, and {true}")
+    )  # fmt: skip
     if "evicted by the kubelet" in first and cluster.fated("shutdown"):
         lies.append(f"evicted, and {cluster.fated('shutdown')} were shut down")
     named = re.match(r"(\w+)(?: and (\d+) others?)? (?:is|are) not Ready still", second)
@@ -108,16 +127,11 @@ def test_the_first_line_of_changes_is_so(tmp_path: Path, capsys: Capture, seeds:
 def test_a_lie_about_what_was_is_caught(
     tmp_path: Path, capsys: Capture, verb: str, truth: str, lie: str
 ) -> None:
-    planted = 0
-    for seed in range(60):
-        cluster = aftermath(seed)
+    def judged(cluster: Aftermath) -> tuple[str, Callable[[str], list[str]]]:
         said = said_of(tmp_path, capsys, cluster, verb)
-        false = re.sub(truth, lie, said, count=1)
-        if false != said:
-            planted += 1
-            if verb == "replay":
-                assert lies_of_replay(cluster, false), (seed, false)
-            else:
-                page = json.loads(said_of(tmp_path, capsys, cluster, verb, "-o", "json"))
-                assert lies_of_changes(cluster, false, page["items"]), (seed, false)
-    assert planted
+        if verb == "replay":
+            return said, partial(lies_of_replay, cluster)
+        items = json.loads(said_of(tmp_path, capsys, cluster, verb, "-o", "json"))["items"]
+        return said, lambda false: lies_of_changes(cluster, false, items)
+
+    catch(judged, truth, lie)

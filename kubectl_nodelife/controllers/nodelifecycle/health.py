@@ -324,6 +324,8 @@ def _take_deleted_leases(
     health: NodeHealth, heartbeat: Heartbeat, passes: Passes, now_ns: int
 ) -> None:
     """What passes saw of Leases before they were deleted, since the last look."""
+    if heartbeat.before is None or not health.lease_saved:
+        return
     gone: list[tuple[Heartbeat, int]] = []
     while heartbeat.before is not None:
         gone.append((heartbeat.before, heartbeat.deleted_ns))
@@ -331,7 +333,7 @@ def _take_deleted_leases(
     for before, deleted_ns in reversed(gone):
         last_ns = passes.before(deleted_ns + 1)
         renewal = before.renewal(last_ns) if last_ns is not None else None
-        if last_ns is None or renewal is None or not health.lease_saved:
+        if last_ns is None or renewal is None:
             continue
         renew_ns, seen_ns = renewal
         if renew_ns is not None and (health.lease_renew_ns or 0) < renew_ns:

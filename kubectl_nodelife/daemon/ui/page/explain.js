@@ -1,7 +1,7 @@
 // The explanation of one object, beside the wall: the daemon's own answer, in its own words.
 
 import { byId, on, stretch } from "./rows.js";
-import { ask, documents, post } from "./session.js";
+import { ask, played } from "./session.js";
 import { counted, duration, fullName, led, make, quoted, shown } from "./text.js";
 
 const KINDS = { node: "Node", pod: "Pod", daemonset: "DaemonSet", zone: "Zone" };
@@ -91,11 +91,9 @@ export class Panel {
     const show = (...content) => { if (!signal.aborted) byId("what-if-answer").replaceChildren(...content); };
     show(said("Playing …"));
     try {
-      const answer = await post("/api/v1/what-if", { acts }, signal);
-      if (answer.status === 401) { this.refused(); return; }
-      if (answer.status === 429) { show(said("Another question is being played; try again soon.")); return; }
-      for await (const told of documents(answer)) {
-        if (told.progress) show(said(`${told.progress.says} (${Math.round(told.progress.seconds)}s) …`), make("p", {}, told.progress.first));
+      for await (const told of played(acts, signal)) {
+        if (told.over) this.refused();
+        else if (told.waits) show(said(told.waits), ...(told.progress ? [make("p", {}, told.progress.first)] : []));
         else show(...(told.error ? wrong(told.error) : changed(told, [acts, ...led(this.context())].join(" "))));
       }
     } catch {

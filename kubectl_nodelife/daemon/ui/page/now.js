@@ -2,7 +2,7 @@
 // time, whom it hurts, and what one types. The daemon says it; here it is laid out and counted down.
 
 import { byId, on, Rows, stretch, write } from "./rows.js";
-import { documents, post } from "./session.js";
+import { played } from "./session.js";
 import { clockTime, duration, led, left, make, shown } from "./text.js";
 
 const thenRows = new Rows(byId("now-then"));
@@ -123,10 +123,9 @@ async function foretell(acts, comes) {
   const say = (text) => write(comes, shown(text));
   say("Playing …");
   try {
-    const answer = await post("/api/v1/what-if", { acts });
-    if (answer.status === 429) { say("Another question is being played; try again soon."); return; }
-    for await (const told of documents(answer)) {
-      if (told.progress) say(`${told.progress.says} (${Math.round(told.progress.seconds)}s) …`);
+    for await (const told of played(acts)) {
+      if (told.over) throw new Error("the session is over");
+      if (told.waits) say(told.waits);
       else say(told.error ? `${told.error.what} ${told.error.remedy ?? ""}` : `At ${clockTime(Date.now() / 1000)}: ${told.verdict.text}`);
     }
   } catch {

@@ -9,7 +9,7 @@ const sent = (headers = {}) => ({ "X-Nodelife-Session": session(), ...headers })
 export const ask = (path) => fetch(path, { headers: sent() });
 
 /** The documents of an answer that has one a line, as they come. */
-export async function* documents(answer) {
+async function* documents(answer) {
   const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();
   let text = "";
   for (let read; !(read = await reader.read()).done;) {
@@ -18,6 +18,14 @@ export async function* documents(answer) {
     yield* lines.map((line) => JSON.parse(line));
   }
   if (text) yield JSON.parse(text);
+}
+
+/** What acts would do, as the daemon tells it while it plays, which changes nothing anywhere: what is waited for in words (`waits`), last the answer or an `error`; `over`: the session is. */
+export async function* played(acts, signal = null) {
+  const answer = await post("/api/v1/what-if", { acts }, signal);
+  if (answer.status === 401) { yield { over: true }; return; }
+  if (answer.status === 429) { yield { waits: "Another question is being played; try again soon." }; return; }
+  for await (const told of documents(answer)) yield told.progress ? { ...told, waits: `${told.progress.says} (${Math.round(told.progress.seconds)}s) …` } : told;
 }
 
 /** POST, as the server takes it: a form cannot send this. */
