@@ -125,7 +125,8 @@ def audit(
         findings += found
         if not found:
             is_unheard = node.exists and node.read and node.name not in reporting
-            unheard |= {node.name} if is_unheard else set()
+            if is_unheard:
+                unheard.add(node.name)
             counts[UNHEARD if is_unheard else _quiet_class(pod, node, context)] += 1
             waiting.update(waits_for(pod))
             marks_without_node += not node.read and bears_the_mark(pod.status)
