@@ -21,7 +21,14 @@ from kubectl_nodelife.report.drain import (
     outage_length,
     workload_name,
 )
-from kubectl_nodelife.report.drain_svg import budget_chart, gantt, horizon, wave_charts
+from kubectl_nodelife.report.drain_svg import (
+    budget_chart,
+    gantt,
+    horizon,
+    is_level,
+    near_bottom,
+    wave_charts,
+)
 from kubectl_nodelife.report.html import render_page
 
 _MOST_ROWS = 600
@@ -57,7 +64,7 @@ def page(plan: DrainPlan, source: dict[str, Any]) -> str:
         found = _blockers(shown)
         with_flags = {"flags": flags, "headline": headline(shown), "blockers": found}
     moment = source.get("moment") or {}
-    budgets, more_budgets = _budgets(shown)
+    budgets = _budgets(shown)
     pods, more_pods = _pods(shown)
     return render_page(
         "drain",
@@ -72,7 +79,6 @@ def page(plan: DrainPlan, source: dict[str, Any]) -> str:
         gantt=gantt(shown),
         waves=[(index + 1, chart) for index, chart in wave_charts(shown)],
         budgets=budgets,
-        more_budgets=more_budgets,
         nodes=[_node_cells(node) for node in shown.nodes[:_MOST_NODES]],
         more_nodes=max(0, len(shown.nodes) - _MOST_NODES),
         workloads=_workloads(shown),
@@ -100,19 +106,35 @@ def _blockers(plan: DrainPlan) -> Blockers:
     return Blockers(shown, len(by_reason) - len(shown))
 
 
-def _budgets(plan: DrainPlan) -> tuple[list[dict[str, Any]], int]:
-    """Budgets that moved or hold something, and how many more there are."""
+class Budgets(NamedTuple):
+    """Charts of those that move; those that hold something and never move, a row each."""
+
+    charts: list[dict[str, Any]]
+    more_charts: int
+    level: list[list[str]]
+    more_level: int
+
+
+def _budgets(plan: DrainPlan) -> Budgets:
+    """Budgets that moved or hold something."""
     moved = [b for b in plan.budgets if len(b.points) > 1 or b.allowed == 0]
     moved.sort(key=lambda budget: min(p.allowed for p in budget.points) if budget.points else 0)
-    last, shown = horizon(plan), []
-    for budget in moved[:_MOST_BUDGETS]:
+    last = horizon(plan)
+    charts: list[dict[str, Any]] = []
+    level: list[list[str]] = []
+    for budget in moved:
         text = (
             f"{budget.rule}: {budget.healthy} healthy of {budget.expected},"
             f" {budget.desired} needed, {budget.allowed} may go"
         )
         name = f"{budget.namespace}/{budget.name}"
-        shown.append({"name": name, "text": text, "chart": budget_chart(budget, last)})
-    return shown, len(moved) - len(shown)
+        if is_level(budget.points):
+            level.append([name, text])
+        elif len(charts) < _MOST_BUDGETS:
+            chart = budget_chart(budget, last, near_bottom(budget.points))
+            charts.append({"name": name, "text": text, "chart": chart})
+    more = len(moved) - len(charts) - len(level)
+    return Budgets(charts, more, level[:_MOST_NODES], len(level[_MOST_NODES:]))
 
 
 def _node_cells(node: NodePlan) -> Row:

@@ -16,6 +16,7 @@ from kubectl_nodelife.drain.results import (
     REFUSED,
     UNKNOWN,
     BudgetPlan,
+    BudgetPoint,
     DrainPlan,
     PodPlan,
     WavePlan,
@@ -261,6 +262,22 @@ def ticks(last: float) -> list[float]:
     while last / step > 10:
         step *= 10
     return [float(i * step) for i in range(int(last // step) + 1)]
+
+
+def is_level(points: Sequence[BudgetPoint]) -> bool:
+    """True if neither line of the budget's chart ever moves: a row says it as well."""
+    return len({(point.healthy, point.desired) for point in points}) <= 1
+
+
+def near_bottom(points: Sequence[BudgetPoint]) -> int:
+    """The number of pods at the bottom of a chart that shows how they change.
+
+    It is 0 unless the change would take less than a third of the height, as that from 15 to 14.
+    """
+    counts = [count for point in points for count in (point.healthy, point.desired)]
+    low, high = min(counts, default=0), max(counts, default=0)
+    bottom = low - max(1, (high - low) // 2)
+    return bottom if bottom > 0 and 3 * (high - low) < high else 0
 
 
 def budget_chart(

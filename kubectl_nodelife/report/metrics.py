@@ -32,8 +32,7 @@ _UNKNOWN: Final = f"max by (seconds) (nodelife_nodes_unknown_within{_IN})"
 _NEXT: Final = f"min(max by (cluster) (nodelife_next_eviction_timestamp_seconds{_IN} > 0)) - time()"
 _BRAKE: Final = f"min by (zone) (nodelife_zone_nodes_until_brake{_OF_ZONE})"
 _CHANGES: Final = (
-    "sum by (controller, action, outcome) "
-    f"(increase(nodelife_predicted_changes_total{_IN}[5m]))"
+    f"sum by (controller, action, outcome) (increase(nodelife_predicted_changes_total{_IN}[5m]))"
 )
 _STATES_OF_ZONES: Final = " or ".join(
     f'{value} * nodelife_zone_state{{cluster=~"$cluster", zone=~"$zone", state="{state}"}}'

@@ -28,6 +28,8 @@ from kubectl_nodelife.report.drain_svg import (
     Row,
     budget_chart,
     draw_gantt,
+    is_level,
+    near_bottom,
 )
 from kubectl_nodelife.report.html import render_page
 from kubectl_nodelife.report.table import Table, cell
@@ -76,7 +78,8 @@ def page(answer: WhatIf) -> str:
             texts += block.split("\n")
     last = _last(answer)
     spans = list(_rows(answer, last))
-    charts = [_figure(workload, last) for workload in answer.workloads[:_MOST_CHARTS]]
+    moved = [workload for workload in answer.workloads if not is_level(_points(workload))]
+    level = [workload for workload in answer.workloads if is_level(_points(workload))]
     return render_page(
         "what_if",
         title=f"What if {' and '.join(map(act_words, answer.acts))}",
@@ -86,8 +89,10 @@ def page(answer: WhatIf) -> str:
         bars=_BARS,
         gantt=draw_gantt(spans[:_MOST_ROWS], 0.0, last) if spans else None,
         more_rows=max(0, len(spans) - _MOST_ROWS),
-        charts_of_workloads=charts,
-        more_charts=max(0, len(answer.workloads) - _MOST_CHARTS),
+        charts_of_workloads=[_figure(workload, last) for workload in moved[:_MOST_CHARTS]],
+        more_charts=max(0, len(moved) - _MOST_CHARTS),
+        level_workloads=[_level_row(workload) for workload in level[:_MOST_ROWS]],
+        more_level=max(0, len(level) - _MOST_ROWS),
         tables_of_answer=tables,
         records=[_record(each) for each in answer.differences[:_MOST_RECORDS]],
         more_records=len(answer.differences[_MOST_RECORDS:]) + answer.truncated,
@@ -173,11 +178,23 @@ def _evicted(node: NodeFuture) -> str:
     return f"{node.evicted} evicted" if node.evicted else ""
 
 
+def _points(workload: WorkloadFuture) -> list[BudgetPoint]:
+    """Pods that serve and that are ready in the API, as the two lines of a chart."""
+    return [BudgetPoint(p.at, p.serving, p.ready, 0) for p in workload.series]
+
+
+def _level_row(workload: WorkloadFuture) -> list[str]:
+    first = workload.series[0] if workload.series else None
+    counts = ("", "") if first is None else (str(first.serving), str(first.ready))
+    return [f"{workload.namespace}/{workload.name}", *counts]
+
+
 def _figure(workload: WorkloadFuture, last: float) -> _Figure:
     """Pods that serve (line) and that are ready in the API (dashes)."""
-    points = [BudgetPoint(p.at, p.serving, p.ready, 0) for p in workload.series]
+    points = _points(workload)
     name = f"{workload.namespace}/{workload.name}"
-    drawn = budget_chart(BudgetPlan(workload.namespace, name, "", 0, 0, 0, 0, points), last)
+    plan = BudgetPlan(workload.namespace, name, "", 0, 0, 0, 0, points)
+    drawn = budget_chart(plan, last, near_bottom(points))
     lowest = {workload.low.lowest_serving, workload.lowest_serving, workload.high.lowest_serving}
     few = f"{min(lowest)}" if len(lowest) == 1 else f"{min(lowest)} to {max(lowest)}"
     text = f"{workload.ready_before} ready before, lowest {few}"

@@ -6,10 +6,13 @@ import json
 import re
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from kubectl_nodelife.cli import main
+from kubectl_nodelife.drain.results import BudgetPoint
 from kubectl_nodelife.outlook.what_if.document import WhatIf
+from kubectl_nodelife.report.drain_svg import near_bottom
 from kubectl_nodelife.report.what_if_html import _figure, _last, _rows, page
 from tests.what_if.stand import Document, ask, budget, service, workload
 
@@ -75,3 +78,26 @@ def test_on_the_command_line(capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr().out.startswith("<!doctype html>")
     assert main(["what-if", "--each", "zone", "-f", str(DUMP), "-o", "html"]) == 2
     assert capsys.readouterr().err == ("error: -o html: is not for --each; ask about one target\n")
+
+
+def test_workloads_that_stay_as_they_are_have_a_row_and_no_chart() -> None:
+    found = answer()
+    level = msgspec.structs.replace(
+        found.workloads[0], name="steady", series=found.workloads[0].series[:1]
+    )
+    text = page(msgspec.structs.replace(found, workloads=[*found.workloads, level]))
+    assert text.count("<figure>") == len(found.workloads)
+    first = level.series[0]
+    row = "".join(f'<td class="short">{word}</td>' for word in (first.serving, first.ready))
+    assert f"default/steady</td>{row}</tr>" in text
+
+
+@pytest.mark.parametrize(
+    ("counts", "bottom"),
+    [([15, 14], 13), ([15, 15], 14), ([100, 80], 70), ([3, 2], 0), ([9, 0], 0), ([], 0)],
+)
+def test_a_chart_begins_near_its_numbers_where_their_change_is_small(
+    counts: list[int], bottom: int
+) -> None:
+    points = [BudgetPoint(float(at), count, count, 0) for at, count in enumerate(counts)]
+    assert near_bottom(points) == bottom
