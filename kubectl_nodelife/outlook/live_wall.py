@@ -276,7 +276,8 @@ class LiveWall:
         source = {key: value for key, value in view.source.items() if key != "age"}
         frame = replace(last, source=source, warnings=list(view.warnings))
         then = last.situation.sentence.rstrip(".") if last.situation is not None else ""
-        return replace(frame, situation=blind(unseen, then, self.instant(self._heard_ns)))
+        hurt = last.situation.hurts if last.situation is not None else ""
+        return replace(frame, situation=blind(unseen, then, self.instant(self._heard_ns), hurt))
 
     def _look_whom_it_hurts(self, outlook: Outlook) -> Generator[None, None, None]:
         """Again when other nodes are in trouble, or after a while: it goes through their pods."""

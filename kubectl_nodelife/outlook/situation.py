@@ -24,7 +24,7 @@ from kubectl_nodelife.kube.times import SECOND_NS
 from kubectl_nodelife.kube.wellknown import NO_EXECUTE
 from kubectl_nodelife.outlook.eviction_forecast import LOST, eviction_forecast
 from kubectl_nodelife.outlook.fates import Coming, Judged, Lane, lanes, since_ns
-from kubectl_nodelife.outlook.node import Outlook
+from kubectl_nodelife.outlook.node import NodeOutlook, Outlook
 from kubectl_nodelife.outlook.node_verdict import FINE, UNHEARD, WORST_FIRST, in_words
 from kubectl_nodelife.outlook.works import WorkInProgress
 from kubectl_nodelife.outlook.zone import ZoneOutlook
@@ -223,9 +223,9 @@ def situation(
     back = [each for each in judged if each[0].untaint_in is not None]
     happens = list(_happening(trouble, of)) + _are_back(back)
     if unseen:
-        return blind(unseen, _joined(happens), instant(now_ns))
+        return blind(unseen, _joined(happens), instant(now_ns), hurt.in_words())
     if not happens:
-        return _in_peace(works, len(outlook.cache.nodes))
+        return _in_peace(works, outlook.cache)
     coming = sorted(_coming(outlook, judged, of, hurt), key=lambda each: each[1])
     silent = [each for each in trouble if each[1].state in UNHEARD]
     began_ns = since_ns(silent, now_ns)
@@ -242,12 +242,14 @@ def situation(
     )
 
 
-def blind(because: str, then: str, since_s: float) -> Situation:
-    """The situation while the cluster is not seen. `then`: what happened when it last was."""
+def blind(because: str, then: str, since_s: float, hurt: str = "") -> Situation:
+    """The situation while the cluster is not seen. `then`: what happened when it last was, and
+    `hurt`: whom that did, "" for nobody.
+    """
     says = f"Not seen now: {because}. All is shown as it was then{': ' if then else ''}{then}."
     checked = Option("kubectl nodelife daemon status", "says what the daemon reads, and what not")
     advice = "No node is called worse until news comes."
-    return Situation(BLIND, says, since_s, advice=advice, options=[checked])
+    return Situation(BLIND, says, since_s, hurts=hurt, advice=advice, options=[checked])
 
 
 def _joined(happens: Sequence[str]) -> str:
@@ -256,10 +258,10 @@ def _joined(happens: Sequence[str]) -> str:
     return text[:1].upper() + text[1:] if text.startswith(("zone ", "no zone ")) else text
 
 
-def _in_peace(works: Sequence[WorkInProgress], nodes: int) -> Situation:
+def _in_peace(works: Sequence[WorkInProgress], cache: Cache) -> Situation:
     """No node is in trouble; people may be at work."""
     if not works:
-        says = f"None of {counted(nodes, 'node')} is in trouble."
+        says = f"None of {counted(len(cache.nodes), 'node')} is in trouble."
         return Situation(PEACE, says, advice="Nothing to do.")
     work = min(works, key=lambda each: each.kind == "DaemonSet")
     more = f"; {len(works) - 1} more in progress" if len(works) > 1 else ""
@@ -271,7 +273,18 @@ def _in_peace(works: Sequence[WorkInProgress], nodes: int) -> Situation:
     waits = first_names([f"{w.what}: {w.because}" for w in work.waits], 1)
     advice = f"It waits for {waits}." if waits else "Nothing to do: it goes on by itself."
     shown = Option(work.command, "says what it still waits for")
-    return Situation(OURS, says[:1].upper() + says[1:], work.since_s, coming, "", advice, [shown])
+    hurts = _still_to_move(cache, work.name) if work.kind == "Node" else ""
+    says = says[:1].upper() + says[1:]
+    return Situation(OURS, says, work.since_s, coming, hurts, advice, [shown])
+
+
+def _still_to_move(cache: Cache, node: str) -> str:
+    """Whose pods a drain of the node still evicts, "" for nobody's."""
+    share = _Share(cache)
+    for pod in cache.pods_on(node):
+        if pod.metadata.deletion_timestamp is None and not _nobody_moves(pod):
+            share.add(pod)
+    return Hurt(share.here.total(), *share.in_words()).in_words()
 
 
 def _happening(trouble: Sequence[Judged], of: Sequence[ZoneOutlook]) -> Iterator[str]:
@@ -313,8 +326,10 @@ def _are_back(back: Sequence[Judged]) -> list[str]:
     if not back:
         return []
     names = [outlook.node.name for outlook, _ in back]
-    are = "is" if len(names) == 1 else "are"
-    return [f"{first_names(names, _MOST_NAMES)} {are} back: the next pass takes the taints off"]
+    are, off = ("is", "its taint") if len(names) == 1 else ("are", "their taints")
+    return [
+        f"{first_names(names, _MOST_NAMES)} {are} back: Kubernetes takes {off} off in its next pass"
+    ]
 
 
 def _coming(
@@ -407,6 +422,9 @@ def _act(kind: str, members: Sequence[tuple[int, int, Judged]], first: Judged) -
         pods = sum(len(member[2][0].timers) for member in members)
         more = f", the first of {pods} pods on {counted(many, 'node')}" if pods > 1 else ""
         return f"pod {verdict.next.about} on {name} is deleted{more}"
+    if kind == "RemoveTaint":
+        taints = f"taint of {name} is" if many == 1 else f"taints of {many} nodes are"
+        return f"the NoExecute {taints} taken off"
     return f"{verdict.next.words} on {name}" + (f" and {many - 1} more" if many > 1 else "")
 
 
@@ -444,7 +462,7 @@ def _to_do(
             *by_hand,
         ]
     if zone is not None and zone.state == PARTIAL and not zone.rate:
-        return "Nothing to do: Kubernetes taints no more nodes there, so pods stay.", [why]
+        return _braked([of_node for of_node, _ in trouble if of_node.zone == zone.key]), [why]
     if comes:
         return "Pods move by themselves at that time; a node that is back before keeps them.", [
             why,
@@ -452,6 +470,19 @@ def _to_do(
             *by_hand,
         ]
     return "Nothing more happens by itself.", [why, *by_hand]
+
+
+def _braked(lost: Sequence[NodeOutlook]) -> str:
+    """What a zone's brake keeps. It stops taints only: pods of nodes tainted before go on."""
+    running = [of_node for of_node in lost if of_node.timers]
+    if not running:
+        return "Nothing to do: while so many nodes there are not ready, no pod is deleted for it."
+    many = sum(len(of_node.timers) for of_node in running)
+    pods, go = counted(many, "pod"), "goes" if many == 1 else "go"
+    return (
+        "No more nodes are tainted while so many there are not ready, so that their pods stay; "
+        f"{pods} on {counted(len(running), 'node')} tainted before still {go}."
+    )
 
 
 def _by_hand(node: str) -> list[Option]:

@@ -12,12 +12,25 @@ from kubectl_nodelife.engine.events import Gone
 from kubectl_nodelife.kube.meta import ObjectMeta
 from kubectl_nodelife.kube.pod import Pod
 from kubectl_nodelife.kube.service import Service, ServiceSpec
+from kubectl_nodelife.kube.times import Time
 from kubectl_nodelife.outlook.fates import Lane
 from kubectl_nodelife.outlook.live_wall import LiveFrame, LiveWall
 from kubectl_nodelife.outlook.node_verdict import WORST_FIRST
 from kubectl_nodelife.outlook.situation import Situation
 from kubectl_nodelife.outlook.works import WorkInProgress
-from tests.daemon.lab import CLUSTER, SECOND, T0, UNREACHABLE, Lab, lease, make_lab, node, pod, run
+from tests.daemon.lab import (
+    CLUSTER,
+    SECOND,
+    T0,
+    UNREACHABLE,
+    Lab,
+    lease,
+    make_lab,
+    node,
+    pod,
+    run,
+    unreachable,
+)
 from tests.daemon.test_foreteller import DARK, LIT, foreteller_of, twelve_fall_silent
 
 
@@ -122,13 +135,22 @@ def test_nodes_of_which_some_go_on_are_silent_and_not_the_link(tmp_path: Path) -
 def test_what_people_do_is_said_where_nothing_else_is(tmp_path: Path) -> None:
     async def story() -> None:
         lab, wall = make_lab(tmp_path), LiveWall()
-        await lab.begin(node("a"), lease("a"))
-        await lab.after(60, "a")
+        gone = pod("gone", "a", owner="gone")
+        leaving = replace(gone, metadata=replace(gone.metadata, deletion_timestamp=Time(T0)))
+        pods = [
+            pod("web-1", "a", owner="web"), pod("web-2", "b", owner="web"),
+            pod("db-1", "a", owner="db"), leaving,
+        ]  # fmt: skip
+        await lab.begin(node("a"), node("b"), *pods, lease("a"), lease("b"))
+        await lab.after(60, "a", "b")
         drained = WorkInProgress(
             "Node", "a", 2, 5, "cordoned", "the command", expected=(70.0, 90.0)
         )
         told = said(framed(wall, lab, works=[drained]))
         assert told.level == "ours" and told.sentence == "Node a is drained: cordoned."
+        assert told.hurts == "2 pods of 2 workloads; default/db has no pod on any other node; " + (
+            "partly default/web (1 of 2 pods)"
+        )
         assert (told.coming[0].low_s, told.options[0].command) == (70.0, "the command")
 
     run(story())
@@ -201,6 +223,48 @@ def test_workloads_and_services_that_lose_pods_are_told_with_their_hour(tmp_path
         await lab.see(node("a2", "Unknown", posted_ns=lab.now - T0))
         (db, *_) = await harmed()
         assert (db.coming, db.stays) == ([], "0 of 1 ready")
+
+    run(story())
+
+
+def test_nodes_that_are_back_have_a_clock_that_comes_true(tmp_path: Path) -> None:
+    async def story() -> None:
+        lab, wall = make_lab(tmp_path), LiveWall()
+        names = ["a", "b", "c"]
+        await lab.begin(*map(node, names), *map(lease, names))
+        await lab.after(60, *names)
+        await lab.see(node("a", taints=(unreachable(),)))
+        told = said(framed(wall, lab))
+        assert told.sentence == "a is back: Kubernetes takes its taint off in its next pass."
+        (coming,) = told.coming
+        assert coming.says == "the NoExecute taint of a is taken off"
+        while is_tainted(lab, "a"):
+            await lab.after(1, *names)
+        assert coming.low_s <= lab.now / SECOND - wall.epoch_s <= coming.high_s + 1
+        await lab.see(node("a"))
+        assert said(framed(wall, lab)).sentence == "None of 3 nodes is in trouble."
+
+    run(story())
+
+
+def test_a_brake_keeps_pods_but_those_of_nodes_tainted_before(tmp_path: Path) -> None:
+    async def story() -> None:
+        lab, wall = make_lab(tmp_path), LiveWall()
+        pods = [pod(f"web-{name}", name, owner="web") for name in DARK]
+        nodes = [*(node(name) for name in DARK), *(node(name, zone="b") for name in LIT)]
+        await lab.begin(*nodes, *pods, *map(lease, [*DARK, *LIT]))
+        await lab.after(60, *DARK, *LIT)
+        told = said(framed(wall, lab))
+        while "tainting is stopped there" not in told.sentence:
+            await lab.after(1, *DARK[:4], *LIT)
+            told = said(framed(wall, lab))
+        assert told.advice.endswith("not ready, no pod is deleted for it.")
+        assert "is deleted" not in str(told.coming)
+        lost = node("a7", "Unknown", posted_ns=lab.now - T0, taints=(unreachable(),))
+        await lab.see(lost)
+        told = said(framed(wall, lab))
+        assert told.advice.endswith("1 pod on 1 node tainted before still goes."), told.advice
+        assert "pod default/web-a7 on a7 is deleted" in [each.says for each in told.coming]
 
     run(story())
 

@@ -25,7 +25,10 @@ WHY = Option("kubectl nodelife explain zone r1/a", "says why, and what follows w
 LOSE = Option("kubectl nodelife what-if lose zone r1/a", "plays what is lost if it stays away")
 HURTS = "60 pods of 9 workloads; shop/db has no pod on any other node; partly shop/web (2 of 3)"
 DRAINED = "Node c1 is drained: cordoned; 2 pods left to evict, 1 pod is Terminating."
-BACK = "a1, a2 are back: the next pass takes the taints off."
+BACK = "a1, a2 are back: Kubernetes takes their taints off in its next pass."
+OFF_AGAIN = "the NoExecute taints of 2 nodes are taken off"
+LAST = "2 pods of 2 workloads; shop/db has no pod on any other node"
+KEPT = "Nothing to do: while so many nodes there are not ready, no pod is deleted for it."
 BY_ITSELF = "Nothing to do: Kubernetes takes the taints off by itself."
 OFF = "only once its machine is known to be off: its pods go, and their volumes are detached"
 OUT = "taint node a1 node.kubernetes.io/out-of-service=nodeshutdown:NoExecute"
@@ -63,7 +66,7 @@ def states(now_s: float) -> dict[str, Situation]:
             "gone",
             "Zone r1/a: 8 of 12 nodes are not ready, tainting is stopped there.",
             *(now_s - 90, [], HURTS),
-            "Nothing to do: Kubernetes taints no more nodes there, so pods stay.",
+            KEPT,
             [WHY],
             [Lane("8 nodes of r1/a", "unreachable", now_s - 90, [], "held while things stay so")],
         ),
@@ -73,13 +76,13 @@ def states(now_s: float) -> dict[str, Situation]:
             *("6 pods of 6 workloads; partly shop/web (1 of 3 pods)", WAITS, [WHY, *BY_HAND]),
             [Lane("a1", "unreachable", now_s - 400, [within("6 pods leave", 3, 60)])],
         ),
-        "back": Situation("peace", BACK, advice=BY_ITSELF),
+        "back": Situation("peace", BACK, None, [within(OFF_AGAIN, 0, 5)], advice=BY_ITSELF),
         "drain": Situation(
-            *("ours", DRAINED, now_s - 125, [within("it ends", 30, 90)], ""),
+            *("ours", DRAINED, now_s - 125, [within("it ends", 30, 90)], LAST),
             "It waits for pod shop/web-1: budget web can spare none.",
             [Option("kubectl nodelife drain-plan c1", "says what it still waits for")],
         ),
-        "blind": blind("the API server does not answer", "zone r1/a is dark", now_s - 33),
+        "blind": blind("the API server does not answer", "zone r1/a is dark", now_s - 33, HURTS),
     }
 
 

@@ -34,7 +34,8 @@ export function situated(model, now) {
     write(row.lastChild, at(model, each));
   }
   picture(model, now);
-  write(byId("now-hurts"), situation.hurts ? shown(`Hurts ${situation.hurts}.`) : "");
+  const hurts = { ours: "Still moves", blind: "When last seen it hurt" }[level(situation)] ?? "Hurts";
+  write(byId("now-hurts"), situation.hurts ? shown(`${hurts} ${situation.hurts}.`) : "");
   write(byId("now-advice"), shown(situation.advice));
   const context = led(model.source?.context ?? "").map((word) => ` ${word}`).join("");
   optionRows.show(options, (each) => `${each.command}${context}`, (each) => option(`${each.command}${context}`, each));
@@ -93,7 +94,8 @@ function ticks(track, epoch, start, end, share) {
   const most = Math.max(2, (track.clientWidth || 300) / 80);
   const step = STEPS.find((seconds) => (end - start) / seconds <= most) ?? 3600;
   const marks = [];
-  for (let at = Math.ceil((epoch + start) / step) * step; at < epoch + end; at += step) marks.push(at);
+  const last = end - ((end - start) * 64) / (track.clientWidth || 300); // its text has room
+  for (let at = Math.ceil((epoch + start) / step) * step; at < epoch + last; at += step) marks.push(at);
   while (track.children.length > marks.length) track.lastChild.remove();
   while (track.children.length < marks.length) track.append(make("span"));
   marks.forEach((at, place) => {
