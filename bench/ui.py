@@ -27,8 +27,10 @@ from kubectl_nodelife.daemon.ui.broadcast import Broadcast
 from kubectl_nodelife.daemon.ui.endpoint import PageEndpoint, listen
 from kubectl_nodelife.daemon.ui.live_feed import HappenedChange
 from kubectl_nodelife.daemon.ui.sessions import Sessions
+from kubectl_nodelife.outlook.fates import Coming, Lane
 from kubectl_nodelife.outlook.live_wall import LiveFrame, LiveNode, WallZone, delta
 from kubectl_nodelife.outlook.node_verdict import WORST_FIRST
+from kubectl_nodelife.outlook.situation import Option, Situation
 from tests.ui.browser import Browser, browser
 
 NODES = 5_000
@@ -122,6 +124,31 @@ class DarkZone:
         ]
         return LiveFrame(self.now_s, {"context": "bench"}, "v1.36", zones, rows, [])
 
+    def situation(self, dark_s: float) -> Situation:
+        """What the top of the page says so many seconds after the zone's last heartbeat."""
+        rows = [self._row(number, name, dark_s) for number, name in enumerate(self.names)]
+        silent = sum(row.state == WORST_FIRST.index("silent") for row in rows)
+        lost = sum(row.state == WORST_FIRST.index("unreachable") for row in rows)
+        began_s = self.now_s - dark_s
+        unknown = Coming("Unknown", began_s + 38, began_s + 48)
+        tainted = Coming("tainted", began_s + 45, began_s + 16_700)
+        leave = Coming("pods leave", began_s + 345, began_s + 17_000)
+        lane = f"{silent + lost} nodes of r/a: node-00000, node-00003 and more"
+        fewer = Coming("20 of 30 ready", began_s + 38, began_s + 48)
+        return Situation(
+            level="worse",
+            sentence=f"Zone r/a: {silent} of {self.dark} nodes are silent, {lost} are lost.",
+            since_s=began_s,
+            coming=[unknown, tainted, leave],
+            hurts=f"{lost * self.pods} pods of 100 workloads",
+            advice="Pods move by themselves.",
+            options=[Option("kubectl nodelife explain zone r/a", "why")],
+            lanes=[Lane(lane, "silent", began_s, [unknown, tainted, leave])],
+            harmed=[
+                Lane(f"Service shop/web-{each}", "30 → 20", None, [fewer]) for each in range(12)
+            ],
+        )
+
     def _row(self, number: int, name: str, dark_s: float | None) -> LiveNode:
         zone = number % len(ZONES)
         fine = LiveNode(name, zone, WORST_FIRST.index("healthy"), self.pods, 0)
@@ -208,15 +235,22 @@ class Told:
         for number in _steps(seconds):
             began = time.monotonic()
             if dark:
-                self.tell_frame(number * STEP_SECONDS, changes=number)
+                self.tell_frame(number * STEP_SECONDS, changes=number, situated=True)
             else:
                 self.tell_frame()
             await asyncio.sleep(max(0.0, began + STEP_SECONDS - time.monotonic()))
 
-    def tell_frame(self, dark_s: float | None = None, *, changes: int = 0) -> None:
-        """Send what differs half a second later, with the changes of that number."""
+    def tell_frame(
+        self, dark_s: float | None = None, *, changes: int = 0, situated: bool = False
+    ) -> None:
+        """Send what differs half a second later, with the changes of that number. `situated`: with
+        what the top of the page says of it.
+        """
         self.zone.now_s += STEP_SECONDS
-        self._tell(self.zone.frame(dark_s), self.zone.changes(changes) if changes else [])
+        frame = self.zone.frame(dark_s)
+        if situated and dark_s is not None:
+            frame = replace(frame, situation=self.zone.situation(dark_s))
+        self._tell(frame, self.zone.changes(changes) if changes else [])
 
     def tell_row(self, name: str, state: str) -> None:
         """Send a node that is in another state, without a clock."""
@@ -265,6 +299,8 @@ async def _run(zone: DarkZone, stopwatch: Stopwatch) -> dict[str, object]:
         legend = await window.text("#legend")
         if f"unreachable {zone.dark}" not in legend:
             raise BenchFailed(f"the page does not show the lost nodes: {legend}")
+        if await window.run("return document.getElementById('now').hidden"):
+            raise BenchFailed("the page does not say what happens")
         first = await window.run(FIRST)
         heap = await _heap_bytes(window)
     return {

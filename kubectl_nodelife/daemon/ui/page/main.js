@@ -13,6 +13,7 @@ import { counted, make, shown } from "./text.js";
 import { Wall } from "./wall.js";
 
 const ANNOUNCE_MS = 5000;
+const LATE_MS = 2000; // words wait no longer than that for the wall
 const model = new Model();
 let drawn = -1;
 let refusedBecause = "";
@@ -81,26 +82,30 @@ function draw() {
   if (classList.contains("stale") !== classList.toggle("stale", Boolean(because))) listed.at = -Infinity; // the clocks stop, or go on, everywhere at once
   if (!model.ready) return;
   const nodes = drawn === model.version ? wall.shownNodes : model.chosen(byId("search").value);
+  let more = true; // words come in a frame of their own, so that none takes long
   if (drawn !== model.version) {
     drawn = model.version;
     wall.shownNodes = nodes;
-    if (!wall.update(model, nodes, clock)) wake();
+    wall.update(model, nodes, clock);
     if (!performance.getEntriesByName("wall").length) performance.mark("wall");
     head();
-    situated(model, clock().now);
     legend(model, nodes);
-  } else if (!wall.draw()) wake();
-  lists(nodes, began);
+  } else more = !wall.draw();
+  if (more) wake();
+  if (!more || began - listed.at > LATE_MS) words(nodes, began);
 }
 
 let listed = { at: -Infinity, version: -1 };
+let said = -1;
 
-/** Text is made once a second, and only where it is seen. */
-function lists(nodes, at) {
-  if (at - listed.at < 1000 && (listed.version === model.version || at - listed.at < 250)) return;
+/** Text is made once a second, and only where it is seen; what happens, at once. */
+function words(nodes, at) {
   const { now } = clock();
+  const wait = at - listed.at < 1000 && (listed.version === model.version || at - listed.at < 250);
+  if (!wait || said !== model.version) situated(model, now);
+  said = model.version;
+  if (wait) return;
   listed = { at, version: model.version };
-  situated(model, now);
   wall.tick();
   next(model, nodes, now, Number(byId("zoom").value));
   works(model, now);

@@ -11,7 +11,7 @@ const CHIP = { width: 184, height: 38 };
 const SIDE = { trouble: 28, many: 12, cell: 21, dot: 7 };
 const MANY = 150; // so many in trouble in a zone are shown by small marks
 const WALL_SCALE = 1.5; // of names on a wall screen
-const DRAWN_MS = 6; // what is left is drawn in the next frame
+const DRAWN_MS = 4; // what is left is drawn in the next frame
 
 export class Wall {
   blocks = new Map(); painter = new Painter(); shownNodes = []; root; tip; onOpen; onChoose; model; clock; laidOut; ratio;
