@@ -24,8 +24,12 @@ def counts(total: int, ours: int = 0, most: int | str = 2) -> NodeCounts:
 
 
 def choose(names: list[str], of: NodeCounts, **more: int) -> tuple[list[str], dict[str, ClaimHold]]:
+    def hold(candidate: UpgradeCandidate) -> ClaimHold | None:
+        because = of.hold(candidate.name)
+        return ClaimHold("slots", because) if because else None
+
     arguments = {"wanted": 99, **more}
-    return choose_claims(candidates(*names), of, lambda _: None, **arguments)
+    return choose_claims(candidates(*names), hold, of.claim, **arguments)
 
 
 def test_claims_stop_where_the_slots_do() -> None:
@@ -43,7 +47,7 @@ def test_15_a_node_that_is_held_does_not_hold_those_behind_it() -> None:
     def hold(candidate: UpgradeCandidate) -> ClaimHold | None:
         return ClaimHold("budget", "web spares none now") if candidate.name == "a0" else None
 
-    claimed, held = choose_claims(candidates("a0", "a1"), counts(10), hold, wanted=1)
+    claimed, held = choose_claims(candidates("a0", "a1"), hold, counts(10).claim, wanted=1)
     assert claimed == ["a1"]
     assert held["a0"].by == "budget"
 

@@ -70,8 +70,7 @@ def claim_node(p: UpgradePass, node: Node) -> None:
     cordon = CordonOwner.THEIRS if node.spec.unschedulable else CordonOwner.OURS
     annotations, labels = absent_shield(node) if p.policy.shield else ({}, {})
     mark = new_mark(p, node, cordon, shield=(*annotations, *labels))
-    p.fleet.claim(node.name)
-    p.claimed.append(node.name)
+    p.take_out(node.name)
     p.advance(
         node,
         mark,
@@ -134,14 +133,10 @@ BY_ROOM: Final = "room"
 
 
 def hold_of(p: UpgradePass, candidate: UpgradeCandidate) -> ClaimHold | None:
-    """The hold on the claim of a named node now; None where there is none."""
-    because = p.fleet.counts.hold(candidate.name)
-    return ClaimHold(SLOTS, because) if because else other_hold(p, candidate)
-
-
-def other_hold(p: UpgradePass, candidate: UpgradeCandidate) -> ClaimHold | None:
-    """The hold on a claim apart from the counts: gates, zone, budgets, room, the window."""
+    """The hold on a claim now: slots, gates, zone, budgets, room, the window; None for none."""
     name, node = candidate.name, p.nodes[candidate.name]
+    if because := p.fleet.counts.hold(name):
+        return ClaimHold(SLOTS, because)
     for gate, because in p.gates.items():
         return ClaimHold(gate, because)
     if node.spec.unschedulable and p.fleet.slots_of(name) < 1:
@@ -461,15 +456,6 @@ def _next_step(p: UpgradePass, pool: str) -> None:
     p.edit(step=Step(pool=pool, k=k, window=width))
 
 
-def _hold_or_reserve(p: UpgradePass, candidate: UpgradeCandidate) -> ClaimHold | None:
-    """The hold on a claim; where there is none, the next ones are judged as if it were made."""
-    found = other_hold(p, candidate)
-    if found is None:
-        p.claimed.append(candidate.name)
-        p.fleet.goes_down(candidate.name)
-    return found
-
-
 def _choose(
     p: UpgradePass, stage: ClaimStage, candidates: list[UpgradeCandidate], in_pool: dict[str, str]
 ) -> None:
@@ -485,8 +471,8 @@ def _choose(
     order = claim_order(open_ones, p.policy.canary_nodes)
     chosen, held = choose_claims(
         order,
-        p.fleet.counts,
-        lambda c: _hold_or_reserve(p, c),
+        lambda candidate: hold_of(p, candidate),
+        p.take_out,
         stage.wanted,
         len(in_pool),
         p.policy.max_parallel,

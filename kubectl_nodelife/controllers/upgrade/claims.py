@@ -21,7 +21,7 @@ from functools import lru_cache
 from statistics import median_low
 from typing import Final, NamedTuple
 
-from kubectl_nodelife.controllers.upgrade.counts import NodeCounts, foreign_mark, why_unavailable
+from kubectl_nodelife.controllers.upgrade.counts import foreign_mark, why_unavailable
 from kubectl_nodelife.controllers.upgrade.marks import LABEL_HOLD, NodeMark
 from kubectl_nodelife.controllers.upgrade.policy import UpgradePolicy, WorkMode, is_selector
 from kubectl_nodelife.controllers.upgrade.ports import NO_END, DrainVerdict
@@ -273,17 +273,16 @@ def stage_of(
 
 def choose_claims(
     candidates: Sequence[UpgradeCandidate],
-    counts: NodeCounts,
     hold: Callable[[UpgradeCandidate], ClaimHold | None],
+    take: Callable[[str], None],
     wanted: int,
     in_flight: int = 0,
     max_parallel: int | None = None,
 ) -> tuple[list[str], dict[str, ClaimHold]]:
     """The nodes to claim now, and what holds those that were looked at and are not claimed.
 
-    `candidates` in their order (`claim_order`); `hold`: what beside the counts holds one. It
-    is asked with the claims before already in `counts`, which are left there. `in_flight`: all
-    nodes of the run that are.
+    `candidates` in their order (`claim_order`); `hold`: what holds one now. `take`: the node is
+    claimed, by which `hold` judges the next ones. `in_flight`: all nodes of the run that are.
     """
     claimed: list[str] = []
     held: dict[str, ClaimHold] = {}
@@ -294,12 +293,11 @@ def choose_claims(
             because = f"{in_flight + len(claimed)} nodes in flight, --max-parallel {max_parallel}"
             held[candidate.name] = ClaimHold(PARALLEL, because)
             break
-        because = counts.hold(candidate.name)
-        found = ClaimHold(SLOTS, because) if because else hold(candidate)
+        found = hold(candidate)
         if found is not None:
             held[candidate.name] = found
             continue
-        counts.claim(candidate.name)
+        take(candidate.name)
         claimed.append(candidate.name)
     return claimed, held
 

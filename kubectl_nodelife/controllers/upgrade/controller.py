@@ -492,8 +492,7 @@ def _retry(p: UpgradePass, node: Node, mark: NodeMark) -> None:
         nodes = {**p.next.step.nodes, node.name: named(p, node)}
         p.edit(step=replace(p.next.step, nodes=nodes))
         return
-    p.fleet.claim(node.name)
-    p.claimed.append(node.name)
+    p.take_out(node.name)
     cordons = not node.spec.unschedulable
     info = node_info(node)
     before = replace(mark.before, uid=node.uid, boot_id=info.get("bootID", ""), node_info=info)

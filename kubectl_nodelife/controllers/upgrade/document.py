@@ -47,7 +47,6 @@ class StepNode(_OnLease, frozen=True):
     uid: str = ""
     zone: str = ""
     pool: str = ""
-    born: int = 0
     mark: NodeMark | None = None
 
 

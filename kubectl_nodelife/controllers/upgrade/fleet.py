@@ -379,12 +379,8 @@ class Fleet:
         return now_ns <= until_ns
 
     def claim(self, name: str) -> None:
-        """The node is taken out of service in this pass."""
+        """The node is taken out of service in this pass, and its zone loses it."""
         self.counts.claim(name)
-        self.goes_down(name)
-
-    def goes_down(self, name: str) -> None:
-        """The node's zone loses it in this pass."""
         self._ours.add(name)
         self._claimed.add(name)
 

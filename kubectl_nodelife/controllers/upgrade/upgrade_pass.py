@@ -235,6 +235,11 @@ class UpgradePass:
         if not self.is_under_way(kind, obj.key):
             self.emit(deletion(obj, because, node))
 
+    def take_out(self, name: str) -> None:
+        """The node is claimed in this pass: what comes after it is judged by that."""
+        self.fleet.claim(name)
+        self.claimed.append(name)
+
     def edit(self, **fields: Any) -> None:
         """Change the document; it is written at the end of the pass."""
         self.next = replace(self.next, **fields)
