@@ -9,9 +9,10 @@ clock, what it waits for, and what that says of its checks. Nothing is decided a
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Final, NamedTuple
+from functools import partial
+from typing import Any, Final, NamedTuple, TypeVar
 
 from msgspec.structs import replace
 
@@ -49,6 +50,7 @@ from kubectl_nodelife.kube.times import SECOND_NS, parse_time
 
 NO_RUN: Final = "None"
 Json = dict[str, Any]
+T = TypeVar("T")
 
 
 GONE: Final = "Gone"
@@ -116,8 +118,10 @@ def _nodes_of_run(
     nodes: Iterable[Node], lease: Lease | None, now_ns: int, warnings: list[str]
 ) -> RunNodes:
     """The run as nodes and Lease show it. `warnings` gets what cannot be read."""
-    run = _document(lease, warnings)
-    policy = _policy(run, warnings)
+    run = _readable("the run's document on its Lease", partial(document_of, lease), warnings)
+    policy = None
+    if run is not None and run.spec:
+        policy = _readable("the run's policy", partial(policy_of_spec, run.spec), warnings)
     present = {node.name: node for node in sorted(nodes, key=lambda node: node.name)}
     marks = _marks(present.values(), run, lease, warnings)
     of_others = _of_other_runs(marks, run)
@@ -134,31 +138,18 @@ def _nodes_of_run(
     )
 
 
-def _document(lease: Lease | None, warnings: list[str]) -> RunDocument | None:
+def _readable(what: str, read: Callable[[], T], warnings: list[str]) -> T | None:
+    """What is read; None, and a warning, where it cannot be."""
     try:
-        return document_of(lease)
-    except UnreadableDocument as error:
-        warnings.append(f"the run's document on its Lease cannot be read: {error}")
+        return read()
+    except (UnreadableDocument, BadInput) as error:
+        warnings.append(f"{what} cannot be read: {error}")
         return None
 
 
 def _request(lease: Lease | None, warnings: list[str]) -> Json | None:
-    try:
-        request = request_on(lease)
-    except UnreadableDocument as error:
-        warnings.append(f"what is asked of the leader cannot be read: {error}")
-        return None
+    request = _readable("what is asked of the leader", partial(request_on, lease), warnings)
     return None if request is None else {"verb": str(request.verb), "because": request.because}
-
-
-def _policy(run: RunDocument | None, warnings: list[str]) -> UpgradePolicy | None:
-    if run is None or not run.spec:
-        return None
-    try:
-        return policy_of_spec(run.spec)
-    except BadInput as error:
-        warnings.append(f"the run's policy cannot be read: {error}")
-        return None
 
 
 def _marks(

@@ -18,9 +18,8 @@ from kubectl_nodelife.acts.upgrade.lease import (
     edit_run,
     ending,
     read_lease,
-    waiting_request,
 )
-from kubectl_nodelife.controllers.upgrade.document import OVER, RunPhase, Verb
+from kubectl_nodelife.controllers.upgrade.document import OVER, RunPhase, Verb, readable_request
 from kubectl_nodelife.controllers.upgrade.leaving import LeftObject, Leftover, leftovers
 from kubectl_nodelife.engine.calls import Delete, Get, Uid
 from kubectl_nodelife.engine.calls.call import CONFLICT, NOT_FOUND
@@ -34,7 +33,7 @@ def check_over(lease: Lease | None) -> bool:
     """True if the last run was of `upgrade prove`. Raises Refused while a run is open, but for one
     that shall be aborted, which ends here if nobody leads it.
     """
-    run, request = document_or_refused(lease), waiting_request(lease)
+    run, request = document_or_refused(lease), readable_request(lease)
     aborts = request is not None and request.verb is Verb.ABORT
     if run is not None and run.phase not in (*OVER, RunPhase.ABORTING) and not aborts:
         raise Refused(

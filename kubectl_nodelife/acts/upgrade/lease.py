@@ -33,7 +33,7 @@ from kubectl_nodelife.controllers.upgrade.document import (
     Verb,
     document_of,
     encode_document,
-    request_on,
+    readable_request,
 )
 from kubectl_nodelife.controllers.upgrade.marks import (
     NodeState,
@@ -277,7 +277,7 @@ def with_policy(policy: UpgradePolicy) -> Edit:
     """An edit by which an open run goes on by this policy, and a pause ends."""
 
     def edit(lease: Lease) -> Changes | None:
-        run, request = open_document(lease), waiting_request(lease)
+        run, request = open_document(lease), readable_request(lease)
         if request is None or request.verb is not Verb.RESUME:
             request = UpgradeRequest(verb=Verb.RESUME)
         changed = replace(run, policy=policy_digest(policy), spec=shown_policy(policy))
@@ -293,7 +293,7 @@ def ending(left: tuple[str, ...]) -> Edit:
     """An edit by which a run that nobody leads is Aborted, and `left` to a person."""
 
     def edit(lease: Lease) -> Changes | None:
-        run, request = document_or_refused(lease), waiting_request(lease)
+        run, request = document_or_refused(lease), readable_request(lease)
         if run is None or run.phase in OVER:
             return None
         because = run.because if request is None else request.because
@@ -301,14 +301,6 @@ def ending(left: tuple[str, ...]) -> Edit:
         return {ANNOTATION_RUN: encode_document(ended), ANNOTATION_REQUEST: None}
 
     return edit
-
-
-def waiting_request(lease: Lease | None) -> UpgradeRequest | None:
-    """What is asked of the next leader; None for nothing that can be read."""
-    try:
-        return request_on(lease)
-    except UnreadableDocument:
-        return None
 
 
 def open_document(lease: Lease | None) -> RunDocument:

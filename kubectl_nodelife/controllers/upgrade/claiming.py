@@ -201,7 +201,7 @@ def wait_for_passed_over(p: UpgradePass, pool: str) -> None:
             by, because = p.holds[candidate.name]
             prefix = "no room" if by == BY_ROOM else "its budgets did not refill"
             reasons[candidate.name] = f"{prefix}: {because}"
-        p.edit(given_back={**p.next.given_back, **reasons})
+        p.note_given_back(reasons)
 
 
 def _look_for_room(p: UpgradePass) -> None:
@@ -379,8 +379,7 @@ def _drop_skipped_names(p: UpgradePass, candidates: set[str]) -> None:
         or name in p.next.failed
         or entry.mark is not None
     }
-    if len(kept) < len(p.next.step.nodes):
-        p.edit(step=replace(p.next.step, nodes=kept))
+    p.name_nodes(kept)
 
 
 def _claim_named(p: UpgradePass, candidates: list[UpgradeCandidate]) -> None:
@@ -396,8 +395,7 @@ def _claim_named(p: UpgradePass, candidates: list[UpgradeCandidate]) -> None:
             held[candidate.name] = found
     if held:
         p.holds.update(held)
-        nodes = {n: e for n, e in p.next.step.nodes.items() if n not in held}
-        p.edit(step=replace(p.next.step, nodes=nodes))
+        p.name_nodes({n: e for n, e in p.next.step.nodes.items() if n not in held})
 
 
 def _name_more(
@@ -486,7 +484,7 @@ def _choose(
         kept = {n: e for n, e in kept.items() if n in in_pool or n in p.document.failed}
     named_now = {name: named(p, p.nodes[name]) for name in chosen}
     p.memory.named |= named_now.keys()
-    p.edit(step=replace(p.next.step, nodes={**kept, **named_now}))
+    p.name_nodes({**kept, **named_now})
 
 
 LOOKED_AT_NS: Final = 10 * MINUTE_NS

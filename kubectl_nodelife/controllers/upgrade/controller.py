@@ -29,6 +29,7 @@ from kubectl_nodelife.controllers.upgrade.document import (
     UpgradeRequest,
     Verb,
     document_of,
+    readable_request,
     request_on,
 )
 from kubectl_nodelife.controllers.upgrade.draining import drain
@@ -338,7 +339,7 @@ def _end_at_once(p: UpgradePass) -> bool:
         return False
     if p.phase is RunPhase.ABORTING:
         leaving.end(p, is_left=False)
-    elif _asks_to_stop(p):
+    elif (request := readable_request(p.lease)) and request.verb in (Verb.PAUSE, Verb.ABORT):
         _take_request(p)
     return False
 
@@ -416,15 +417,6 @@ def _take_request(p: UpgradePass) -> None:
         _resume(p, request)
 
 
-def _asks_to_stop(p: UpgradePass) -> bool:
-    """True if a person asks that the run be paused or aborted."""
-    try:
-        request = request_on(p.lease)
-    except UnreadableDocument:
-        return False
-    return request is not None and request.verb in (Verb.PAUSE, Verb.ABORT)
-
-
 def _resume(p: UpgradePass, request: UpgradeRequest) -> None:
     """Ends a pause, forgives the failures so far, and notes what is asked for single nodes."""
     asked = dict(p.next.asked)
@@ -466,16 +458,15 @@ def _do_asked(p: UpgradePass) -> None:
         node, mark = p.nodes.get(name), p.marks.get(name)
         if ask is Ask.SKIP and name in p.next.step.nodes and (node is None or mark is None):
             nodes = {n: e for n, e in p.next.step.nodes.items() if n != name}
-            p.edit(step=replace(p.next.step, nodes=nodes))
+            p.name_nodes(nodes)
         if ask is Ask.SKIP and name not in p.next.given_back:
-            p.edit(given_back={**p.next.given_back, name: "skipped by a person"})
+            p.note_given_back({name: "skipped by a person"})
             continue
         if node is None or mark is None or mark.state not in LEFT_TO_A_PERSON:
             asked.pop(name, None)
         elif not p.is_busy(name):
             _DO[ask](p, node, mark)
-    if asked != p.next.asked:
-        p.edit(asked=asked)
+    p.edit(asked=asked)
 
 
 def _retry(p: UpgradePass, node: Node, mark: NodeMark) -> None:
@@ -489,8 +480,7 @@ def _retry(p: UpgradePass, node: Node, mark: NodeMark) -> None:
         p.holds[node.name] = ("slots", hold) if hold else next(iter(p.gates.items()), ("phase", ""))
         return
     if node.name not in p.document.step.nodes:
-        nodes = {**p.next.step.nodes, node.name: named(p, node)}
-        p.edit(step=replace(p.next.step, nodes=nodes))
+        p.name_nodes({**p.next.step.nodes, node.name: named(p, node)})
         return
     p.take_out(node.name)
     cordons = not node.spec.unschedulable

@@ -165,6 +165,14 @@ def request_on(lease: Lease | None) -> UpgradeRequest | None:
         raise UnreadableDocument(str(error)) from None
 
 
+def readable_request(lease: Lease | None) -> UpgradeRequest | None:
+    """The request that stands on the Lease, None also where one is there that cannot be read."""
+    try:
+        return request_on(lease)
+    except UnreadableDocument:
+        return None
+
+
 def encode_document(document: RunDocument | UpgradeRequest) -> str:
     """The annotation's text."""
     return msgspec.json.encode(document).decode()

@@ -62,7 +62,7 @@ PROVEN: Final = "proven"
 def give_back(p: UpgradePass, node: Node, mark: NodeMark, because: str, *, entry: bool) -> None:
     """End a drain: marks off, and the cordon if it is ours. `entry`: not again before a retry."""
     if entry and p.document.given_back.get(node.name) is None:
-        p.edit(given_back={**p.next.given_back, node.name: because})
+        p.note_given_back({node.name: because})
         return
     because = p.document.given_back.get(node.name) or because
     take_marks_off(p, node, mark, NodeEvent.GIVEN_BACK, because)
@@ -95,7 +95,7 @@ def end_proof(p: UpgradePass, node: Node, mark: NodeMark, fault: str) -> None:
         p.note_failed(name, fault)
         p.memory.failing.setdefault(name, fault)
     elif not fault and name not in p.document.given_back:
-        p.edit(given_back={**p.next.given_back, name: PROVEN})
+        p.note_given_back({name: PROVEN})
     elif fault:
         because = f"not proven: {p.memory.failing.get(name, fault)}"
         if mark.earlier is not None:

@@ -74,8 +74,7 @@ def _keep_marks(p: UpgradePass) -> None:
                 nodes[name] = replace(entry, mark=last)
             else:
                 p.skipped[name] = "gone"
-    if nodes != p.next.step.nodes:
-        p.edit(step=replace(p.next.step, nodes=nodes))
+    p.name_nodes(nodes)
 
 
 def _last_mark(p: UpgradePass, name: str, entry: StepNode) -> NodeMark:
@@ -110,8 +109,7 @@ def _take_over_names(p: UpgradePass) -> None:
     for name in forged:
         because = f"annotation {ANNOTATION} says that it takes the place of {p.marks[name].for_}"
         p.leave_alone(name, f"{because}, which it does not: forged")
-    if nodes != p.next.step.nodes:
-        p.edit(step=replace(p.next.step, nodes=nodes))
+    p.name_nodes(nodes)
 
 
 def _may_follow(p: UpgradePass, node: Node, name: str, entry: StepNode) -> bool:

@@ -93,8 +93,7 @@ def claim_for_proof(p: UpgradePass) -> bool:
             p.memory.named.add(name)
         elif not p.is_busy(name):
             _claim(p, p.nodes[name])
-    if entries != p.next.step.nodes:
-        p.edit(step=replace(p.next.step, nodes=entries))
+    p.name_nodes(entries)
     return bool(waiting or p.flying or p.awaited)
 
 

@@ -19,6 +19,7 @@ from kubectl_nodelife.controllers.upgrade.document import (
     NOT_BEGUN,
     RunDocument,
     RunPhase,
+    StepNode,
     encode_document,
 )
 from kubectl_nodelife.controllers.upgrade.fleet import Fleet
@@ -243,6 +244,14 @@ class UpgradePass:
     def edit(self, **fields: Any) -> None:
         """Change the document; it is written at the end of the pass."""
         self.next = replace(self.next, **fields)
+
+    def name_nodes(self, nodes: dict[str, StepNode]) -> None:
+        """The document names these nodes, and no others; the write of each follows its name."""
+        self.edit(step=replace(self.next.step, nodes=nodes))
+
+    def note_given_back(self, reasons: dict[str, str]) -> None:
+        """The document says why each of these nodes is not taken again before a retry."""
+        self.edit(given_back={**self.next.given_back, **reasons})
 
     def advance(
         self, node: Node, mark: NodeMark, event: NodeEvent, because: str, **patch: Any
