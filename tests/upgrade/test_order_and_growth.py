@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from kubectl_nodelife.controllers.upgrade.claims import (
-    StepOutcome,
     UpgradeCandidate,
     claim_order,
     is_growing,
@@ -49,11 +48,11 @@ def test_pools_by_name_or_as_asked() -> None:
 
 
 def test_the_next_zone_begins_when_the_one_before_has_nothing_left() -> None:
-    assert open_zones("abc", {"a", "b", "c"}) == ["a"]
-    assert open_zones("abc", {"b", "c"}) == ["b"]
-    assert open_zones("abc", {"b", "c"}, at_once=2) == ["b", "c"]
-    assert open_zones("abc", {"a", "b", "c"}, at_once=0) == ["a", "b", "c"]
-    assert open_zones("abc", set()) == []
+    assert open_zones({"a", "b", "c"}) == ("a",)
+    assert open_zones({"b", "c"}) == ("b",)
+    assert open_zones({"b", "c"}, at_once=2) == ("b", "c")
+    assert open_zones({"a", "b", "c"}, at_once=0) == ("a", "b", "c")
+    assert open_zones(set()) == ()
 
 
 def steps(canary: int, most: int, max_parallel: int | None = None) -> list[int]:
@@ -77,6 +76,6 @@ def test_step_0_is_played_however_small_the_limit() -> None:
 
 
 def test_47_what_follows_a_step() -> None:
-    assert next_step(3, StepOutcome(done=8, failed=0)) == 4
-    assert next_step(1, StepOutcome(done=1, failed=1)) == 0, "a failure within the allowance"
-    assert next_step(2, StepOutcome(done=0, failed=0)) == 2, "20: none Done, played again"
+    assert next_step(3, done=8, failed=0) == 4
+    assert next_step(1, done=1, failed=1) == 0, "a failure within the allowance"
+    assert next_step(2, done=0, failed=0) == 2, "20: none Done, played again"

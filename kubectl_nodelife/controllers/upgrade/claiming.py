@@ -22,7 +22,6 @@ from kubectl_nodelife.controllers.upgrade.claims import (
     ClaimHold,
     ClaimStage,
     PoolPlace,
-    StepOutcome,
     UpgradeCandidate,
     choose_claims,
     claim_order,
@@ -447,7 +446,7 @@ def _next_step(p: UpgradePass, pool: str) -> None:
     done = sum(mark is not None and mark.state is NodeState.DONE for mark in marks)
     failed = sum(mark is not None and mark.state is NodeState.FAILED for mark in marks)
     failed += sum(name in p.document.failed and name not in p.marks for name in step.nodes)
-    k = next_step(step.k, StepOutcome(done, failed))
+    k = next_step(step.k, done=done, failed=failed)
     most = p.fleet.most_unavailable(pool)
     growing = is_growing(k, p.policy.canary_width, most, p.policy.max_parallel)
     width = step_width(k, p.policy.canary_width) if growing else 0

@@ -121,13 +121,6 @@ def why_undrainable(verdict: DrainVerdict, policy: UpgradePolicy) -> str:
     return ""
 
 
-class StepOutcome(NamedTuple):
-    """How many of a step's nodes were done and failed, once none of them is in flight."""
-
-    done: int
-    failed: int
-
-
 def step_width(step: int, canary: int) -> int:
     """How many nodes step `step` claims in all."""
     return canary << step
@@ -142,14 +135,15 @@ def is_growing(step: int, canary: int, most: int, max_parallel: int | None = Non
     return step == 0 or step_width(step, canary) < limit
 
 
-def next_step(step: int, outcome: StepOutcome) -> int:
-    """The step after one that ended so: wider, the same again, or from the beginning.
+def next_step(step: int, *, done: int, failed: int) -> int:
+    """The step after one of which so many nodes were done and failed, and none is in flight: wider,
+    the same again, or from the beginning.
 
     A failure here is one within `--max-failures`; more of them pause the run.
     """
-    if outcome.failed:
+    if failed:
         return 0
-    return step + 1 if outcome.done else step
+    return step + 1 if done else step
 
 
 VERDICTS: Final = ("ready", "slow")
@@ -185,14 +179,13 @@ def pool_order(present: Collection[str], asked: Sequence[str] = ()) -> list[str]
     return [pool for pool in asked if pool in present] if asked else sorted(present)
 
 
-def open_zones(zones: Collection[str], unfinished: Collection[str], at_once: int = 1) -> list[str]:
+def open_zones(unfinished: Collection[str], at_once: int = 1) -> tuple[str, ...]:
     """The zones of a pool of which nodes may be claimed: the first unfinished ones, by name.
 
     `unfinished`: zones with a node in flight, or claimable but for slots and gates. `at_once`: 0
     for all of them.
     """
-    waiting = [zone for zone in sorted(zones) if zone in unfinished]
-    return waiting[:at_once] if at_once else waiting
+    return tuple(sorted(unfinished)[: at_once or None])
 
 
 def claim_order(
@@ -256,7 +249,7 @@ def stage_of(
     """
     waiting = {candidate.zone for candidate in candidates}
     unfinished = waiting | set(in_flight.values())
-    zones = tuple(open_zones(unfinished, unfinished, zones_at_once))
+    zones = open_zones(unfinished, zones_at_once)
     if place.step is not None:
         wanted = step_width(place.step, canary) - len(place.named)
         if wanted > 0 and waiting:
