@@ -109,22 +109,24 @@ class ZoneCounts(NamedTuple):
     ours: int
 
 
-def zone_hold(
-    counts: ZoneCounts, threshold: float, reserve: int = 1, *, allow_dark: bool = False
-) -> str:
+RESERVE: Final = 1
+"""So many nodes more a zone must be able to lose by accident."""
+
+
+def zone_hold(counts: ZoneCounts, threshold: float, *, allow_dark: bool = False) -> str:
     """Why one node more of the zone must not go; "" where it may.
 
-    `threshold`: the controller's unhealthy-zone-threshold. `reserve`: accidents to allow for.
-    `allow_dark`: the zone may be left without a Ready node.
+    `threshold`: the controller's unhealthy-zone-threshold. `allow_dark`: the zone may be left
+    without a Ready node.
     """
     nodes, not_ready, ours = counts
     if not allow_dark and nodes - not_ready - ours - 1 < 1:
         return f"no Ready node of its zone's {nodes} would be left (--allow-dark-zone)"
-    down = not_ready + ours + 1 + reserve
+    down = not_ready + ours + 1 + RESERVE
     ratio = as_float32(as_float32(down) / as_float32(nodes))
     if down > PARTIAL_NEEDS_MORE_THAN and ratio >= as_float32(threshold):
         return (
-            f"{down} of its zone's {nodes} nodes would be out with {reserve} accident more; from a"
+            f"{down} of its zone's {nodes} nodes would be out with {RESERVE} accident more; from a"
             f" share of {threshold:.0%} on the zone counts as disrupted"
         )
     return ""

@@ -396,8 +396,8 @@ class Fleet:
         return self._zone_hold(ZoneCounts(self._size[node.zone_key], down, ours))
 
     def _zone_hold(self, zone: ZoneCounts) -> str:
-        threshold, reserve = self._ports.zone_threshold, self._ports.zone_reserve
-        return zone_hold(zone, threshold, reserve, allow_dark=self._policy.allow_dark_zone)
+        threshold, allow_dark = self._ports.zone_threshold, self._policy.allow_dark_zone
+        return zone_hold(zone, threshold, allow_dark=allow_dark)
 
     def zone_states(self) -> dict[str, str]:
         """The state of each zone of counted nodes, by the node lifecycle controller's rule."""

@@ -104,8 +104,7 @@ class UpgradePorts(NamedTuple):
     node lifecycle controller has it; `counts_in_zone`: false of a node with `exclude-disruption`.
 
     `zone_threshold`: `unhealthy-zone-threshold`; `grace_period_ns`: the node monitor's grace
-    period. `zone_reserve`: nodes more that a zone must be able to lose. `planned_claims`: uid ->
-    (InternalIP, provider id) of each node at the plan.
+    period. `planned_claims`: uid -> (InternalIP, provider id) of each node at the plan.
     """
 
     drain: Callable[[Cache, str, Collection[str], int], DrainVerdict]
@@ -115,7 +114,6 @@ class UpgradePorts(NamedTuple):
     counts_in_zone: Callable[[Node], bool]
     grace_period_ns: int
     zone_threshold: float = 0.55
-    zone_reserve: int = 1
     planned_claims: Mapping[str, tuple[str, str]] = MappingProxyType({})
 
 
