@@ -56,7 +56,6 @@ from kubectl_nodelife.controllers.upgrade.policy import fits, node_info, parse_w
 from kubectl_nodelife.controllers.upgrade.ports import DrainVerdict, PodKey
 from kubectl_nodelife.controllers.upgrade.settling import csi_drivers
 from kubectl_nodelife.controllers.upgrade.upgrade_pass import UpgradePass
-from kubectl_nodelife.engine.actions import MarkNode
 from kubectl_nodelife.kube.node import Node
 from kubectl_nodelife.kube.times import MINUTE_NS, SECOND_NS, parse_time
 from kubectl_nodelife.kube.wellknown import TAINT_NODE_UNSCHEDULABLE
@@ -124,7 +123,7 @@ def mark_outdated(p: UpgradePass, names: Iterable[str]) -> None:
         if node.name in p.next.step.nodes or ANNOTATION in (node.metadata.annotations or {}):
             continue
         to_do = (outdated(p.document.run),)
-        p.emit(patch_marks(MarkNode, node, "still to be done", add=to_do))
+        p.emit(patch_marks(node, "still to be done", add=to_do))
 
 
 CONTROL_PLANE: Final = "control plane"

@@ -49,7 +49,7 @@ from kubectl_nodelife.controllers.upgrade.marks import (
     unproven,
 )
 from kubectl_nodelife.controllers.upgrade.upgrade_pass import UpgradePass, deletion
-from kubectl_nodelife.engine.actions import Action, MarkNode, NodeMarkPatch
+from kubectl_nodelife.engine.actions import Action, NodeMarkPatch
 from kubectl_nodelife.kube.meta import KubeObject
 from kubectl_nodelife.kube.names import first_names
 from kubectl_nodelife.kube.node import Node, Taint
@@ -213,7 +213,7 @@ def clean_up(p: UpgradePass) -> bool:
             take_marks_off(p, node, mark, NodeEvent.RUN_OVER, "the run is over")
         else:
             old = (outdated(p.document.run),)
-            p.emit(patch_marks(MarkNode, node, "the run is over", remove=old))
+            p.emit(patch_marks(node, "the run is over", remove=old))
     return not is_left and not p.memory.pending.names_of("Node")
 
 
@@ -364,10 +364,9 @@ def _released(node: Node, mark: NodeMark, event: NodeEvent, state: NodeState) ->
     because = f"its marks are taken off{ours}"
     annotations, labels = shield_off(mark)
     patch = patch_marks(
-        transition(state, event).patch,
         node,
         because,
-        was=state,
+        transition(state, event),
         mark=None,
         annotations=annotations,
         labels=labels,
@@ -396,10 +395,9 @@ def _failed(node: Node, mark: NodeMark) -> Leftover:
         cordon=CordonOwner.OURS if cordons else owner,
     )
     patch = patch_marks(
-        transition(mark.state, NodeEvent.CLEANED).patch,
         node,
         because,
-        was=mark.state,
+        transition(mark.state, NodeEvent.CLEANED),
         mark=failed,
         unschedulable=True if cordons else None,
         remove=_our_taints(node),
@@ -415,7 +413,7 @@ def _kept(node: Node, mark: NodeMark) -> Leftover:
         return _released(node, mark, NodeEvent.CLEANED, mark.state)
     because = f"{mark.state}: {mark.reason or 'a person decides'}"
     old = tuple(taint for taint in node.spec.taints if taint.key == TAINT_OUTDATED)
-    patch = patch_marks(MarkNode, node, because, remove=old) if old else None
+    patch = patch_marks(node, because, remove=old) if old else None
     return Leftover(node, str(mark.state), because, patch, _to_release(node, mark), stays=True)
 
 
@@ -423,10 +421,9 @@ def _left_again(node: Node, mark: NodeMark, earlier: NodeMark) -> Leftover:
     """Its proof was given up: it is left to a person as it was before."""
     because = f"{earlier.state}: its proof did not end"
     patch = patch_marks(
-        transition(mark.state, left_again(earlier)).patch,
         node,
         because,
-        was=mark.state,
+        transition(mark.state, left_again(earlier)),
         mark=earlier,
         remove=_our_taints(node),
     )
@@ -438,7 +435,7 @@ def _bare(node: Node) -> Leftover:
     """A taint or label of ours without an annotation, as on nodes that were still to be done."""
     because = "a mark of a run that is over"
     label: Off = {LABEL_STATE: None} if LABEL_STATE in (node.metadata.labels or {}) else {}
-    patch = patch_marks(MarkNode, node, because, labels=label, remove=_our_taints(node))
+    patch = patch_marks(node, because, labels=label, remove=_our_taints(node))
     return Leftover(node, "", because, patch, _by_hand(node, patch))
 
 
@@ -447,7 +444,7 @@ def _unreadable(node: Node, error: str, *, release_failed: bool) -> Leftover:
     because = f"its annotation cannot be read ({error}); a cordon stays"
     if not release_failed:
         return Leftover(node, "Unreadable", because, None, (annotation_off(node),), stays=True)
-    patch = patch_marks(MarkNode, node, because, mark=None, remove=_our_taints(node))
+    patch = patch_marks(node, because, mark=None, remove=_our_taints(node))
     return Leftover(node, "Unreadable", because, patch, _by_hand(node, patch))
 
 

@@ -410,11 +410,10 @@ def left_again(earlier: NodeMark) -> NodeEvent:
 
 
 def patch_marks(
-    word: type[NodeMarkPatch],
     node: Node,
     because: str,
+    row: Transition | None = None,
     *,
-    was: str = "",
     mark: NodeMark | UnsetType | None = UNSET,
     annotations: Mapping[str, str | None] | None = None,
     labels: Mapping[str, str | None] | None = None,
@@ -422,11 +421,11 @@ def patch_marks(
     add: tuple[Taint, ...] = (),
     remove: tuple[Taint, ...] = (),
 ) -> NodeMarkPatch:
-    """The PATCH of a node's marks. `word`: the class that a row of the table names, MarkNode where
-    no state changes. `was`: the state before. `mark`: None takes it off, UNSET leaves it alone;
-    `annotations`, `labels`: others that change with it.
+    """The PATCH of a node's marks. `row`: the change of state, None where there is none. `mark`:
+    None takes it off, UNSET leaves it alone; `annotations`, `labels`: others that change with it.
     """
     state = str(mark.state) if mark else ""
+    word, before = (row.patch, str(row.state or "")) if row is not None else (MarkNode, state)
     if mark is not UNSET:
         annotations = {ANNOTATION: encode_mark(mark) if mark else None, **(annotations or {})}
         labels = {LABEL_STATE: state or None, **(labels or {})}
@@ -435,7 +434,7 @@ def patch_marks(
         because=because,
         node=node.name,
         node_uid=node.uid,
-        from_=str(was),
+        from_=before,
         to=state,
         unschedulable=unschedulable,
         add_taints=add,

@@ -46,7 +46,6 @@ from kubectl_nodelife.engine.actions import (
     DeleteForNode,
     DeleteJob,
     FailWithoutMark,
-    MarkNode,
     NodeAction,
     NodeMarkPatch,
     RecordEvent,
@@ -263,19 +262,18 @@ class UpgradePass:
         `patch`: what else the PATCH changes, as `patch_marks` takes it.
         Raises KeyError where the event cannot take place in the mark's state.
         """
-        state = None if event in CLAIMS else mark.state
-        row = transition(state, event)
+        row = transition(None if event in CLAIMS else mark.state, event)
         reason = because if row.to in GIVES_ITS_REASON else ""
         after = self.entered(mark, row.to, reason) if row.to else None
         if event in (NodeEvent.FAILED_AGAIN, NodeEvent.HELD_AGAIN):
             after = mark.earlier
-        change = patch_marks(row.patch, node, because, was=state or "", mark=after, **patch)
+        change = patch_marks(node, because, row, mark=after, **patch)
         self._write_mark(node, after, change)
         self._record_event(node, row, because, change)
 
     def update_mark(self, node: Node, mark: NodeMark, because: str) -> None:
         """A change of what the mark says, in the same state: without an Event."""
-        change = patch_marks(MarkNode, node, because, was=mark.state, mark=mark)
+        change = patch_marks(node, because, mark=mark)
         self._write_mark(node, mark, change)
 
     def _write_mark(self, node: Node, mark: NodeMark | None, change: NodeMarkPatch) -> None:
