@@ -419,7 +419,7 @@ def make_ports(
         drain=DrainAnswers(options, kinds_read, release).verdict,
         room=RoomByScheduler(policy.low_water, kinds_read).shortage,
         daemon_sets=DaemonSetPlacement(settings).sets_for,
-        zone_state=lambda zone, ready, down: compute_zone_state(ready, down, threshold),
+        zone_state=lambda ready, down: compute_zone_state(ready, down, threshold),
         counts_in_zone=lambda node: not is_excluded(node, settings),
         grace_period_ns=settings.node_monitor_grace_period_ns,
         zone_threshold=threshold,

@@ -213,7 +213,7 @@ class Stand(StandCluster):
             drain=self.verdict,
             room=self.shortage,
             daemon_sets=self.sets_for,
-            zone_state=lambda zone, ready, down: compute_zone_state(ready, down, 0.55),
+            zone_state=lambda ready, down: compute_zone_state(ready, down, 0.55),
             counts_in_zone=lambda node: True,
             grace_period_ns=GRACE_NS,
         )

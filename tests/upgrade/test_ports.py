@@ -133,7 +133,7 @@ def test_room_is_looked_for_on_the_nodes_as_they_are() -> None:
 
 @pytest.mark.parametrize("down, state", [(0, "Normal"), (2, "FullDisruption")])
 def test_zone_states(down: int, state: str) -> None:
-    assert ports().zone_state("b", 2 - down, down) == state
+    assert ports().zone_state(2 - down, down) == state
 
 
 def test_daemon_sets_that_should_run_on_a_node() -> None:

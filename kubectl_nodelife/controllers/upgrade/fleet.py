@@ -404,7 +404,7 @@ class Fleet:
         readings = (self.readings[name] for name in self._down)
         down = Counter(reading.zone_key for reading in readings if reading.counts)
         state = self._ports.zone_state
-        return {z: state(z, size - down[z], down[z]) for z, size in self._size.items() if size}
+        return {z: state(size - down[z], down[z]) for z, size in self._size.items() if size}
 
     def down_in(self, zone: str) -> str:
         """How many nodes of a zone are not Ready, and of how many."""
@@ -414,7 +414,7 @@ class Fleet:
         """True if the node's zone is disrupted even if all of ours in flight are thought Ready."""
         zone = self.readings[name].zone_key
         size, down = self._size[zone], self._in_zone(zone, self._down - flying.keys())
-        return self._ports.zone_state(zone, size - down, down) != NORMAL
+        return self._ports.zone_state(size - down, down) != NORMAL
 
     def _in_zone(self, zone: str, names: Iterable[str]) -> int:
         """How many of the nodes count in the zone."""

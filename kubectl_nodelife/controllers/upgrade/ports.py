@@ -100,7 +100,7 @@ class UpgradePorts(NamedTuple):
     `drain`: the drain planner's verdict on a node while others are being drained. `room`: why what
     leaves the node finds no room or leaves too little, "" where it fits, by the virtual scheduler.
     `daemon_sets`: those that should run a pod on the node. `zone_state`: Normal,
-    PartialDisruption or FullDisruption of a zone (its key) with so many nodes Ready and not, as the
+    PartialDisruption or FullDisruption of a zone with so many nodes Ready and not, as the
     node lifecycle controller has it; `counts_in_zone`: false of a node with `exclude-disruption`.
 
     `zone_threshold`: `unhealthy-zone-threshold`; `grace_period_ns`: the node monitor's grace
@@ -110,7 +110,7 @@ class UpgradePorts(NamedTuple):
     drain: Callable[[Cache, str, Collection[str], int], DrainVerdict]
     room: Callable[[Cache, str, Collection[PodKey], Leaving, int], str]
     daemon_sets: Callable[[Cache, Node], Collection[DaemonSet]]
-    zone_state: Callable[[str, int, int], str]
+    zone_state: Callable[[int, int], str]
     counts_in_zone: Callable[[Node], bool]
     grace_period_ns: int
     zone_threshold: float = 0.55
