@@ -53,6 +53,7 @@ DEEP: Final = {
         tests/via/test_via.py
         tests/test_readme.py
         tests/daemon/test_drain_plan.py
+        tests/snapshot/test_sandbox.py
         tests/daemon/test_forked_answers.py
         tests/daemon/test_hung_watch.py
         tests/daemon/test_what_if.py
@@ -70,6 +71,7 @@ DEEP: Final = {
     """,
     "kubectl, a browser, a terminal, Prometheus": """
         tests/sandbox/test_kubectl.py
+        tests/metrics/test_alerts.py
         tests/metrics/test_endpoint.py
         tests/report/test_every_screen.py
         tests/report/test_watch_in_tmux.py
@@ -98,8 +100,18 @@ DEEP: Final = {
     "waiting": """
         tests/hostile/test_gentle.py::test_no_storm
         tests/live/test_plugin_failures.py
+        tests/daemon/test_listener.py::test_no_other_peer_keeps_anybody_out
+        tests/daemon/test_listener.py::test_no_room_is_made_by_cutting_what_is_being_answered
+        tests/daemon/test_listener.py::test_a_flood_of_another_peer_is_slowed_down
+        tests/daemon/test_file_watch.py
         tests/ui/test_security.py::test_a_connection_that_asks_nothing_is_cut
         tests/snapshot/test_save.py
+    """,
+    "some seconds of computing": """
+        tests/what_if/test_hostile.py::test_a_cluster_that_never_rests_for_a_day
+        tests/claims/test_what_if.py::test_a_lie_of_what_if_is_caught
+        tests/enforce/test_mass_loss.py
+        tests/hostile/test_flapping.py
     """,
 }
 """Paths and node ids, by the reason; what takes longest first."""
@@ -121,6 +133,14 @@ def place(inside: str) -> int:
     return min(
         (n for n, path in enumerate(_REASONS) if name.startswith(path)), default=len(_REASONS)
     )
+
+
+def one_of(many: int, rows: Iterable[Any]) -> list[Any]:
+    """The rows as parameters of a test; the short run plays one of so `many`, the first of each."""
+    return [
+        pytest.param(row, marks=pytest.mark.deep("rows beyond a few")) if place % many else row
+        for place, row in enumerate(rows)
+    ]
 
 
 def first_few(seeds: Iterable[Any], few: int = 5) -> list[Any]:

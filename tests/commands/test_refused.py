@@ -43,7 +43,7 @@ def kubeconfig(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tupl
     """A kubeconfig and its server, which refuses the user ann; with a folder of its own."""
     monkeypatch.setenv("NODELIFE_RUNTIME_DIR", str(tmp_path / "run"))
     server = Server(("127.0.0.1", 0), Refusing)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
+    threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True).start()
     address = f"http://127.0.0.1:{server.server_port}"
     config = {
         "apiVersion": "v1",

@@ -77,7 +77,7 @@ class Handler(BaseHTTPRequestHandler):
 def cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Cluster]:
     listed = json.loads((DRAINS / "budget-one-at-a-time" / "cluster.json").read_text())
     server = Cluster(listed["items"])
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread = threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True)
     thread.start()
     config = {
         "apiVersion": "v1",

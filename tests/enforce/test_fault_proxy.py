@@ -40,7 +40,7 @@ def proxy(tmp_path: Path) -> Iterator[FaultProxy]:
     make_certificate(tmp_path / "up.crt", tmp_path / "up.key")
     context.load_cert_chain(tmp_path / "up.crt", tmp_path / "up.key")
     server.socket = context.wrap_socket(server.socket, server_side=True)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
+    threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True).start()
     upstream = f"https://127.0.0.1:{server.server_port}"
     with FaultProxy(upstream, tmp_path / "up.crt", tmp_path) as made:
         yield made

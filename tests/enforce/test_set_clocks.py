@@ -105,7 +105,13 @@ def _at_s(entry: Json) -> float:
     return at - EPOCH_NS / SECOND_NS
 
 
-by_clock = pytest.mark.parametrize("set_by_s", SET_BY_S.values(), ids=SET_BY_S.keys())
+by_clock = pytest.mark.parametrize(
+    "set_by_s",
+    [
+        pytest.param(set_by_s, id=name, marks=pytest.mark.deep if len(set_by_s) > 1 else ())
+        for name, set_by_s in SET_BY_S.items()
+    ],
+)
 
 
 @by_clock

@@ -12,7 +12,7 @@ import pytest
 
 from tests.hostile.parsers import Find, Parser, fuzz, parsers, run
 
-INPUTS, MANY_INPUTS = 300, 1_000
+FEW_INPUTS, INPUTS, MANY_INPUTS = 100, 300, 1_000
 """Of each parser, and where CI asks for more seeds: the same on every machine, so that a faster one
 finds nothing new.
 """
@@ -23,7 +23,9 @@ PARSERS = {parser.name: parser for parser in parsers()}
 
 @pytest.mark.parametrize("name", PARSERS)
 def test_no_mutated_input_is_a_bug(name: str, tmp_path: Path, pytestconfig: pytest.Config) -> None:
-    most = MANY_INPUTS if pytestconfig.getoption("--seeds") > 60 else INPUTS
+    most = INPUTS if pytestconfig.getoption("--deep") else FEW_INPUTS
+    if pytestconfig.getoption("--seeds") > 60:
+        most = MANY_INPUTS
     assert fuzz(PARSERS[name], LONGEST_S, seed=1, folder=tmp_path, most=most) > 0
 
 

@@ -94,7 +94,7 @@ def index(tmp_path: Path) -> Iterator[Index]:
     (folder / "served").mkdir(parents=True)
     handler = functools.partial(Quiet, directory=str(folder / "served"))
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
+        threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True).start()
         yield Index(folder, f"http://127.0.0.1:{server.server_port}")
         server.shutdown()
 
