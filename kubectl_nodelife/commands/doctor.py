@@ -61,13 +61,12 @@ def doctor(exit_code: bool, output: Output, connection: Connection) -> int:
 
 def diagnose(connection: Connection) -> Iterator[Finding]:
     """All checks, in order; those of the cluster only where the flags mean one."""
-    from kubectl_nodelife.commands.cluster.direct import target_of
-    from kubectl_nodelife.live.target import cluster_identity
+    from kubectl_nodelife.live.target import cluster_identity, find_target
     from kubectl_nodelife.report.doctor import FAILED, OK, Finding
 
     yield from (check() for check in (_program, _extras, _kubectl, _completion))
     try:
-        target = target_of(connection)
+        target = find_target(connection, os.environ)
     except (NodelifeError, OSError) as error:
         yield Finding("kubeconfig", FAILED, str(error), "see: kubectl config get-contexts")
         return

@@ -202,7 +202,7 @@ def act_order(options: DrainOptions, act: ActFlags) -> ActOrder:
     """The rights that a drain needs."""
     from kubectl_nodelife.acts.node_drain import DRAIN
     from kubectl_nodelife.acts.session import ActOrder
-    from kubectl_nodelife.daemon.cluster_checks import Right
+    from kubectl_nodelife.daemon.permissions import Right
 
     removal = ("pods", "", "delete") if options.disable_eviction else ("pods", "eviction", "create")
     rights = (

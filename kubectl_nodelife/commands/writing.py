@@ -17,7 +17,7 @@ from kubectl_nodelife.errors import EXIT_FAILED, BadInput, Refused
 from kubectl_nodelife.report import terminal
 
 if TYPE_CHECKING:
-    from kubectl_nodelife.daemon.cluster_checks import Right
+    from kubectl_nodelife.daemon.permissions import Right
     from kubectl_nodelife.engine.actions import Action, RollBackDaemonSet
     from kubectl_nodelife.engine.calls import Result
     from kubectl_nodelife.kube.meta import KubeObject
@@ -147,7 +147,7 @@ def send_repairs(
     steps: Sequence[RepairStep], connection: Connection, act: ActFlags, show: Show
 ) -> int:
     """Ask, and send the request of each step that has one. The exit code. Raises NodelifeError."""
-    from kubectl_nodelife.daemon.cluster_checks import Right
+    from kubectl_nodelife.daemon.permissions import Right
     from kubectl_nodelife.engine.actions import SetPodReady
     from kubectl_nodelife.outlook.audit.repair_plan import REPAIR
 
@@ -167,7 +167,7 @@ def send_rollback(
     daemon_set: DaemonSet, action: RollBackDaemonSet, connection: Connection, act: ActFlags
 ) -> int:
     """Ask, and send the patch. The exit code. Raises NodelifeError."""
-    from kubectl_nodelife.daemon.cluster_checks import Right
+    from kubectl_nodelife.daemon.permissions import Right
 
     right = Right("apps", "daemonsets", "", "patch", daemon_set.namespace)
     order = Ordered(action, daemon_set, f"daemonset.apps/{daemon_set.name}", "rolled back")

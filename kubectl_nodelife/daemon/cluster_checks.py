@@ -8,21 +8,20 @@ that says what to do. They only read, apart from SelfSubjectAccessReviews.
 from __future__ import annotations
 
 import asyncio
-import shlex
 from collections.abc import Callable, Iterable, Sequence
 from ipaddress import ip_address
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 from urllib.parse import urlsplit
 
 from kubectl_nodelife.daemon.enforce.kill_switch import KillSwitch
 from kubectl_nodelife.daemon.intents import Intents
+from kubectl_nodelife.daemon.permissions import ENFORCE_LEASE, Right
 from kubectl_nodelife.engine.calls import Request
 from kubectl_nodelife.engine.calls.call import NOT_FOUND
 from kubectl_nodelife.errors import NodelifeError, Refused, Unreachable
 from kubectl_nodelife.kube.names import first_names
 from kubectl_nodelife.kube.times import SECOND_NS
 from kubectl_nodelife.live.clock import SKEW_WARNED_NS
-from kubectl_nodelife.live.lease import NAME as LEASE
 from kubectl_nodelife.live.target import Target
 from kubectl_nodelife.live.writer import Writer
 
@@ -30,33 +29,6 @@ CLUSTER_MARK: Final = "kube-system-uid"
 RIGHTS: Final = "the role of `kubectl nodelife rbac --mode enforce` lets it be read"
 _AT_ONCE: Final = 8
 _MOST_NAMED: Final = 5
-
-
-class Right(NamedTuple):
-    """One verb on one resource. `namespace` "": in all of them; `name` "": on all objects."""
-
-    group: str
-    resource: str
-    subresource: str
-    verb: str
-    namespace: str = ""
-    name: str = ""
-
-    def __str__(self) -> str:
-        name = f"{self.resource}/{self.subresource}" if self.subresource else self.resource
-        inside = f" in {self.namespace}" if self.namespace else ""
-        which = f" {self.name}" if self.name else ""
-        return f"{self.verb} {name}{'.' + self.group if self.group else ''}{which}{inside}"
-
-    def can_i(self, flags: Sequence[str] = ()) -> str:
-        """kubectl's line that asks for it. `flags`: which cluster and user it is to ask."""
-        resource = f"{self.resource}.{self.group}" if self.group else self.resource
-        resource += f"/{self.name}" if self.name else ""
-        words = ["kubectl", *flags, "auth", "can-i", self.verb, resource]
-        if self.subresource:
-            words.append(f"--subresource={self.subresource}")
-        words.append(f"--namespace={self.namespace}" if self.namespace else "--all-namespaces")
-        return shlex.join(words)
 
 
 class ClusterChecks:
@@ -104,9 +76,9 @@ class ClusterChecks:
     async def held_elsewhere(self, lease_namespace: str) -> None:
         """The enforcers' Lease is not held in another namespace. Raises Refused, Unreachable."""
         found = await self.get(
-            f"/apis/coordination.k8s.io/v1/leases?fieldSelector=metadata.name%3D{LEASE}",
+            f"/apis/coordination.k8s.io/v1/leases?fieldSelector=metadata.name%3D{ENFORCE_LEASE}",
             "LeaseList",
-            f"leases named {LEASE}",
+            f"leases named {ENFORCE_LEASE}",
         )
         for lease in found.get("items") or ():
             namespace = lease["metadata"]["namespace"]
@@ -114,7 +86,7 @@ class ClusterChecks:
             if holder and namespace != lease_namespace:
                 raise Refused(
                     f"{holder} enforces on this cluster",
-                    on=f"lease {namespace}/{LEASE}",
+                    on=f"lease {namespace}/{ENFORCE_LEASE}",
                     remedy=f"stop that one, or use --lease-namespace={namespace} with it",
                 )
 

@@ -8,13 +8,44 @@ not know.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import shlex
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final, NamedTuple
 
 from kubectl_nodelife.controllers.upgrade.policy import LEASE_NAME, UpgradePolicy, WorkMode
-from kubectl_nodelife.daemon.cluster_checks import Right
-from kubectl_nodelife.daemon.enforce.kill_switch import KILL_SWITCH as STOP
-from kubectl_nodelife.live.lease import NAME as ENFORCE_LEASE
+
+ENFORCE_LEASE: Final = "kubectl-nodelife-enforce"
+"""The Lease of the one daemon that writes."""
+
+STOP: Final = "nodelife-stop"
+"""The ConfigMap in kube-system that stops all writers."""
+
+
+class Right(NamedTuple):
+    """One verb on one resource. `namespace` "": in all of them; `name` "": on all objects."""
+
+    group: str
+    resource: str
+    subresource: str
+    verb: str
+    namespace: str = ""
+    name: str = ""
+
+    def __str__(self) -> str:
+        name = f"{self.resource}/{self.subresource}" if self.subresource else self.resource
+        inside = f" in {self.namespace}" if self.namespace else ""
+        which = f" {self.name}" if self.name else ""
+        return f"{self.verb} {name}{'.' + self.group if self.group else ''}{which}{inside}"
+
+    def can_i(self, flags: Sequence[str] = ()) -> str:
+        """kubectl's line that asks for it. `flags`: which cluster and user it is to ask."""
+        resource = f"{self.resource}.{self.group}" if self.group else self.resource
+        resource += f"/{self.name}" if self.name else ""
+        words = ["kubectl", *flags, "auth", "can-i", self.verb, resource]
+        if self.subresource:
+            words.append(f"--subresource={self.subresource}")
+        words.append(f"--namespace={self.namespace}" if self.namespace else "--all-namespaces")
+        return shlex.join(words)
 
 
 class PolicyRule(NamedTuple):

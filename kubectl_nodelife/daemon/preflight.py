@@ -32,6 +32,7 @@ from kubectl_nodelife.daemon.manager_role import (
     release_reads_leases,
 )
 from kubectl_nodelife.daemon.permissions import (
+    ENFORCE_LEASE,
     ENFORCE_LEASE_ROWS,
     KILL_SWITCH,
     NAMESPACE_SYSTEM,
@@ -41,7 +42,7 @@ from kubectl_nodelife.daemon.settings import UNREADABLE
 from kubectl_nodelife.engine.calls import Request
 from kubectl_nodelife.engine.calls.call import NOT_FOUND
 from kubectl_nodelife.errors import Refused
-from kubectl_nodelife.live.lease import NAME, LeaseKeeper
+from kubectl_nodelife.live.lease import LeaseKeeper
 from kubectl_nodelife.live.target import Target
 from kubectl_nodelife.live.writer import Writer
 
@@ -194,7 +195,8 @@ class Preflight:
         return lease_spec(answer)
 
     def _not_leading(self) -> Refused:
-        on, holder = f"lease {self._orders.lease_namespace}/{NAME}", self._keeper.state().holder
+        on = f"lease {self._orders.lease_namespace}/{ENFORCE_LEASE}"
+        holder = self._keeper.state().holder
         if holder:
             return Refused(
                 f"{holder} holds it", on=on, remedy="stop that one, or wait for it with --wait"

@@ -28,7 +28,6 @@ from kubectl_nodelife.kube.times import SECOND_NS
 from kubectl_nodelife.live.clock import steady_ns
 from kubectl_nodelife.live.writer import Writer
 
-NAME: Final = "kubectl-nodelife-enforce"
 NAMESPACE: Final = "kube-system"
 _LOOK_S: Final = 0.1
 
@@ -56,7 +55,8 @@ class LeaseKeeper:
         stamp_ns: Callable[[], int],
         namespace: str = NAMESPACE,
         steady: Callable[[], int] = steady_ns,
-        name: str = NAME,
+        *,
+        name: str,
         terms: ElectionTerms = CLIENT_GO,
     ) -> None:
         self.election = Election(namespace, name, new_identity(), terms)

@@ -11,8 +11,7 @@ from click.testing import CliRunner
 from kubectl_nodelife.cli import main
 from kubectl_nodelife.commands.rbac import rbac
 from kubectl_nodelife.controllers.upgrade.policy import NodeWork, UpgradePolicy, WorkMode
-from kubectl_nodelife.daemon.permissions import rights
-from kubectl_nodelife.live.lease import NAME as ENFORCE_LEASE
+from kubectl_nodelife.daemon.permissions import ENFORCE_LEASE, rights
 
 JOB = NodeWork(WorkMode.JOB, manifest={"metadata": {"namespace": "infra"}})
 EVERYTHING = UpgradePolicy(work=NodeWork(WorkMode.JOB))

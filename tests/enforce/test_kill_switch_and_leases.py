@@ -188,7 +188,7 @@ def test_no_lease_is_written_in_another_cluster_at_the_same_address(there: str |
         return wrong[0]
 
     async def play() -> None:
-        keeper = LeaseKeeper(cast(Any, Api()), lambda: NOW, steady=lambda: NOW)
+        keeper = LeaseKeeper(cast(Any, Api()), lambda: NOW, steady=lambda: NOW, name="lease")
         keeper.why_wrong_cluster = why
         assert await keeper.attempt() and sent == ["Get", "Post"]
         assert await keeper.attempt() and sent[2:] == ["Replace"], "a renewal asks nobody"
@@ -214,7 +214,7 @@ def test_a_lease_that_cannot_be_read_once_does_not_end_its_keeper() -> None:
             return server.answer(call)
 
     async def play() -> None:
-        keeper = LeaseKeeper(cast(Any, Api()), lambda: NOW, steady=lambda: NOW)
+        keeper = LeaseKeeper(cast(Any, Api()), lambda: NOW, steady=lambda: NOW, name="lease")
         assert await keeper.attempt()
         whole = server.lease
         assert whole is not None

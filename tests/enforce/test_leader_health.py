@@ -119,7 +119,9 @@ def test_the_lease_goes_once_nothing_is_on_its_way_and_is_not_tried_for_at_once(
             return server.answer(call)
 
     async def play() -> None:
-        keeper = LeaseKeeper(cast(Any, Api()), lambda: clock[0], steady=lambda: clock[0])
+        keeper = LeaseKeeper(
+            cast(Any, Api()), lambda: clock[0], steady=lambda: clock[0], name="lease"
+        )
         keeper.why_unfit, keeper.is_idle = lambda: unfit[0], lambda: idle[0]
         assert await keeper.attempt()
         ours, unfit[0] = server.spec["holderIdentity"], "it hangs"

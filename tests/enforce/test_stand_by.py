@@ -17,7 +17,7 @@ NOW = 1_767_225_600 * 10**9
 
 def keeper(holder: str, error: str = "") -> LeaseKeeper:
     """One that has just looked at the Lease."""
-    made = LeaseKeeper(cast(Any, None), lambda: NOW, steady=lambda: NOW)
+    made = LeaseKeeper(cast(Any, None), lambda: NOW, steady=lambda: NOW, name="lease")
     spec = {"holderIdentity": made.election.identity if holder == "we" else holder}
     made.election.observe({"metadata": {"uid": "u"}, "spec": spec}, NOW)
     made.error = error

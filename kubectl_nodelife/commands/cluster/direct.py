@@ -15,8 +15,6 @@ from typing import Any, TypeVar
 
 from kubectl_nodelife.commands.cluster.where import answer_by
 from kubectl_nodelife.commands.flags import Connection
-from kubectl_nodelife.daemon.paths import config_file
-from kubectl_nodelife.daemon.settings import RequestedSettings, load_config
 from kubectl_nodelife.errors import Unreachable
 from kubectl_nodelife.live.auth import Session
 from kubectl_nodelife.live.client import ApiError, Client
@@ -30,11 +28,6 @@ T = TypeVar("T")
 def target_of(connection: Connection) -> Target:
     """The cluster that the flags and the kubeconfig mean. Raises BadInput."""
     return find_target(connection, os.environ)
-
-
-def requested_settings(profile: str | None, assignments: tuple[str, ...]) -> RequestedSettings:
-    """The settings that the user asks for, by flags and by the config file. Raises BadInput."""
-    return RequestedSettings(profile or "", assignments, load_config(config_file(os.environ)))
 
 
 @contextlib.asynccontextmanager

@@ -6,12 +6,19 @@ that the server does not serve has no objects. Nothing is written.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kubectl_nodelife.commands.cluster.dump import Dump, load, settings_of
 from kubectl_nodelife.commands.cluster.where import Where
-from kubectl_nodelife.daemon.settings import RequestedSettings, detect_settings, resolve_settings
+from kubectl_nodelife.daemon.paths import config_file
+from kubectl_nodelife.daemon.settings import (
+    RequestedSettings,
+    detect_settings,
+    load_config,
+    resolve_settings,
+)
 from kubectl_nodelife.engine.cache import Cache
 from kubectl_nodelife.engine.settings import Settings
 from kubectl_nodelife.errors import Failed
@@ -84,10 +91,11 @@ def view_of_dump(dump: Dump, kinds: Sequence[str], assignments: Sequence[str] = 
 def _of_cluster(where: Where, wanted: KindsToRead) -> ClusterView:
     import asyncio
 
-    from kubectl_nodelife.commands.cluster.direct import requested_settings, target_of
+    from kubectl_nodelife.commands.cluster.direct import target_of
 
     target = target_of(where.connection)
-    requested = requested_settings(where.profile, where.assignments)
+    config = load_config(config_file(os.environ))
+    requested = RequestedSettings(where.profile or "", where.assignments, config)
     with progress_bar(f"reading {target.server}") as step:
         return asyncio.run(_read(target, requested, wanted, step))
 

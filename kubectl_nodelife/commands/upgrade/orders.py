@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from kubectl_nodelife.acts.session import ActSession, LiveCarrier
     from kubectl_nodelife.controllers.upgrade.document import RunDocument, UpgradeRequest
     from kubectl_nodelife.controllers.upgrade.leaving import LeftObject, Leftover
-    from kubectl_nodelife.daemon.cluster_checks import Right
+    from kubectl_nodelife.daemon.permissions import Right
     from kubectl_nodelife.kube.node import Node
     from kubectl_nodelife.report.upgrade_status import StatusFollower
 
@@ -301,8 +301,7 @@ def _shown(found: _Remains, lease_namespace: str) -> list[str]:
 
 
 def _rights(lease_namespace: str, found: _Remains) -> tuple[Right, ...]:
-    from kubectl_nodelife.daemon.cluster_checks import Right
-    from kubectl_nodelife.daemon.permissions import LEASE_ROWS
+    from kubectl_nodelife.daemon.permissions import LEASE_ROWS, Right
     from kubectl_nodelife.kube.kinds import kind_named
 
     wanted = {Right("", "nodes", "", "patch")} if found.marks else set()

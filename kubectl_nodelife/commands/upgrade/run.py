@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from kubectl_nodelife.controllers.upgrade.leaving import LeftObject
     from kubectl_nodelife.controllers.upgrade.policy import UpgradePolicy
     from kubectl_nodelife.controllers.upgrade.ports import UpgradePorts
-    from kubectl_nodelife.daemon.cluster_checks import Right
+    from kubectl_nodelife.daemon.permissions import Right
     from kubectl_nodelife.kube.node import Lease, Node
     from kubectl_nodelife.live.client import Client
     from kubectl_nodelife.sim.upgrade_course import Course
@@ -170,7 +170,7 @@ async def order_session(
     from kubectl_nodelife.acts.session import ActOrder, LiveCarrier, act_session
     from kubectl_nodelife.acts.upgrade.lease import NAME, UPGRADE
     from kubectl_nodelife.commands.cluster.direct import target_of
-    from kubectl_nodelife.daemon.cluster_checks import Right
+    from kubectl_nodelife.daemon.permissions import Right
     from kubectl_nodelife.engine.workqueue import TokenBucket
 
     leases = tuple(

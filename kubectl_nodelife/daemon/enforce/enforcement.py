@@ -61,6 +61,7 @@ from kubectl_nodelife.daemon.journal import Journal
 from kubectl_nodelife.daemon.kinds import KINDS
 from kubectl_nodelife.daemon.logs import log
 from kubectl_nodelife.daemon.options import Options
+from kubectl_nodelife.daemon.permissions import ENFORCE_LEASE
 from kubectl_nodelife.daemon.preflight import Orders, Preflight, check_settings
 from kubectl_nodelife.daemon.settings import ClusterConfig
 from kubectl_nodelife.engine.actions import Action
@@ -193,7 +194,9 @@ class Enforcement:
         """The keeper of our Lease, which is made in the cluster of our journal only, and not while
         another writer leads by one elsewhere.
         """
-        keeper = LeaseKeeper(self._side, self._clock.now_ns, self.orders.lease_namespace)
+        keeper = LeaseKeeper(
+            self._side, self._clock.now_ns, self.orders.lease_namespace, name=ENFORCE_LEASE
+        )
         checks = ClusterChecks(target, self._side, self.intents, self.kill_switch)
         keeper.why_wrong_cluster = lambda: checks.why_not_take(self.orders.lease_namespace)
         self.health = LeaderHealth(self, self._clock.steady_ns)

@@ -12,14 +12,14 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Final
 
+from kubectl_nodelife.daemon.permissions import STOP
 from kubectl_nodelife.engine.calls import Answer, Request
 from kubectl_nodelife.engine.calls.call import NOT_FOUND
 from kubectl_nodelife.live.target import Target
 from kubectl_nodelife.live.writer import Writer, WritingSession
 
-KILL_SWITCH: Final = "nodelife-stop"
 _CONFIGMAPS: Final = "/api/v1/namespaces/kube-system/configmaps"
-KILL_SWITCH_PATH: Final = f"{_CONFIGMAPS}/{KILL_SWITCH}"
+KILL_SWITCH_PATH: Final = f"{_CONFIGMAPS}/{STOP}"
 LOOK_SECONDS: Final = 2.0
 _READ_SECONDS: Final = 5.0
 
@@ -75,7 +75,7 @@ async def change_kill_switch(target: Target, environ: Mapping[str, str], *, make
     """One request, and its answer."""
     writer = Writer(WritingSession(target, environ), "kill-switch", time.time_ns)
     if make:
-        body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": KILL_SWITCH}}
+        body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": STOP}}
         request = Request("POST", _CONFIGMAPS, "application/json", body)
     else:
         request = Request("DELETE", KILL_SWITCH_PATH, "application/json", {})
