@@ -6,7 +6,7 @@ those. Clocks, queues and timers are the running controllers' own.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Generator, Iterable, Iterator
 from typing import Any, NamedTuple
 
 from kubectl_nodelife.daemon.decisions import DecisionTask
@@ -28,6 +28,7 @@ from kubectl_nodelife.live.clock import SKEW_WARNED_NS, clock_warning
 from kubectl_nodelife.outlook.foretold import Foretold
 from kubectl_nodelife.outlook.node import Outlook, join_controllers
 from kubectl_nodelife.outlook.view import WARMING_UP, ClusterView
+from kubectl_nodelife.workloads.pod_summary import PodSummary
 
 
 class WatchedCluster(NamedTuple):
@@ -50,6 +51,7 @@ class ShownCache(Cache):
         self._pods_by_node = cache._pods_by_node
         self._pods_by_owner = cache._pods_by_owner
         self._unsettled, self._unsettled_pods = cache._unsettled, cache._unsettled_pods
+        self.pod_index = cache.pod_index
         self._shown_pods: dict[tuple[str, str], Pod | None] = {}
         self._more_on: dict[str, list[Pod]] = {}
         observed = overlay.observed()
@@ -132,6 +134,18 @@ class ShownCache(Cache):
             return pods
         shown = [self._shown_pods.get(pod.key, pod) for pod in pods]
         return [pod for pod in shown if pod is not None] + self._more_on.get(node, [])
+
+
+def keep_summary(cache: Cache) -> Generator[None, None, None]:
+    """Have the engine's cache keep what plays ask of all pods, and count what changed since it was
+    asked for last, in small steps.
+    """
+    summary = cache.pod_index
+    if not isinstance(summary, PodSummary):
+        unbound = (pod for pod in cache.unsettled_pods() if not pod.spec.node_name)
+        summary = PodSummary(cache.nodes_with_pods(), unbound)
+        cache.keep(summary)
+    yield from summary.catch_up(cache.pods_on)
 
 
 class NotReadYet(Unreachable):

@@ -39,6 +39,8 @@ Response = dict[str, Any]
 Tell = Callable[[Response], None]
 """Hands over a document that comes before the answer."""
 
+Ready = Callable[[], Awaitable[None]]
+
 T = TypeVar("T")
 
 
@@ -50,7 +52,10 @@ class ForkedAnswers:
         seconds: float = SECONDS,
         most_bytes: int = MOST_BYTES,
         patience_s: float = PATIENCE_S,
+        ready: Ready | None = None,
     ) -> None:
+        """`ready`: what makes the daemon's memory ready before each child begins with it."""
+        self.ready = ready
         self._seconds, self._most_bytes, self._patience_s = seconds, most_bytes, patience_s
         self._turns = asyncio.Semaphore(MOST_AT_ONCE)
 
@@ -80,6 +85,8 @@ class ForkedAnswers:
             raise Failed(what, remedy=remedy) from None
         try:
             prepared = await prepare()
+            if self.ready is not None:
+                await self.ready()
             child = self._in_child(lambda tell: make(prepared, tell), seconds)
             async with aclosing(child):
                 async for document in child:

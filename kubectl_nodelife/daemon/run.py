@@ -29,7 +29,7 @@ from watchdog.observers import Observer
 from watchdog.observers.api import BaseObserver
 
 from kubectl_nodelife import __version__
-from kubectl_nodelife.daemon.cluster_view import WatchedCluster, blind_warnings, look
+from kubectl_nodelife.daemon.cluster_view import WatchedCluster, blind_warnings, keep_summary, look
 from kubectl_nodelife.daemon.decisions import DecisionTask
 from kubectl_nodelife.daemon.divergence_recorder import DivergenceRecorder
 from kubectl_nodelife.daemon.enforce.enforcement import (
@@ -62,6 +62,7 @@ from kubectl_nodelife.daemon.server import (
     Stream,
     health,
     port_warning,
+    sliced,
     up_seconds,
     whole,
 )
@@ -243,7 +244,8 @@ class Daemon:
 
     def _make_servers(self, make_answers: MakeAnswers) -> tuple[PageHost, Server]:
         """The live page and the server on our socket, which give the same answers."""
-        journal, clock, forked = self.journal, self.watcher.clock, ForkedAnswers()
+        journal, clock = self.journal, self.watcher.clock
+        forked = ForkedAnswers(ready=self._keep_summary)
         list_kinds = partial(list_once, self.client)
         answers, streams = make_answers(
             *(self.look, journal, clock.now_ns, self._blind),
@@ -279,6 +281,9 @@ class Daemon:
         view.warnings += [*self.kubeconfig_warnings, *self.settings_warnings]
         view.warnings += self.departure.program.warnings()
         return view
+
+    async def _keep_summary(self) -> None:
+        await sliced(keep_summary(self.watcher.host.cache))
 
     def _blind(self) -> list[str]:
         return blind_warnings(self.watcher)

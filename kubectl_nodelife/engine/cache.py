@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Container, Iterable, Iterator
 from copy import copy
-from typing import Final, TypeVar, cast
+from typing import Final, Protocol, Self, TypeVar, cast
 
 from msgspec.structs import replace
 
@@ -43,6 +43,16 @@ class ListFailed(Exception):
     """A listing could not be had: a cache that asks the API server for it may raise this."""
 
 
+class PodIndex(Protocol):
+    """What is kept of all pods by someone who asks for it often (`workloads.pod_summary`)."""
+
+    def pod_changed(self, old: Pod | None, new: Pod | None) -> None:
+        """A pod came, went or changed."""
+
+    def copy(self) -> Self:
+        """Another one, kept up by itself."""
+
+
 class Cache:
     """Objects by kind and key, pods by node and by controlling owner, heartbeats by node name.
 
@@ -50,6 +60,7 @@ class Cache:
     `kinds_read`: kinds of which an object that is not there is known not to exist.
     `heartbeats` are as a watch of Leases shows them. What a GET of one answers is in `read_lease`:
     the same, but where the source says that their watch stands still, or that reads fail.
+    `pod_index`: is true of the pods, where it is not None.
     """
 
     def __init__(self) -> None:
@@ -66,6 +77,12 @@ class Cache:
         self._pods_by_owner: dict[str, dict[Key, None]] = {}
         self._unsettled: dict[Key, None] | None = None
         self._unsettled_pods: list[Pod] | None = None
+        self.pod_index: PodIndex | None = None
+        self._keeps_index = False
+
+    def keep(self, index: PodIndex) -> None:
+        """Keep the index up from now on, in copies too; forks have it until a pod changes."""
+        self.pod_index, self._keeps_index = index, True
 
     def node(self, name: str) -> Node | None:
         """The node, or None."""
@@ -279,6 +296,8 @@ class Cache:
             node, owner = obj.spec.node_name, _owner_uid(meta)
             if follows:
                 self._settle(key, obj)
+            if self.pod_index is not None:
+                self._tell_index(None, obj)
             if node:
                 if node in by_node:
                     by_node[node][key] = obj
@@ -302,6 +321,8 @@ class Cache:
         if self._unsettled is not None:
             other._unsettled = dict(self._unsettled)
             other._unsettled_pods = self._unsettled_pods
+        if self.pod_index is not None:
+            other.keep(self.pod_index.copy())
         return other
 
     def as_listed(self, kinds: Iterable[str], now_ns: int) -> Cache:
@@ -324,6 +345,7 @@ class Cache:
         other._pods_by_owner = {uid: _sorted(keys) for uid, keys in self._pods_by_owner.items()}
         if self._unsettled is not None:
             other._unsettled = dict(self._unsettled)
+        other._share_index(self)
         return other
 
     def fork(self) -> Cache:
@@ -341,11 +363,14 @@ class Cache:
         self._pods_by_node, other._pods_by_node = fork_dict(self._pods_by_node, copy_of_dict)
         self._pods_by_owner, other._pods_by_owner = fork_dict(self._pods_by_owner, copy_of_dict)
         other._unsettled_pods = self._unsettled_pods
+        other._share_index(self)
         return other
 
     def replace_pod(self, pod: Pod) -> None:
         """Store a pod that is there already, of which only the status changed."""
         key = (pod.metadata.namespace, pod.metadata.name)
+        if self.pod_index is not None:
+            self._tell_index(self.pods.get(key), pod)
         self.pods[key] = pod
         if self._unsettled is None:  # as in most plays: no call for each pod
             self._unsettled_pods = None
@@ -386,6 +411,8 @@ class Cache:
 
     def _index(self, key: Key, old: Pod | None, new: Pod | None) -> None:
         """Note to which node and owner the pod belongs now."""
+        if self.pod_index is not None:
+            self._tell_index(old, new)
         if self._unsettled is None:
             self._unsettled_pods = None
         else:
@@ -405,6 +432,18 @@ class Cache:
                 _drop(self._pods_by_owner, key, old_owner)
             if new_owner is not None and old_owner != new_owner:
                 self._pods_by_owner.setdefault(new_owner, {})[key] = None
+
+    def _tell_index(self, old: Pod | None, new: Pod | None) -> None:
+        """Keep the index of pods up, or do without it from now on."""
+        if self._keeps_index and self.pod_index is not None:
+            self.pod_index.pod_changed(old, new)
+        else:
+            self.pod_index = None
+
+    def _share_index(self, other: Cache) -> None:
+        """Have the other's index of pods, which holds for these as well, until one changes."""
+        index = other.pod_index
+        self.pod_index = index.copy() if index is not None and other._keeps_index else index
 
     def _settle(self, key: Key, pod: Pod | None) -> None:
         """Note whether the pod, which is stored now, simply runs."""

@@ -76,6 +76,7 @@ from kubectl_nodelife.kube.workload import (
     default_pod_template,
 )
 from kubectl_nodelife.workloads.admission import DECIDING_KINDS, Admission
+from kubectl_nodelife.workloads.pod_summary import MADE_UID_ENDS, summary_of
 
 
 def _exists(store: Cache, action: Action, old: KubeObject | None) -> str:
@@ -122,7 +123,7 @@ def name_suffix(number: int) -> str:
 
 def made_uid(number: int, kind: int = 0x51ED) -> str:
     """A uid for the number-th object made; `kind` keeps several series of numbers apart."""
-    return f"{number:08x}-{kind & 0xFFFF:04x}-4000-8000-000000000000"
+    return f"{number:08x}-{kind & 0xFFFF:04x}{MADE_UID_ENDS}"
 
 
 _MADE = made_uid(0)[8:]
@@ -303,8 +304,9 @@ class Api:
     def leave_out_names_in_use(self) -> None:
         """Give no name and no uid that an object has which an earlier play made: the cluster may
         be a snapshot of one."""
-        most = self._created
-        for pod in self.store.pods.values():
+        most, pods = self._created, self.store.pods
+        summary = summary_of(self.store)
+        for pod in pods.values() if summary is None else map(pods.__getitem__, summary.made):
             uid = pod.metadata.uid
             if uid[8:] == _MADE and _HEX.fullmatch(uid[:8]):
                 most = max(most, int(uid[:8], 16))

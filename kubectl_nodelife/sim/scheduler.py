@@ -47,6 +47,7 @@ from kubectl_nodelife.sim.api import Api, event_record
 from kubectl_nodelife.sim.timeline import OWNER, Agenda
 from kubectl_nodelife.workloads.placement import PlacementSimulator, pinned_node, priority
 from kubectl_nodelife.workloads.pod_classes import PodClasses, RoomOnNodes, stock
+from kubectl_nodelife.workloads.pod_summary import summary_of
 from kubectl_nodelife.workloads.scheduling import NodeInfo
 from kubectl_nodelife.workloads.scoring import FewestPods, Scoring
 from kubectl_nodelife.workloads.topology import anti_affinity_terms
@@ -403,9 +404,11 @@ class StoreCache:
         self._rooms = RoomOnNodes(classes)
         self._selectors: dict[Hashable, tuple[LabelSelector | None, str]] = {}
         self._free: dict[str, list[PersistentVolume]] | None = None
+        summary, pods = summary_of(self._store), self._store.pods
+        among = pods.values() if summary is None else map(pods.__getitem__, summary.keep_off)
         self._keep_off: dict[Key, None] = dict.fromkeys(
             pod.key
-            for pod in self._store.pods.values()
+            for pod in among
             if pod.spec.affinity is not None and anti_affinity_terms(pod)
         )
 
@@ -464,7 +467,11 @@ class StoreCache:
 
     def count_rooms(self) -> None:
         """Count what the pods of all nodes take, so that forks need not."""
-        self._rooms.count_ahead(self._store.pods.values())
+        summary = summary_of(self._store)
+        if summary is not None:
+            self._rooms.counted_ahead(summary.rooms())
+        else:
+            self._rooms.count_ahead(self._store.pods.values())
 
     def placed(self, namespace: str | None) -> Iterator[tuple[Pod, Node]]:
         """The pods of the namespace, or of all, that are on a node and have not ended."""

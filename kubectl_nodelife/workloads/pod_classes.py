@@ -102,6 +102,10 @@ class PodClasses:
         self._room[id(spec.containers)] = (spec, found)
         return found
 
+    def templates(self) -> int:
+        """Of how many lists of containers the room is known."""
+        return len(self._room)
+
     def rooms_on(self, pods: Iterable[Pod]) -> dict[str, dict[PodRequirements, int]]:
         """The room that these pods take of each node, and how many take the same; ended ones: none.
 
@@ -161,6 +165,10 @@ class RoomOnNodes:
     def count_ahead(self, pods: Iterable[Pod]) -> None:
         """Count all pods, as they are now, at once: forks share the counts."""
         self._ahead, self._counted = self._classes.rooms_on(pods), _COUNTED_APART
+
+    def counted_ahead(self, rooms: dict[str, dict[PodRequirements, int]]) -> None:
+        """All were counted already (`PodSummary.rooms`)."""
+        self._ahead, self._counted = rooms, _COUNTED_APART
 
     def forget(self, name: str) -> None:
         """The node has other pods than before."""

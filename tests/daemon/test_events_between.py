@@ -6,13 +6,15 @@ from __future__ import annotations
 
 import json
 import random
+from collections import deque
+from itertools import islice
 from typing import Any
 
 import pytest
 from msgspec.structs import replace
 
 from kubectl_nodelife.commands.answering import drain_plan, what_if
-from kubectl_nodelife.daemon.cluster_view import ShownCache
+from kubectl_nodelife.daemon.cluster_view import ShownCache, keep_summary
 from kubectl_nodelife.engine.cache import Cache
 from kubectl_nodelife.engine.events import Gone, Put
 from kubectl_nodelife.engine.overlay import Overlay
@@ -111,6 +113,7 @@ def test_events_between_question_and_answer_count(seed: int) -> None:
     listed = [obj for obj in objects if kind_of(obj) not in WATCHED]
     kept, now_ns = Cache(), NOW_NS
     kept.fill(watched, now_ns)
+    deque(keep_summary(kept), maxlen=0)
     leases = [Put("Lease", obj) for obj in kept.all("Lease")]
     first = _answers(kept, listed, nodes[0], now_ns)
     for _ in range(3):
@@ -124,6 +127,9 @@ def test_events_between_question_and_answer_count(seed: int) -> None:
             anew.apply(put, now_ns)
         anew.fill([*kept.nodes.values(), *kept.pods.values()], now_ns)
         anew.fill([o for kind in WATCHED[3:] for o in kept.all(kind)], now_ns)
+        some = islice(keep_summary(kept), chance.randrange(3))  # the child counts the rest
+        deque(some, maxlen=0)
+        assert kept.pod_index is not None and anew.pod_index is None
         answers = _answers(kept, listed, nodes[0], now_ns)
         assert answers == _answers(anew, listed, nodes[0], now_ns)
         assert answers != first

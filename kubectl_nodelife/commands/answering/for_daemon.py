@@ -103,7 +103,7 @@ def make_answers(
             "status": status_now,
             "names": names_now,
             "find": find_now,
-            "explain": _explained(look, list_kinds),
+            "explain": _explained(look, list_kinds, ForkedAnswers(ready=forked.ready)),
             daemonset.QUESTION: sets_now,
             "changes": changes,
             **_forked_answers(forked, look, journal, now_ns, list_kinds),
@@ -117,10 +117,9 @@ def make_answers(
     )
 
 
-def _explained(look: ViewSource, list_kinds: ListKinds) -> Answer:
-    """The answer to `explain`, for which the present is played: in children of its own, so that
-    long answers do not hold it up."""
-    forked = ForkedAnswers()
+def _explained(look: ViewSource, list_kinds: ListKinds, forked: ForkedAnswers) -> Answer:
+    """The answer to `explain`, for which the present is played: in children of its own (`forked`),
+    so that long answers do not hold it up."""
 
     async def explain_now(query: Query) -> Response:
         async def listed() -> ListedOnce | NodelifeError | None:

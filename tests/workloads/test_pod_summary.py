@@ -1,0 +1,95 @@
+"""What is kept of all pods: the same as by a walk through them, whatever came, went or changed."""
+
+from __future__ import annotations
+
+import random
+from collections import deque
+from collections.abc import Iterable
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from kubectl_nodelife.engine.cache import Cache
+from kubectl_nodelife.engine.events import Gone, Put
+from kubectl_nodelife.kube.load import decode
+from kubectl_nodelife.kube.pod import Pod
+from kubectl_nodelife.sim.api import made_uid
+from kubectl_nodelife.workloads.pod_summary import PodSummary, summary_of
+
+KEY = ("d", "p0")
+
+
+def pod(chance: random.Random, number: int) -> Pod:
+    term = {"topologyKey": "kubernetes.io/hostname", "labelSelector": {"matchLabels": {"a": "b"}}}
+    spec: dict[str, Any] = {
+        "nodeName": chance.choice(["", "n1", "n2", "n3"]),
+        "containers": [{"name": "c", "resources": {"requests": {"cpu": f"{chance.randrange(3)}"}}}],
+    }
+    if chance.random() < 0.3:
+        terms = [term]
+        spec["affinity"] = {
+            "podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": terms}
+        }
+    uid = chance.choice(["", made_uid(number), "0f3c2a11-7a7a-4111-9111-123456789abc"])
+    meta = {"name": f"p{number}", "namespace": "d", "uid": uid}
+    found = decode("Pod", {"metadata": meta, "spec": spec, "status": {"phase": "Running"}})
+    assert isinstance(found, Pod)
+    return found
+
+
+def walked(pods: Iterable[Pod]) -> PodSummary:
+    cache = Cache()
+    cache.fill(pods, 0)
+    summary = PodSummary(cache.nodes_with_pods(), (p for p in pods if not p.spec.node_name))
+    deque(summary.catch_up(cache.pods_on), maxlen=0)
+    return summary
+
+
+def as_values(summary: PodSummary) -> tuple[object, ...]:
+    rooms = {
+        node: sorted((repr(room.requests), count) for room, count in of_node.items())
+        for node, of_node in summary.rooms().items()
+    }
+    return rooms, set(summary.keep_off), set(summary.made), set(summary.nameless)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_what_is_kept_is_as_walked(seed: int) -> None:
+    chance, cache = random.Random(seed), Cache()
+    cache.keep(PodSummary((), ()))
+    for _ in range(150):
+        key, how = ("d", f"p{chance.randrange(9)}"), chance.random()
+        old = cache.pods.get(key)
+        if how < 0.2:
+            cache.apply(Gone("Pod", key), 0)
+        elif how < 0.5 and old is not None:
+            phase = chance.choice(["Running", "Failed", "Succeeded"])
+            cache.apply(Put("Pod", replace(old, status=replace(old.status, phase=phase))), 0)
+        elif how < 0.6:
+            cache.fill([pod(chance, 9 + chance.randrange(3))], 0)
+        else:
+            cache.apply(Put("Pod", pod(chance, int(key[1][1:]))), 0)
+        if chance.random() < 0.1:
+            cache = cache.copy()
+        if chance.random() < 0.5:  # else what changed is counted later
+            summary, fork = summary_of(cache), cache.fork()
+            assert summary is not None
+            assert as_values(summary) == as_values(walked(list(cache.pods.values())))
+            kept = summary_of(fork)
+            assert kept is not None and as_values(kept) == as_values(summary)
+            cache.apply(Gone("Pod", KEY), 0)
+            assert as_values(kept) == as_values(walked(list(fork.pods.values())))
+            fork.apply(Put("Pod", pod(chance, 0)), 0)
+            assert summary_of(fork) is None  # in a play nobody asks again
+
+
+def test_templates_that_are_gone_are_let_go(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("kubectl_nodelife.workloads.pod_summary._MOST_TEMPLATES", 10)
+    chance, cache = random.Random(1), Cache()
+    cache.keep(PodSummary((), ()))
+    for _ in range(100):
+        cache.apply(Put("Pod", pod(chance, chance.randrange(3))), 0)
+        summary = summary_of(cache)
+        assert summary is not None and summary._classes.templates() <= 14
+        assert as_values(summary) == as_values(walked(list(cache.pods.values())))
