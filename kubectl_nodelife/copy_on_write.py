@@ -15,6 +15,9 @@ _MISSING: Final[Any] = object()
 _FLATTENED_FROM: Final = 64
 """So many entries of its own may be copied before it is asked whether that is too many."""
 
+_get: Final = dict.get  # a `super()` for each of millions of look-ups would take as long as they
+_has: Final = dict.__contains__
+
 K = TypeVar("K")
 V = TypeVar("V")
 T = TypeVar("T")
@@ -58,7 +61,7 @@ class CopyOnWriteDict(dict[K, V]):
     def get(self, key: K, default: V | T, /) -> V | T: ...
     def get(self, key: K, default: Any = None, /) -> Any:
         """As of a dict."""
-        value = super().get(key, _MISSING)
+        value: Any = _get(self, key, _MISSING)
         if value is not _MISSING:
             return value
         if self._copy_value is not None:
@@ -66,7 +69,7 @@ class CopyOnWriteDict(dict[K, V]):
         return default if key in self._hidden else self._shared.get(key, default)
 
     def __contains__(self, key: object) -> bool:
-        return super().__contains__(key) or self._shows(key)
+        return _has(self, key) or (key in self._shared and key not in self._hidden)
 
     def _shows(self, key: object) -> bool:
         """True if the shared dict's entry stands."""
@@ -88,7 +91,7 @@ class CopyOnWriteDict(dict[K, V]):
 
     def peek(self, key: K) -> V | None:
         """The value, or None; a shared one is not copied."""
-        value: Any = super().get(key, _MISSING)
+        value: Any = _get(self, key, _MISSING)
         if value is not _MISSING:
             return value
         return None if key in self._hidden else self._shared.get(key)
