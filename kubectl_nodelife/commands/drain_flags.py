@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from kubectl_nodelife.commands.flags import waiting_ns
 from kubectl_nodelife.drain.options import CORDON_BY_WAVE, CORDON_FIRST, WaveOptions
 from kubectl_nodelife.errors import BadInput
-from kubectl_nodelife.kube.selectors import parse_selector
-from kubectl_nodelife.sim.kubectl.options import DrainOptions
+
+if TYPE_CHECKING:  # `--help` needs neither selectors nor msgspec
+    from kubectl_nodelife.sim.kubectl.options import DrainOptions
 
 _OPTIONS = (
     click.option("--force", is_flag=True, help="As kubectl drain: pods without a controller too."),
@@ -59,6 +60,9 @@ def drain_flags(callback: Callable[..., Any]) -> Callable[..., Any]:
 
 def drain_options(flags: dict[str, Any]) -> DrainOptions:
     """kubectl drain's flags. Raises BadInput."""
+    from kubectl_nodelife.kube.selectors import parse_selector
+    from kubectl_nodelife.sim.kubectl.options import DrainOptions
+
     try:
         parse_selector(flags["pod_selector"])
     except ValueError as error:

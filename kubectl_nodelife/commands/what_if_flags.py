@@ -15,7 +15,6 @@ import click
 from kubectl_nodelife.commands.cluster.file_size import read_named
 from kubectl_nodelife.commands.flags import duration_ns, gathered_flags
 from kubectl_nodelife.errors import BadInput
-from kubectl_nodelife.kube.times import SECOND_NS
 from kubectl_nodelife.outlook.what_if import CONDITIONS, EACH
 
 _MOST_SECONDS = 24 * 3600
@@ -43,6 +42,8 @@ class QuestionFlags(NamedTuple):
         """The horizon; None where none is given. Raises BadInput."""
         if self.until is None:
             return None
+        from kubectl_nodelife.kube.times import SECOND_NS
+
         until_ns = duration_ns(self.until, "--until")
         if not SECOND_NS <= until_ns <= _MOST_SECONDS * SECOND_NS:
             raise BadInput(f"{self.until} is not between 1s and 24h", on="--until")

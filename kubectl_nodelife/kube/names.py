@@ -8,7 +8,6 @@ a path: `--kubeconfig=evil` and `$(reboot)` do.
 
 from __future__ import annotations
 
-import difflib
 import re
 import shlex
 from collections.abc import Iterable, Sequence
@@ -40,6 +39,8 @@ def subject(resource: str, name: str) -> str:
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
     """`did you mean maxUnavailable?`, or which names there are."""
+    import difflib  # here, for `daemon --help` asks for no name
+
     names = list(known)
     near = difflib.get_close_matches(name, names, 1)
     return f"did you mean {near[0]}?" if near else f"known are {', '.join(names)}"

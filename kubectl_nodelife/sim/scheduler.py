@@ -407,9 +407,7 @@ class StoreCache:
         summary, pods = summary_of(self._store), self._store.pods
         among = pods.values() if summary is None else map(pods.__getitem__, summary.keep_off)
         self._keep_off: dict[Key, None] = dict.fromkeys(
-            pod.key
-            for pod in among
-            if pod.spec.affinity is not None and anti_affinity_terms(pod)
+            pod.key for pod in among if pod.spec.affinity is not None and anti_affinity_terms(pod)
         )
 
     def fork(self, api: Api) -> StoreCache:

@@ -7,10 +7,7 @@ that is supported has it, and no library here needs it.
 
 from __future__ import annotations
 
-import bz2
-import lzma
 import sys
-import zlib
 from collections.abc import Callable, Iterator
 from typing import IO, Final, Protocol, cast
 
@@ -20,6 +17,8 @@ from kubectl_nodelife.errors import BadInput
 
 TYPE_CHECKING = False  # as typing's: `--help` and the quick path need no paths
 if TYPE_CHECKING:
+    import bz2
+    import lzma
     from pathlib import Path
 
 PACKED_SUFFIXES: Final = (".gz", ".bz2", ".xz")
@@ -65,6 +64,8 @@ def first_bytes(file: Peekable) -> bytes:
 
 def damage() -> tuple[type[Exception], ...]:
     """The errors of reading a damaged stream; bzip2 raises OSError without an errno."""
+    import lzma
+    import zlib
     from gzip import BadGzipFile
 
     return (EOFError, zlib.error, BadGzipFile, lzma.LZMAError)
@@ -78,8 +79,12 @@ def unpacked(file: Peekable) -> Readable:
 
         return cast(Readable, gzip.GzipFile(fileobj=cast(IO[bytes], file)))
     if begins.startswith(b"BZh"):
+        import bz2
+
         return _Decompressed(file, bz2.BZ2Decompressor)
     if begins.startswith(b"\xfd7zXZ"):
+        import lzma
+
         return _Decompressed(file, lambda: lzma.LZMADecompressor(memlimit=MOST_XZ_BYTES))
     return file
 
