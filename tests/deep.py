@@ -74,6 +74,7 @@ DEEP: Final = {
         tests/metrics/test_alerts.py
         tests/metrics/test_endpoint.py
         tests/report/test_every_screen.py
+        tests/report/test_pages_in_chromium.py
         tests/report/test_watch_in_tmux.py
 
         tests/ui/test_accessible.py

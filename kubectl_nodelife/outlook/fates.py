@@ -2,14 +2,15 @@
 which instants: Unknown, tainted, their pods leave; or back.
 
 Nodes of a zone with the same state and the same next act are one lane, since among those that wait
-for a taint any may be the next. Made of verdicts and the play that `status` has (`Foretold`).
+for a taint any may be the next. Made of verdicts and the play that `status` has (`Foretold`); those
+of a course that is played or over (`folded`), of what came to each node.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Final
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Final, NamedTuple
 
 import msgspec
 
@@ -47,6 +48,60 @@ class Lane(msgspec.Struct, frozen=True, rename="camel"):
     stays: str = ""
 
 
+BACK: Final = "back"
+PODS_LEAVE: Final = "pods leave"
+
+
+class FateStep(NamedTuple):
+    """What came to a node between two instants, in seconds: in a word, or as many pods leave."""
+
+    says: str
+    low_s: float
+    high_s: float
+    pods: int = 0
+
+
+class Fate(NamedTuple):
+    """The course of one node. `state`: how it ends; the others as of `Lane`."""
+
+    node: str
+    zone: str
+    state: str
+    since_s: float | None
+    steps: tuple[FateStep, ...]
+    stays: str = ""
+
+
+def folded(fates: Iterable[Fate]) -> list[Lane]:
+    """The lanes of a course, in its order: nodes of a zone to which the same came are one.
+
+    `zone` of a `Fate` is as it is shown.
+    """
+    alike: dict[tuple[object, ...], list[Fate]] = {}
+    for fate in fates:
+        words = tuple((step.says, step.pods > 0) for step in fate.steps)
+        key = (fate.zone, fate.state, fate.since_s is None, words, fate.stays)
+        alike.setdefault(key, []).append(fate)
+    return [_lane_of(members) for members in alike.values()]
+
+
+def _lane_of(members: Sequence[Fate]) -> Lane:
+    first = members[0]
+    coming = []
+    for steps in zip(*(fate.steps for fate in members), strict=True):
+        pods = sum(step.pods for step in steps)
+        says = _pods_leave(pods) if pods else steps[0].says
+        low_s, high_s = min(step.low_s for step in steps), max(step.high_s for step in steps)
+        coming.append(Coming(says, low_s, high_s))
+    since = [fate.since_s for fate in members if fate.since_s is not None]
+    name = several_nodes([fate.node for fate in members], first.zone)
+    return Lane(name, first.state, min(since, default=None), coming, first.stays)
+
+
+def _pods_leave(pods: int) -> str:
+    return f"{counted(pods, 'pod')} {'leaves' if pods == 1 else 'leave'}"
+
+
 def since_ns(judged: Sequence[Judged], now_ns: int) -> int | None:
     """The oldest last sign of life of these nodes; None: of none it is known."""
     ages_ns = [age_ns for o, _ in judged if (age_ns := o.sign_age_ns) is not None]
@@ -74,7 +129,7 @@ def lanes(
         comes = _comes(outlook, act, members, zones.get(zone), after_s)
         made.append(
             Lane(
-                _named(zone, members),
+                several_nodes((o.node.name for o, _ in members), zone_display(zone)),
                 WORST_FIRST[state],
                 None if began_ns is None else instant(began_ns),
                 [
@@ -87,11 +142,12 @@ def lanes(
     return made
 
 
-def _named(zone: str, members: Sequence[Judged]) -> str:
-    names = sorted((of_node.node.name for of_node, _ in members), key=_by_number)
+def several_nodes(nodes: Iterable[str], zone: str) -> str:
+    """The name of one node; of several how many there are, where, and the first ones."""
+    names = sorted(nodes, key=_by_number)
     if len(names) == 1:
         return names[0]
-    where = f" of {shown}" if (shown := zone_display(zone)) else ""
+    where = f" of {zone}" if zone else ""
     return f"{len(names)} nodes{where}: {first_names(names, _MOST_NAMES)}"
 
 
@@ -129,7 +185,7 @@ def _comes(
     if act == "DeletePod":
         timers = [timer.comes_ns for of_node, _ in members for timer in of_node.timers]
         last_ns = max(timers, default=high_ns)
-        yield f"{counted(len(timers), 'pod')} leave", low_ns, max(low_ns, last_ns)
+        yield _pods_leave(len(timers)), low_ns, max(low_ns, last_ns)
         return
     yield {"SetNodeCondition": "Unknown", "AddTaint": "tainted"}.get(act, act), low_ns, high_ns
     taints = (low_ns, high_ns) if act == "AddTaint" else None
@@ -139,7 +195,7 @@ def _comes(
         yield "tainted", *taints
     if taints is not None and after_s is not None:
         after_ns = after_s * SECOND_NS
-        yield "pods leave", taints[0] + after_ns, taints[1] + after_ns
+        yield PODS_LEAVE, taints[0] + after_ns, taints[1] + after_ns
 
 
 def _tainted(

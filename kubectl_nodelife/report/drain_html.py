@@ -21,15 +21,16 @@ from kubectl_nodelife.report.drain import (
     outage_length,
     workload_name,
 )
-from kubectl_nodelife.report.drain_svg import (
-    budget_chart,
-    gantt,
+from kubectl_nodelife.report.drain_lanes import (
+    budget_row,
+    budget_text,
     horizon,
     is_level,
-    near_bottom,
+    plan_chart,
     wave_charts,
 )
 from kubectl_nodelife.report.html import render_page
+from kubectl_nodelife.report.lanes import LaneChart, draw_lanes
 
 _MOST_ROWS = 600
 """Rows of the table of pods; the others are counted."""
@@ -76,7 +77,7 @@ def page(plan: DrainPlan, source: dict[str, Any]) -> str:
         blockers=_blockers(plan),
         with_flags=with_flags,
         bars=(*_BARS, _MAINTENANCE) if shown.maintenance else _BARS,
-        gantt=gantt(shown),
+        when=plan_chart(shown),
         waves=[(index + 1, chart) for index, chart in wave_charts(shown)],
         budgets=budgets,
         nodes=[_node_cells(node) for node in shown.nodes[:_MOST_NODES]],
@@ -107,34 +108,28 @@ def _blockers(plan: DrainPlan) -> Blockers:
 
 
 class Budgets(NamedTuple):
-    """Charts of those that move; those that hold something and never move, a row each."""
+    """Lanes of those that move; those that hold something and never move, a row each."""
 
-    charts: list[dict[str, Any]]
-    more_charts: int
+    chart: LaneChart | None
+    more_lanes: int
     level: list[list[str]]
     more_level: int
 
 
 def _budgets(plan: DrainPlan) -> Budgets:
     """Budgets that moved or hold something."""
-    moved = [b for b in plan.budgets if len(b.points) > 1 or b.allowed == 0]
-    moved.sort(key=lambda budget: min(p.allowed for p in budget.points) if budget.points else 0)
-    last = horizon(plan)
-    charts: list[dict[str, Any]] = []
-    level: list[list[str]] = []
-    for budget in moved:
-        text = (
-            f"{budget.rule}: {budget.healthy} healthy of {budget.expected},"
-            f" {budget.desired} needed, {budget.allowed} may go"
-        )
-        name = f"{budget.namespace}/{budget.name}"
-        if is_level(budget.points):
-            level.append([name, text])
-        elif len(charts) < _MOST_BUDGETS:
-            chart = budget_chart(budget, last, near_bottom(budget.points))
-            charts.append({"name": name, "text": text, "chart": chart})
-    more = len(moved) - len(charts) - len(level)
-    return Budgets(charts, more, level[:_MOST_NODES], len(level[_MOST_NODES:]))
+    held = [b for b in plan.budgets if len(b.points) > 1 or b.allowed == 0]
+    held.sort(key=lambda budget: min(p.allowed for p in budget.points) if budget.points else 0)
+    moved = [budget for budget in held if not is_level(budget.points)]
+    level = [
+        [f"{budget.namespace}/{budget.name}", budget_text(budget)]
+        for budget in held
+        if is_level(budget.points)
+    ]
+    rows = [budget_row(budget) for budget in moved[:_MOST_BUDGETS]]
+    chart = draw_lanes(rows, 0.0, horizon(plan)) if rows else None
+    more = len(moved) - len(rows)
+    return Budgets(chart, more, level[:_MOST_NODES], len(level[_MOST_NODES:]))
 
 
 def _node_cells(node: NodePlan) -> Row:

@@ -1,4 +1,5 @@
-"""A replay as one self-contained page: a lane for each node, and below it every line.
+"""A replay as one self-contained page: a lane for each node or zone that had trouble, one for all
+others, and below it every line.
 
 No script, no font, nothing fetched: the file can be mailed, archived and printed. A lane's bars are
 the node's states, and a stroke is something that happened: it leads to its line, and a line to the
@@ -7,10 +8,11 @@ one that led to it. What is here are plain values; templates/replay.html makes m
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any, Final, NamedTuple
 
 from kubectl_nodelife.kube.times import SECOND_NS
+from kubectl_nodelife.outlook.fates import several_nodes
 from kubectl_nodelife.outlook.replay.replay_line import USER, ReplayLine
 from kubectl_nodelife.outlook.replay.timeline import (
     CORDONED,
@@ -21,7 +23,8 @@ from kubectl_nodelife.outlook.replay.timeline import (
     ZONE,
     StateSpan,
 )
-from kubectl_nodelife.report.html import LONGEST, Tick, render_page
+from kubectl_nodelife.report.html import LONGEST, render_page
+from kubectl_nodelife.report.lanes import Bar, LaneChart, Row, Stroke, draw_lanes
 from kubectl_nodelife.report.replay import (
     FoldedLines,
     ReplayPage,
@@ -41,17 +44,15 @@ _MOST_TEXT: Final = 1_500_000
 """Characters of all rows: names may have 253 each."""
 _MOST_NOTES: Final = 200
 _LONGEST_TITLE: Final = 200
-_WIDTH, _LEFT, _ROW, _TOP = 1120, 170, 22, 26
-_TICKS: Final = 6
-_BAR: Final = 4
-"""The height of a state's bar in its lane."""
+_BAR: Final = 24
+"""The height of a state's bar in its lane, in percent."""
 
 _KINDS: Final = {
     NOT_READY: "not-ready",
     TAINTED: "tainted",
     CORDONED: "cordoned",
     MAINTENANCE: "maintenance",
-    ZONE: "braked",
+    ZONE: "stopped",
 }
 
 _ACTORS: Final = (
@@ -63,43 +64,10 @@ _ACTORS: Final = (
 )
 
 
-class Mark(NamedTuple):
-    """A stroke in a lane: where, by whom, and the number of its row in the table."""
-
-    x: str
-    kind: str
-    number: int
-    title: str
-
-
-class StateBar(NamedTuple):
-    """A state in a lane: from where, how wide, at which height. `kind`: a class of the style."""
-
-    x: str
-    width: str
-    y: int
-    kind: str
-    title: str
-
-
-class ChartRow(NamedTuple):
-    """A row of the picture."""
-
-    label: str
-    y: int
-    bars: list[StateBar]
-    marks: list[Mark]
-
-
 class Chart(NamedTuple):
     """The picture; `more`: how many nodes it leaves out."""
 
-    width: int
-    height: int
-    left: int
-    top: int
-    ticks: list[Tick]
-    lanes: list[ChartRow]
+    lanes: LaneChart
     more: int
 
 
@@ -125,69 +93,85 @@ def page(replay: ReplayPage, subject: str) -> str:
 
 def _chart(replay: ReplayPage, folded: Sequence[FoldedLines], rows: int) -> Chart:
     """From the first line to the end of the replay: a state that goes on reaches it."""
-    lines = replay.lines
-    begin_ns = min(line.time_ns for line in lines)
-    last_ns = max(line.time_ns for line in lines)
+    begin_ns = min(line.time_ns for line in replay.lines)
+    last_ns = max(line.time_ns for line in replay.lines)
     end_ns = max(last_ns, replay.until_ns, begin_ns + SECOND_NS)
-    by_name, drawn, left = _chart_rows(folded, rows), [], _MOST_MARKS
-    bars = _bars(replay.spans, begin_ns, end_ns)
-    for row, (name, happened) in enumerate(list(by_name.items())[:_MOST_CHART_ROWS]):
+    spans = dict[str, list[StateSpan]]()
+    for span in replay.spans:
+        name = f"zone {span.name}" if span.state == ZONE else span.name
+        spans.setdefault(name, []).append(span)
+    drawn, left = list[Row](), _MOST_MARKS
+    by_name = _chart_rows(folded, rows, spans.keys())
+    for name, happened in list(by_name.items())[:_MOST_CHART_ROWS]:
         on_top = sorted(happened[:left], key=lambda one: one[1].actor.kind == USER)
-        marks = [_mark(one, line, begin_ns, end_ns) for one, line in on_top]
-        y = _TOP + _ROW * row + _ROW // 2
-        own = [bar._replace(y=y + bar.y) for bar in bars.get(name, ())]
-        drawn.append(ChartRow(name[:26], y, own, marks))
-        left -= len(marks)
-    ticks = []
-    for tick in range(_TICKS + 1):
-        at_ns = begin_ns + (end_ns - begin_ns) * tick // _TICKS
-        ticks.append(Tick(_x(at_ns, begin_ns, end_ns), clock(at_ns)[11:19]))
-    height = _TOP + _ROW * len(drawn) + 8
-    return Chart(_WIDTH, height, _LEFT, _TOP, ticks, drawn, len(by_name) - len(drawn))
+        strokes = [_stroke(one, line) for one, line in on_top]
+        own = spans.get(name, ())
+        bars = [_bar(span, end_ns) for span in own]
+        drawn.append(Row(name, bars, words=_words(own), strokes=strokes))
+        left -= len(strokes)
+    first, last = (at_ns / SECOND_NS for at_ns in (begin_ns, end_ns))
+    return Chart(draw_lanes(drawn, first, last, _time_of_day), len(by_name) - len(drawn))
 
 
-def _bars(spans: Sequence[StateSpan], begin_ns: int, end_ns: int) -> dict[str, list[StateBar]]:
-    """Lane -> its bars, each state at a height of its own within the lane."""
-    found: dict[str, list[StateBar]] = {}
+def _time_of_day(seconds: float) -> str:
+    text = clock(round(seconds * SECOND_NS))[11:19]
+    return text.removesuffix(":00") if round(seconds) % 60 == 0 else text
+
+
+def _bar(span: StateSpan, end_ns: int) -> Bar:
+    """A state, at a height of its own within its lane."""
+    until_ns = end_ns if span.end_ns is None else span.end_ns
+    place = (12, 76) if span.state == ZONE else (2 + STATES.index(span.state) * _BAR, _BAR)
+    ends = " (over; until when is not known)" if span.is_over else ""
+    ends = ends if span.end_ns is None else f" to {clock(span.end_ns)}"
+    what = f" {span.what}" if span.what else ""
+    title = f"{span.state}{what} since {clock(span.begin_ns)}{ends}"[:_LONGEST_TITLE]
+    begin, end = (at_ns / SECOND_NS for at_ns in (span.begin_ns, until_ns))
+    return Bar(begin, end, _KINDS[span.state], title, place)
+
+
+def _words(spans: Iterable[StateSpan]) -> str:
+    """`NotReady since 15:04:18; tainted unreachable:NoExecute 15:04:18–15:09:20`"""
+    found: dict[tuple[str, str], list[str]] = {}
     for span in spans:
-        until_ns = end_ns if span.end_ns is None else span.end_ns
-        x, right = (float(_x(at_ns, begin_ns, end_ns)) for at_ns in (span.begin_ns, until_ns))
-        zone = span.state == ZONE
-        height = 0 if zone else STATES.index(span.state) * _BAR - 2 * _BAR
-        ends = " (over; until when is not known)" if span.is_over else ""
-        ends = ends if span.end_ns is None else f" to {clock(span.end_ns)}"
-        what = f" {span.what}" if span.what else ""
-        title = f"{span.state}{what} since {clock(span.begin_ns)}{ends}"[:_LONGEST_TITLE]
-        bar = StateBar(f"{x:.1f}", f"{max(2.0, right - x):.1f}", height, _KINDS[span.state], title)
-        found.setdefault(f"zone {span.name}" if zone else span.name, []).append(bar)
-    return found
+        begin = clock(span.begin_ns)[11:19]
+        between = f"since {begin}"
+        if span.end_ns is not None:
+            between = f"{begin}–{clock(span.end_ns)[11:19]}"
+        found.setdefault((span.state, between), []).append(span.what.rpartition("/")[2])
+    return "; ".join(
+        " ".join(filter(None, (state, ", ".join(filter(None, what)), between)))
+        for (state, between), what in found.items()
+    )
 
 
-def _mark(one: FoldedLines, line: ReplayLine, begin_ns: int, end_ns: int) -> Mark:
+def _stroke(one: FoldedLines, line: ReplayLine) -> Stroke:
     title = f"{clock(line.time_ns)} {who(line)}: {what(one)}"[:_LONGEST_TITLE]
-    return Mark(_x(line.time_ns, begin_ns, end_ns), line.actor.kind, one.number, title)
+    return Stroke(line.time_ns / SECOND_NS, line.actor.kind, one.number, title)
 
 
 def _chart_rows(
-    folded: Iterable[FoldedLines], rows: int
+    folded: Iterable[FoldedLines], rows: int, in_trouble: Collection[str]
 ) -> dict[str, list[tuple[FoldedLines, ReplayLine]]]:
     """Node -> what happened to it and to pods on it, the first line of those that are one.
 
-    Zones and the rest have a lane too. What has no row has no mark.
+    Zones and the rest have a lane too; nodes that had no state but Ready are one. What has no row
+    has no stroke.
     """
     by_name: dict[str, list[tuple[FoldedLines, ReplayLine]]] = {}
+    well: dict[str, None] = {}
     for one in folded:
         for line in one.lines:
             name = line.about_node or (f"zone {line.name}" if line.kind == "Zone" else "cluster")
+            if line.about_node and name not in in_trouble:
+                well[name] = None
+                name = ""
             entries = by_name.setdefault(name, [])
             if one.number <= rows and (not entries or entries[-1][0] is not one):
                 entries.append((one, line))
-    return dict(sorted(by_name.items(), key=lambda item: (item[0] == "cluster", item[0])))
-
-
-def _x(at_ns: int, begin_ns: int, end_ns: int) -> str:
-    x = _LEFT + 8 + (_WIDTH - _LEFT - 16) * (at_ns - begin_ns) / (end_ns - begin_ns)
-    return f"{x:.1f}"
+    others = several_nodes(well, "") if well else ""
+    ordered = sorted(by_name.items(), key=lambda item: (item[0] in ("", "cluster"), item[0]))
+    return {name or others: entries for name, entries in ordered}
 
 
 def _rows(folded: Sequence[FoldedLines]) -> list[dict[str, Any]]:

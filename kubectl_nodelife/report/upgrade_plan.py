@@ -9,21 +9,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
-from kubectl_nodelife.drain.results import UNKNOWN, BudgetPlan, BudgetPoint
+from kubectl_nodelife.drain.results import UNKNOWN, BudgetPoint
 from kubectl_nodelife.kube.names import counted, first_names
 from kubectl_nodelife.kube.times import SECOND_NS
 from kubectl_nodelife.outlook.upgrade_plan import counts_of, upgrade_plan_document
 from kubectl_nodelife.report.ages import clock
-from kubectl_nodelife.report.drain_svg import (
-    Bar,
-    BudgetChart,
-    Row,
-    budget_chart,
-    draw_gantt,
-    gantt_frame,
-)
+from kubectl_nodelife.report.drain_lanes import budget_lines
 from kubectl_nodelife.report.formats import Block
 from kubectl_nodelife.report.html import render_page
+from kubectl_nodelife.report.lanes import Bar, Row, draw_lanes
 from kubectl_nodelife.report.table import Column, Table
 from kubectl_nodelife.sim.upgrade_course import CourseStep, NodeTurn
 from kubectl_nodelife.upgrade.findings import CLAIM, REFUSED_BY, PlannedNode, UpgradePlan
@@ -264,7 +258,8 @@ def page(plan: UpgradePlan, source: dict[str, Any]) -> str:
     """The page."""
     moment = source.get("moment") or {}
     last = max(1.0, plan.course.end_ns / SECOND_NS)
-    rows = list(_rows(plan))[:_MOST_NODES]
+    available = [_availability(plan)] if plan.course.turns else []
+    rows = [*available, *_rows(plan)][:_MOST_NODES]
     return render_page(
         "upgrade",
         title=f"Upgrade plan of {counted(len(plan.nodes), 'node')}",
@@ -275,8 +270,8 @@ def page(plan: UpgradePlan, source: dict[str, Any]) -> str:
         moment=moment and {"time": moment.get("time", ""), "origin": moment.get("origin", "")},
         findings=[*finding_lines(plan), *undone_lines(plan)],
         phases=_PHASES,
-        available=_availability(plan, last, rows) if plan.course.turns else None,
-        gantt=draw_gantt(rows, 0.0, last),
+        available=bool(plan.course.turns),
+        when=draw_lanes(rows, 0.0, last),
         steps=[
             (
                 str(index),
@@ -295,11 +290,8 @@ def page(plan: UpgradePlan, source: dict[str, Any]) -> str:
     )
 
 
-def _availability(plan: UpgradePlan, last: float, rows: list[Row]) -> BudgetChart:
-    """Available nodes of the run's pools as a line, with the floor that they never go below.
-
-    It has the times of the chart of the nodes, and stands above it.
-    """
+def _availability(plan: UpgradePlan) -> Row:
+    """Available nodes of the run's pools as a line, with the floor that they never go below."""
     used = {step.pool for step in plan.course.steps}
     pools = [b for b in plan.budgets if b.scope.kind == "pool" and b.scope.pool in used]
     floor = sum(max(b.floor, b.base - b.most_unavailable) for b in pools)
@@ -307,11 +299,7 @@ def _availability(plan: UpgradePlan, last: float, rows: list[Row]) -> BudgetChar
         BudgetPoint(at_ns / SECOND_NS, count, floor, max(0, count - floor))
         for at_ns, count in plan.course.available
     ]
-    total = sum(b.base for b in pools)
-    bottom = max(0, floor - max(1, (total - floor) // 4))
-    shown = BudgetPlan("", "available nodes", "", total, floor, total, 0, points)
-    chart = budget_chart(shown, last, bottom, gantt_frame(rows))
-    return chart._replace(ticks=[])  # the chart below has them
+    return Row("available nodes", words=f"floor {floor}", lines=budget_lines(points))
 
 
 def _rows(plan: UpgradePlan) -> Iterator[Row]:
@@ -322,11 +310,12 @@ def _rows(plan: UpgradePlan) -> Iterator[Row]:
     for (pool, zone), nodes in sorted(places.items()):
         where = "/".join(part for part in (pool, zone) if part) or "no zone"
         done = sum(1 for node in nodes if node.turn is not None)
-        yield Row(where, [], f"{where}: {done} of {counted(len(nodes), 'node')}", "group")
+        yield Row(where, style="group", note=f"{done} of {counted(len(nodes), 'node')}")
         nodes.sort(key=lambda n: (n.turn is None, n.turn.claimed_ns if n.turn else 0, n.name))
         for node in nodes:
             bars = list(_bars(node.turn)) if node.turn is not None else []
-            mark = "" if node.decision == "claim" else f"{node.decision}: {node.reason[:60]}"
+            why = node.reason.partition(": ")[0]
+            mark = "" if node.decision == "claim" else f"{node.decision}: {why}"
             yield Row(node.name, bars, node.reason or node.verdict.sentence, node.decision, mark)
 
 

@@ -8,61 +8,59 @@ markup of them.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import pairwise
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
-from kubectl_nodelife.drain.results import FULL, BudgetPlan, BudgetPoint
+from kubectl_nodelife.drain.results import FULL, BudgetPoint
+from kubectl_nodelife.kube.times import SECOND_NS
+from kubectl_nodelife.outlook.fates import BACK, PODS_LEAVE, Fate, FateStep, folded
 from kubectl_nodelife.outlook.what_if.document import (
     Difference,
     NodeFuture,
     WhatIf,
     WorkloadFuture,
-    ZoneFuture,
 )
 from kubectl_nodelife.outlook.what_if.sentences import act_words
-from kubectl_nodelife.report.ages import clock
-from kubectl_nodelife.report.drain_svg import (
-    SMALL,
-    Bar,
-    BudgetChart,
-    Row,
-    budget_chart,
-    draw_gantt,
-    is_level,
-    near_bottom,
-)
+from kubectl_nodelife.report.ages import clock, human_duration
+from kubectl_nodelife.report.drain_lanes import budget_lines, is_level
 from kubectl_nodelife.report.html import render_page
+from kubectl_nodelife.report.lanes import (
+    RANGE,
+    STATES_OF_NODES,
+    Bar,
+    LaneChart,
+    Row,
+    draw_lanes,
+    rows_of,
+    zone_row,
+)
 from kubectl_nodelife.report.table import Table, cell
 from kubectl_nodelife.report.what_if import WhatIfPage
 
 _BARS: Final = (
     ("act", "an act lasts"),
+    ("stopped", "zone not Normal"),
+    *STATES_OF_NODES,
+)
+_LEVELS: Final = (
     ("zero", "no pod serves"),
     ("fewer", "fewer pods serve"),
-    ("range", "back between the fast and the slow play"),
-    ("silent", "lost"),
-    ("unknown", "Unknown"),
-    ("stopped", "zone not Normal"),
+    (RANGE, "back between the fast and the slow play"),
 )
+_UNKNOWN: Final = ("unknown_seconds", "unknownSeconds")
+_TAINTED: Final = ("tainted_seconds", "taintedSeconds")
+_FIRST: Final = ("first_deletion_seconds", "firstDeletionSeconds")
+_LAST: Final = ("last_deletion_seconds", "lastDeletionSeconds")
+_BACK: Final = ("back_seconds", "backSeconds")
+_INSTANTS: Final = (
+    ("Unknown", _UNKNOWN, _UNKNOWN),
+    ("tainted", _TAINTED, _TAINTED),
+    (PODS_LEAVE, _FIRST, _LAST),
+    (BACK, _BACK, _BACK),
+)
+"""What comes to a node: its word, from which field to which, each with the name of its range."""
 _MOST_ROWS: Final = 300
 _MOST_CHARTS: Final = 60
 _MOST_RECORDS: Final = 600
-
-
-class _Band(NamedTuple):
-    """When a workload is back, from the fast play to the slow one, as a place of a chart."""
-
-    x: str
-    width: str
-
-
-class _Figure(NamedTuple):
-    """The chart of a workload."""
-
-    name: str
-    text: str
-    chart: BudgetChart
-    band: _Band | None
 
 
 def page(answer: WhatIf) -> str:
@@ -77,7 +75,7 @@ def page(answer: WhatIf) -> str:
         else:
             texts += block.split("\n")
     last = _last(answer)
-    spans = list(_rows(answer, last))
+    lanes = list(_rows(answer, last))
     moved = [workload for workload in answer.workloads if not is_level(_points(workload))]
     level = [workload for workload in answer.workloads if is_level(_points(workload))]
     return render_page(
@@ -87,10 +85,11 @@ def page(answer: WhatIf) -> str:
         headline=texts[0],
         moment=answer.moment,
         bars=_BARS,
-        gantt=draw_gantt(spans[:_MOST_ROWS], 0.0, last) if spans else None,
-        more_rows=max(0, len(spans) - _MOST_ROWS),
-        charts_of_workloads=[_figure(workload, last) for workload in moved[:_MOST_CHARTS]],
-        more_charts=max(0, len(moved) - _MOST_CHARTS),
+        when=draw_lanes(lanes[:_MOST_ROWS], 0.0, last) if lanes else None,
+        more_rows=max(0, len(lanes) - _MOST_ROWS),
+        levels=_LEVELS,
+        who_serves=_who_serves(moved[:_MOST_CHARTS], last) if moved else None,
+        more_workloads=max(0, len(moved) - _MOST_CHARTS),
         level_workloads=[_level_row(workload) for workload in level[:_MOST_ROWS]],
         more_level=max(0, len(level) - _MOST_ROWS),
         tables_of_answer=tables,
@@ -109,20 +108,61 @@ def _last(answer: WhatIf) -> float:
 
 
 def _rows(answer: WhatIf, last: float) -> Iterator[Row]:
-    """Acts, workloads, zones and nodes, each with what it is at when."""
+    """Acts, zones and nodes, each with what it is at when."""
     for act in answer.acts:
         end = last if act.for_seconds is None else act.at_seconds + act.for_seconds
         yield Row(act_words(act), [Bar(act.at_seconds, end, "act")], style="group")
-    for workload in answer.workloads:
-        name = f"{workload.namespace}/{workload.name}"
-        bars = [*_levels(workload, last), *_back_range(workload, last)]
-        never = workload.first_seconds is not None and workload.back_seconds is None
-        title = f"{workload.kind} {name}: {workload.outage}"
-        yield Row(name, bars, title, workload.outage, "never back" if never else "")
     for zone in answer.zones:
-        yield Row(f"zone {zone.name}", list(_zone_bars(zone, last)), zone.states[-1].because)
-    for node in answer.nodes:
-        yield Row(node.name, list(_node_bars(node, last)), node.because, mark=_evicted(node))
+        states = [(state.at, state.state) for state in zone.states]
+        yield zone_row(zone.name, states, last, _in_words)
+    yield from rows_of(folded(_fate(node) for node in answer.nodes), last, _in_words)
+
+
+def _in_words(seconds: float) -> str:
+    """As in the tables: whole seconds that have passed."""
+    return human_duration(round(seconds * SECOND_NS))
+
+
+def _fate(node: NodeFuture) -> Fate:
+    steps = []
+    for says, (first, first_range), (last, last_range) in _INSTANTS:
+        low_s, high_s = getattr(node, first), getattr(node, last)
+        if low_s is None or high_s is None:
+            continue
+        earliest, latest = node.ranges.get(first_range), node.ranges.get(last_range)
+        low_s = low_s if earliest is None else earliest.earliest_seconds
+        if latest is not None and latest.latest_seconds is not None:
+            high_s = latest.latest_seconds
+        steps.append(FateStep(says, low_s, high_s, node.evicted if says == PODS_LEAVE else 0))
+    stays = "not back" if steps and node.back_seconds is None else ""
+    state = "lost" if node.lost_seconds is not None else ""
+    return Fate(node.name, node.zone, state, node.lost_seconds, tuple(steps), stays)
+
+
+def _who_serves(workloads: Sequence[WorkloadFuture], last: float) -> LaneChart:
+    return draw_lanes([_workload_row(workload, last) for workload in workloads], 0.0, last)
+
+
+def _workload_row(workload: WorkloadFuture, last: float) -> Row:
+    """Pods that serve (line) and that are ready in the API (dashes), over how bad that is."""
+    lowest = {workload.low.lowest_serving, workload.lowest_serving, workload.high.lowest_serving}
+    few = f"{min(lowest)}" if len(lowest) == 1 else f"{min(lowest)} to {max(lowest)}"
+    text = f"{workload.ready_before} ready before, lowest {few}"
+    between = _back_between(workload, last)
+    if between is not None:
+        text += f", back in {_in_words(between[0])} to {_in_words(between[1])}"
+    elif workload.first_seconds is not None and workload.back_seconds is None:
+        text += ", not back"
+    elif workload.back_seconds is not None:
+        text += f", back in {_in_words(workload.back_seconds)}"
+    return Row(
+        f"{workload.namespace}/{workload.name}",
+        [*_levels(workload, last), *_back_range(workload, last)],
+        f"{workload.kind}: {workload.outage}",
+        workload.outage,
+        text,
+        lines=budget_lines(_points(workload)),
+    )
 
 
 def _levels(workload: WorkloadFuture, last: float) -> list[Bar]:
@@ -147,7 +187,7 @@ def _spans(series: Sequence[Any], last: float) -> Iterable[tuple[Any, float]]:
 def _back_range(workload: WorkloadFuture, last: float) -> Iterator[Bar]:
     band = _back_between(workload, last)
     if band is not None:
-        yield Bar(*band, "range")
+        yield Bar(*band, RANGE)
 
 
 def _back_between(workload: WorkloadFuture, last: float) -> tuple[float, float] | None:
@@ -159,25 +199,6 @@ def _back_between(workload: WorkloadFuture, last: float) -> tuple[float, float] 
     return (min(found), max(found)) if min(found) < max(found) else None
 
 
-def _zone_bars(zone: ZoneFuture, last: float) -> Iterator[Bar]:
-    for state, end in _spans(zone.states, last):
-        if state.state != "Normal":
-            yield Bar(state.at, end, "stopped")
-
-
-def _node_bars(node: NodeFuture, last: float) -> Iterator[Bar]:
-    end = last if node.back_seconds is None else node.back_seconds
-    instants = [(node.lost_seconds, "silent"), (node.unknown_seconds, "unknown")]
-    begun = [(at, style) for at, style in instants if at is not None]
-    for (at, style), (until, _) in pairwise([*begun, (end, "")]):
-        if at < until:
-            yield Bar(at, until, style)
-
-
-def _evicted(node: NodeFuture) -> str:
-    return f"{node.evicted} evicted" if node.evicted else ""
-
-
 def _points(workload: WorkloadFuture) -> list[BudgetPoint]:
     """Pods that serve and that are ready in the API, as the two lines of a chart."""
     return [BudgetPoint(p.at, p.serving, p.ready, 0) for p in workload.series]
@@ -187,24 +208,6 @@ def _level_row(workload: WorkloadFuture) -> list[str]:
     first = workload.series[0] if workload.series else None
     counts = ("", "") if first is None else (str(first.serving), str(first.ready))
     return [f"{workload.namespace}/{workload.name}", *counts]
-
-
-def _figure(workload: WorkloadFuture, last: float) -> _Figure:
-    """Pods that serve (line) and that are ready in the API (dashes)."""
-    points = _points(workload)
-    name = f"{workload.namespace}/{workload.name}"
-    plan = BudgetPlan(workload.namespace, name, "", 0, 0, 0, 0, points)
-    drawn = budget_chart(plan, last, near_bottom(points))
-    lowest = {workload.low.lowest_serving, workload.lowest_serving, workload.high.lowest_serving}
-    few = f"{min(lowest)}" if len(lowest) == 1 else f"{min(lowest)} to {max(lowest)}"
-    text = f"{workload.ready_before} ready before, lowest {few}"
-    band, between = None, _back_between(workload, last)
-    if between is not None:
-        scale = (SMALL.width - SMALL.left - SMALL.right) / last
-        width = (between[1] - between[0]) * scale
-        band = _Band(f"{SMALL.left + between[0] * scale:.1f}", f"{max(width, 1.5):.1f}")
-        text += f", back in {clock(between[0])} to {clock(between[1])}"
-    return _Figure(name, text, drawn, band)
 
 
 def _record(difference: Difference) -> tuple[str, ...]:

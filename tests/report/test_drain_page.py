@@ -7,7 +7,8 @@ from kubectl_nodelife.drain.plan import make_wave_plan
 from kubectl_nodelife.drain.results import DrainPlan
 from kubectl_nodelife.kube.times import MINUTE_NS
 from kubectl_nodelife.report.drain_html import page
-from kubectl_nodelife.report.drain_svg import WIDTH, DrawnRow, gantt, wave_charts
+from kubectl_nodelife.report.drain_lanes import plan_chart, wave_charts
+from kubectl_nodelife.report.lanes import DrawnRow
 from kubectl_nodelife.sim.kubectl.options import DrainOptions
 from tests.drain.build import node, plan, replica_set, snapshot
 
@@ -25,24 +26,24 @@ def row(rows: list[DrawnRow], label: str) -> DrawnRow:
 
 
 def test_a_maintenance_is_drawn_as_one() -> None:
-    first = row(gantt(scarce()).rows, "a1")
+    first = row(plan_chart(scarce()).rows, "a1")
     assert [bar.style for bar in first.bars] == ["node", "maintenance"]
     drain, maintenance = (float(bar.width) for bar in first.bars)
     assert maintenance > 20 * drain
-    assert "</span>maintenance" in page(scarce(), {})
+    assert "</span>maintenance</b>" in page(scarce(), {})
 
 
 def test_a_bar_that_outlasts_its_wave_ends_with_the_chart_and_says_so() -> None:
     (_, chart), *_ = wave_charts(scarce())
     waits = row(chart.rows, "default/a1-0")
-    assert waits.mark.startswith("→ 5m0")
-    assert all(float(bar.x) + float(bar.width) <= WIDTH for bar in waits.bars)
+    assert waits.words.startswith("→ 5m0")
+    assert all(float(bar.x) + float(bar.width) <= 100 for bar in waits.bars)
 
 
 def test_unknown_is_said_once() -> None:
     answer = plan(node("a1"), node("a2"), replica_set("web", "a1", "a1"), read={"Node", "Pod"})
     assert answer.verdict == "unknown"
-    assert not any(one.mark for one in gantt(answer).rows)
+    assert not any(one.words for one in plan_chart(answer).rows)
     text = page(answer, {})
     assert text.count("what was not read may stop it") == 0
     assert text.count("because not read") == 1
@@ -54,9 +55,11 @@ def test_it_is_readable_in_the_dark_on_paper_small_and_aloud() -> None:
     assert "@media (max-width: 600px)" in text and "@media print" in text
     assert "<main>" in text and text.count("<th>") == 0 and '<th scope="col">' in text
     regions = text.count('<div class="scroll" role="region" aria-label=')
-    assert regions == text.count('class="scroll"') > 3
-    assert text.count("<svg") == text.count('role="img" aria-label=')
+    assert regions == text.count('class="scroll"') > 1
+    tracks = text.count('<svg class="track" aria-hidden="true"><title>')
+    assert text.count('<li class="lane ') == tracks + text.count('<li class="lane scale" aria-hidden')
 
 
-def test_labels_take_no_more_room_than_they_need() -> None:
-    assert float(row(gantt(scarce()).rows, "a1").bars[0].x) < 110
+def test_names_stand_beside_the_tracks_and_wrap() -> None:
+    chart = plan_chart(scarce())
+    assert row(chart.rows, "a1").note == "1 pod"

@@ -10,10 +10,9 @@ import msgspec
 import pytest
 
 from kubectl_nodelife.cli import main
-from kubectl_nodelife.drain.results import BudgetPoint
 from kubectl_nodelife.outlook.what_if.document import WhatIf
-from kubectl_nodelife.report.drain_svg import near_bottom
-from kubectl_nodelife.report.what_if_html import _figure, _last, _rows, page
+from kubectl_nodelife.report.lanes import LEAVE, PAST, RANGE, near_bottom
+from kubectl_nodelife.report.what_if_html import _last, _rows, _workload_row, page
 from tests.what_if.stand import Document, ask, budget, service, workload
 
 DUMP = Path(__file__).parents[1] / "dumps" / "two-zones"
@@ -25,32 +24,50 @@ def answer() -> WhatIf:
     return ask("lose node a1 --for 20m", [*web, *workload("db", ["a1", "b1"], "StatefulSet")])
 
 
-def test_rows_are_acts_workloads_zones_and_nodes_over_time() -> None:
+def test_lanes_are_acts_and_nodes_over_time() -> None:
     found = answer()
     rows = {row.label: row for row in _rows(found, _last(found))}
-    assert list(rows) == [
-        "node a1 is lost for 20m",
-        "default/web",
-        "default/db",
-        "a1",
-    ]
+    assert list(rows) == ["node a1 is lost for 20m", "a1"]
     (act,) = rows["node a1 is lost for 20m"].bars
     assert (act.begin, act.end, act.style) == (0.0, 1200.0, "act")
+    (node,) = found.nodes
+    styles = [bar.style for bar in rows["a1"].bars if bar.style != RANGE]
+    assert styles == [PAST, "unknown", "taint", PAST, LEAVE]
+    lost, *_ = rows["a1"].bars
+    assert lost.begin == node.lost_seconds and rows["a1"].note == "lost"
+    words = rows["a1"].words
+    assert words.startswith("Unknown ") and f"{node.evicted} pods leave " in words
+    assert words.endswith("→ back 20m")
+
+
+def test_nodes_of_one_fate_are_one_lane() -> None:
+    found = answer()
+    (node,) = found.nodes
+    later = {"tainted_seconds": (node.tainted_seconds or 0) + 10, "ranges": {}}
+    other = msgspec.structs.replace(node, name="a2", **later)
+    both = msgspec.structs.replace(found, nodes=[node, other])
+    *_, lane = _rows(both, _last(both))
+    assert lane.label == f"2 nodes of {node.zone}: a1, a2"
+    assert f"{2 * node.evicted} pods leave " in lane.words
+    well = msgspec.structs.replace(other, back_seconds=None)
+    apart = msgspec.structs.replace(found, nodes=[node, well])
+    assert [row.label for row in _rows(apart, _last(apart))][-2:] == ["a1", "a2"]
+
+
+def test_a_workload_is_a_lane_with_its_numbers_over_how_bad_that_is() -> None:
+    found = answer()
+    rows = {row.label: row for row in (_workload_row(w, _last(found)) for w in found.workloads)}
+    assert list(rows) == ["default/web", "default/db"]
     web = [(bar.begin, bar.end, bar.style) for bar in rows["default/web"].bars]
     assert web[0] == (0.0, 352.15, "zero")
-    node = [(bar.begin, bar.end, bar.style) for bar in rows["a1"].bars]
-    assert node == [(0.0, 50.01, "silent"), (50.01, 1200.0, "unknown")]
     db = [bar.style for bar in rows["default/db"].bars]
     assert db == ["fewer", *(["range"] if len(db) > 1 else [])]
-
-
-def test_the_band_is_what_the_three_plays_say_of_the_return() -> None:
-    found = answer()
     for each in found.workloads:
-        figure = _figure(each, _last(found))
+        row = rows[f"{each.namespace}/{each.name}"]
         backs = {each.low.back_seconds, each.back_seconds, each.high.back_seconds}
-        assert (figure.band is not None) == (len(backs) > 1)
-        assert len(figure.chart.healthy) >= 2 * len(each.series) - 1
+        assert (row.bars[-1].style == RANGE) == (len(backs) > 1)
+        healthy, ready = row.lines
+        assert len(healthy.points) == len(ready.points) == len(each.series)
 
 
 def test_the_page_stands_alone_and_says_what_the_table_says() -> None:
@@ -86,7 +103,7 @@ def test_workloads_that_stay_as_they_are_have_a_row_and_no_chart() -> None:
         found.workloads[0], name="steady", series=found.workloads[0].series[:1]
     )
     text = page(msgspec.structs.replace(found, workloads=[*found.workloads, level]))
-    assert text.count("<figure>") == len(found.workloads)
+    assert text.count('class="plot"') == len(found.workloads)
     first = level.series[0]
     row = "".join(f'<td class="short">{word}</td>' for word in (first.serving, first.ready))
     assert f"default/steady</td>{row}</tr>" in text
@@ -99,5 +116,4 @@ def test_workloads_that_stay_as_they_are_have_a_row_and_no_chart() -> None:
 def test_a_chart_begins_near_its_numbers_where_their_change_is_small(
     counts: list[int], bottom: int
 ) -> None:
-    points = [BudgetPoint(float(at), count, count, 0) for at, count in enumerate(counts)]
-    assert near_bottom(points) == bottom
+    assert near_bottom(counts) == bottom
