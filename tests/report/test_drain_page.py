@@ -57,7 +57,8 @@ def test_it_is_readable_in_the_dark_on_paper_small_and_aloud() -> None:
     regions = text.count('<div class="scroll" role="region" aria-label=')
     assert regions == text.count('class="scroll"') > 1
     tracks = text.count('<svg class="track" aria-hidden="true"><title>')
-    assert text.count('<li class="lane ') == tracks + text.count('<li class="lane scale" aria-hidden')
+    scales = text.count('<li class="lane scale" aria-hidden="true">')
+    assert text.count('<li class="lane ') == tracks + scales
 
 
 def test_names_stand_beside_the_tracks_and_wrap() -> None:
