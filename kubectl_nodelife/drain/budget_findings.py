@@ -11,7 +11,6 @@ from typing import Final
 import msgspec
 from msgspec import field
 
-from kubectl_nodelife.drain.actors import PlannedPod
 from kubectl_nodelife.drain.play import Play
 from kubectl_nodelife.kube.names import first_names, subject
 from kubectl_nodelife.kube.pod import TERMINAL_PHASES, Pod, is_daemon_pod
@@ -304,7 +303,7 @@ class Advice:
         """The budget's arithmetic at the plan's moment."""
         return numbers(self._play.scope.ledgers[ledger.budget.key].budget)
 
-    def why_refused(self, actor: PlannedPod, ledger: BudgetLedger, refusal: EvictionRefused) -> str:
+    def why_refused(self, ledger: BudgetLedger, refusal: EvictionRefused) -> str:
         """Why the budget refuses, in a sentence with the numbers as they are at the end."""
         budget = ledger.budget
         counts = numbers(budget)
@@ -324,9 +323,9 @@ class Advice:
             return (
                 f"it is not Ready, and {counts}; {policy} protects it until the others are healthy"
             )
-        return f"{counts}; {self._why_none(actor, ledger)}"
+        return f"{counts}; {self._why_none(ledger)}"
 
-    def _why_none(self, actor: PlannedPod, ledger: BudgetLedger) -> str:
+    def _why_none(self, ledger: BudgetLedger) -> str:
         status = ledger.budget.status
         if status.desired_healthy >= status.expected_pods:
             return "it can never spare one"

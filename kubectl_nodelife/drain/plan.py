@@ -7,16 +7,24 @@ set of assumptions that was played, with a margin for what a real API server add
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from kubectl_nodelife.drain.actors import PlannedPod
 from kubectl_nodelife.drain.bounds import kubectl_bound, waves_bound
+from kubectl_nodelife.drain.deadline import (
+    Again,
+    add_doubts,
+    add_doubts_of_margin,
+    emptying_most,
+    in_full,
+    is_near_timeout,
+)
+from kubectl_nodelife.drain.estimates import SAMPLE_NODES, estimate, set_wave_estimates, variants
 from kubectl_nodelife.drain.eviction_webhooks import eviction_webhooks
 from kubectl_nodelife.drain.options import WaveOptions
 from kubectl_nodelife.drain.passed_by import passed_by
-from kubectl_nodelife.drain.play import Play, WaveInPlay, play_kubectl
+from kubectl_nodelife.drain.play import Play, play_kubectl
 from kubectl_nodelife.drain.remedies import add_remedies
 from kubectl_nodelife.drain.results import (
     KEPT,
@@ -29,7 +37,6 @@ from kubectl_nodelife.drain.results import (
     BudgetPlan,
     BudgetPoint,
     DrainPlan,
-    Estimate,
     EvictionWebhook,
     KeptPod,
     NodePlan,
@@ -43,13 +50,10 @@ from kubectl_nodelife.drain.snapshot import PlanSnapshot, Unread
 from kubectl_nodelife.drain.verdicts import Judge, seconds, workload_plans
 from kubectl_nodelife.drain.waves import choose_cordon, nodes_together, plan_waves, play_waves
 from kubectl_nodelife.engine.actions import RecordEvent
-from kubectl_nodelife.engine.calls.pod_calls import EVICTION_RETRY_NS
 from kubectl_nodelife.kube.names import counted, first_names
 from kubectl_nodelife.kube.node import zone_display, zone_key
 from kubectl_nodelife.kube.pod import Pod
 from kubectl_nodelife.kube.times import SECOND_NS, human_duration
-from kubectl_nodelife.sim.kubectl.cluster import BURST, QPS
-from kubectl_nodelife.sim.kubectl.conversation import NodeRun
 from kubectl_nodelife.sim.kubectl.options import (
     FLAG_DELETE_EMPTYDIR_DATA,
     FLAG_FORCE,
@@ -57,23 +61,8 @@ from kubectl_nodelife.sim.kubectl.options import (
     DrainOptions,
 )
 from kubectl_nodelife.sim.timeline import without_collector
-from kubectl_nodelife.sim.timing import FAST, MIDDLE, Timing
-from kubectl_nodelife.sim.timing import SLOW as SLOW_TIMING
+from kubectl_nodelife.sim.timing import MIDDLE, Timing
 from kubectl_nodelife.workloads.budgets import rule_of
-
-VARIANTS: Final = (
-    FAST,
-    SLOW_TIMING,
-    MIDDLE._replace(name="quick to be ready", ready=0),
-    MIDDLE._replace(name="slow to be ready", ready=2),
-    MIDDLE._replace(name="quick to stop", grace_percent=0),
-)
-"""Assumptions beside the middle ones. Kubectl's 5 s grid makes the end a jumpy function of them, so
-that the fastest pods do not always make the fastest drain: the ends are taken over all of these."""
-
-FEW_NODES: Final = 20
-SAMPLE_NODES: Final = 60
-"""Of a larger plan only a part this size is run with the other assumptions, and its ends scaled."""
 
 _FLAG_ORDER = (FLAG_IGNORE_DAEMONSETS, FLAG_DELETE_EMPTYDIR_DATA, FLAG_FORCE)
 MOST_TOGETHER: Final = 300
@@ -108,25 +97,21 @@ def make_plan(snapshot: PlanSnapshot, nodes: Sequence[str], options: DrainOption
     options = options.of_release(snapshot.settings.profile)
     scope = Scope(snapshot, nodes)
     middle = play_kubectl(scope, options, MIDDLE)
-    plan = assemble(middle)
-    others: list[Play] = []
-    plan.bound = kubectl_bound(snapshot, nodes, options)
-    if plan.verdict in (READY, SLOW, UNKNOWN):
-        sample = scope
-        if len(nodes) > SAMPLE_NODES:
-            sample = Scope(snapshot, nodes[:SAMPLE_NODES])
-        others = [play_kubectl(sample, options, t, nodes) for t in _variants(nodes)]
-        if snapshot.late:
-            slow = play_kubectl(sample, options, MIDDLE, nodes, late_renew=True)
-            others.append(slow)
-        plan.estimate = estimate(middle, [o.end_ns for o in others], plan, sample.nodes[-1])
-        set_wave_estimates(plan.waves, middle, others)
-    elif plan.verdict == NEVER and snapshot.late:
+    sample = scope
+    if len(nodes) > SAMPLE_NODES and not is_near_timeout(middle):
+        sample = Scope(snapshot, nodes[:SAMPLE_NODES])
+
+    def again(timing: Timing, *, late_renew: bool = False) -> Again:
+        return lambda given: play_kubectl(sample, given, timing, nodes, late_renew=late_renew)
+
+    others = [again(timing) for timing in variants(nodes)]
+    if snapshot.late:
+        others.append(again(MIDDLE, late_renew=True))
+    plan = _of_plays(middle, [again(MIDDLE), *others], kubectl_bound(snapshot, nodes, options))
+    if plan.verdict == NEVER and snapshot.late:
         slow = play_kubectl(scope, options, MIDDLE, late_renew=True)
         plan.assumptions += if_late_were_slow(slow)
-        others = [slow]
-    for play in (middle, *others):
-        play.end()
+        slow.end()
     plan.together = _together(scope, options)
     if plan.verdict == REFUSED and plan.flags_needed:
         with_flags = options.with_flags(tuple(plan.flags_needed))
@@ -152,30 +137,71 @@ def make_wave_plan(
     waves, cut, middle, cordon = choose_cordon(
         waves, lambda tried: _settle_waves(scope, options, tried, bound.waves)
     )
-    plan = assemble(middle)
-    others: list[Play] = []
-    plan.bound, plan.own_waves, plan.cordon = bound, True, cordon
-    plan.maintenance = waves.maintenance_ns / SECOND_NS
-    if middle.world.waiting and not waves.maintenance_ns:
+    sample, part = scope, cut
+    if len(nodes) > SAMPLE_NODES and not is_near_timeout(middle):
+        part = _first_waves(cut)
+        sample = Scope(snapshot, [name for wave in part for name in wave])
+
+    def again(timing: Timing) -> Again:
+        return lambda given: play_waves(sample, given, waves, part, timing, nodes)
+
+    homeless = bool(middle.world.waiting)
+    maintenance = waves.maintenance_ns / SECOND_NS
+    plays = [again(timing) for timing in (MIDDLE, *variants(nodes))]
+    plan = _of_plays(middle, plays, bound, maintenance)
+    plan.own_waves, plan.cordon = True, cordon
+    if homeless and not maintenance:
         plan.warnings.append("drained nodes take no pods again here; --maintenance lets them")
-    if plan.verdict in (READY, SLOW, UNKNOWN):
-        sample, part = scope, cut
-        if len(nodes) > SAMPLE_NODES:
-            part = _first_waves(cut)
-            sample = Scope(snapshot, [name for wave in part for name in wave])
-        others = [
-            play_waves(sample, options, waves, part, timing, nodes) for timing in _variants(nodes)
-        ]
-        plan.estimate = estimate(middle, [o.end_ns for o in others], plan, part[-1][-1])
-        set_wave_estimates(plan.waves, middle, others)
-    for play in (middle, *others):
-        play.end()
     plan.together = _together(scope, options)
     if plan.verdict == REFUSED and plan.flags_needed:
         with_flags = options.with_flags(tuple(plan.flags_needed))
         plan.with_flags = make_wave_plan(snapshot, nodes, with_flags, waves)
         plan.not_evaluated = plan.with_flags.not_evaluated
     return plan
+
+
+def _of_plays(
+    middle: Play, again: Sequence[Again], bound: Bound, maintenance: float = 0.0
+) -> DrainPlan:
+    """The plan and its estimates. `again` plays anew, with the middle assumptions first, perhaps
+    only the first nodes. All plays are ended.
+    """
+    options, plays = middle.options, [middle]
+    if is_near_timeout(middle):
+        plays += [play(options) for play in again[1:]]
+    told = emptying_most(plays)
+    plan = assemble(told)
+    plan.bound, plan.maintenance = bound, maintenance
+    if plan.verdict in _FINISHES and len(plays) == 1:
+        plays += [play(options) for play in again[1:]]
+    add_doubts(plan, told, plays)
+    if plan.verdict in _FINISHES:
+        full = [in_full(play, anew) for play, anew in zip(plays, again, strict=True)]
+        told = full[plays.index(told)]
+        others = [play for play in full if play.empties_all()]
+        plan.estimate = estimate(told, others, plan)
+        set_wave_estimates(plan.waves, told, others)
+        add_doubts_of_margin(plan, options)
+        plan.warnings += _late_nodes(plan)
+        plays += [play for play, before in zip(full, plays, strict=True) if play is not before]
+    for play in plays:
+        play.end()
+    return plan
+
+
+_FINISHES: Final = (READY, SLOW, UNKNOWN)
+
+
+def _late_nodes(plan: DrainPlan) -> list[str]:
+    """The nodes that may not be drained, and how long each takes."""
+    took = {name: wave.estimate for wave in plan.waves for name in wave.nodes}
+    warned = []
+    for node in plan.nodes:
+        of_node = took[node.name]
+        if node.may_fail and of_node is not None:
+            span = f"{of_node.low:.1f}s to {of_node.high:.1f}s"
+            warned.append(f"node {node.name} may not be drained {node.may_fail}: it takes {span}")
+    return warned
 
 
 @dataclass(frozen=True, slots=True)
@@ -244,11 +270,6 @@ def _settle_waves(
             return cut, play
         play.end()
         stuck |= held_up
-
-
-def _variants(nodes: Sequence[str]) -> tuple[Timing, ...]:
-    """Fewer of them for large plans, where single pods matter less."""
-    return VARIANTS if len(nodes) <= FEW_NODES else VARIANTS[:2]
 
 
 def _first_waves(cut: list[list[str]]) -> list[list[str]]:
@@ -388,81 +409,6 @@ def _budget_plans(play: Play, pods: Sequence[PodPlan]) -> list[BudgetPlan]:
             )
         )
     return plans
-
-
-def estimate(
-    middle: Play, others: list[int | None], plan: DrainPlan, last_node: str
-) -> Estimate | None:
-    """How long it takes, at least and at most, or None where the middle run does not end.
-
-    The ends of all runs, with a margin for what a real API server adds to the work, and none for
-    the maintenance; `others` are those of runs
-    up to `last_node`, and are scaled to the whole.
-    """
-    if middle.end_ns is None:
-        return None
-    part_ns = next(w.end_ns for w in middle.waves if last_node in w.nodes) or middle.end_ns
-    scale = middle.end_ns / max(1, part_ns)
-    scaled = [end * scale / SECOND_NS for end in others if end is not None]
-    fixed = plan.maintenance * (len(plan.waves) - 1)
-    ends = [max(0.0, end - fixed) for end in (middle.end_ns / SECOND_NS, *scaled)]
-    low, high = _with_margins(min(ends), max(ends), middle.runs.values())
-    low, high = max(fixed + low, plan.bound.seconds), fixed + high
-    return Estimate(round(low, 1), round(max(low, high), 1))
-
-
-def set_wave_estimates(waves: Sequence[WavePlan], middle: Play, others: Sequence[Play]) -> None:
-    """Fill in each wave's estimate, to which `drain` is held; None stays where it does not end.
-
-    `others` may be plays of the first waves only: those behind are scaled like these.
-    """
-    took = {wave.nodes: _seconds(wave) for wave in middle.waves}
-    shares = [1.0]
-    for wave in waves:
-        middle_s = took.get(tuple(wave.nodes))
-        if middle_s is None:
-            continue
-        found = [
-            seconds
-            for play in others
-            for other in play.waves
-            if other.nodes == tuple(wave.nodes) and (seconds := _seconds(other)) is not None
-        ]
-        if found and middle_s:
-            shares += [min(found) / middle_s, max(found) / middle_s]
-        found = found or [middle_s * min(shares), middle_s * max(shares)]
-        low, high = min(middle_s, *found), max(middle_s, *found)
-        runs = [middle.runs[name] for name in wave.nodes if name in middle.runs]
-        low, high = _with_margins(low, high, runs)
-        wave.estimate = Estimate(round(low, 1), round(high, 1))
-
-
-def _seconds(wave: WaveInPlay) -> float | None:
-    if wave.start_ns is None or wave.end_ns is None:
-        return None
-    return (wave.end_ns - wave.start_ns) / SECOND_NS
-
-
-def _with_margins(
-    low: float, high: float, runs: Collection[NodeRun[PlannedPod]]
-) -> tuple[float, float]:
-    """Seconds, from the first to the last end that was played, with what a real API server adds.
-
-    Whether a budget has room just before kubectl asks again or just after, and which pod then takes
-    it, is chance that a few plays do not span (tests/claims/test_drain_widths.py): half a round
-    more where pods are refused or nodes go in turn, and up to a tenth of the whole where many pods
-    are refused. Looks at many pods stand in line, and one that comes a moment too early costs a
-    whole round of them, where kubectl's limit slows it.
-    """
-    most, waits = 0, 0
-    for run in runs:
-        most = max(most, len(run.targets))
-        waits += sum(1 for target in run.targets if target.refused)
-    round_s = EVICTION_RETRY_NS / SECOND_NS
-    least = round_s / 2 if waits or len(runs) > 1 else 1.0
-    earlier = max(least, 0.05 * low, min(0.1 * low, waits * round_s))
-    later = max(least, 1.5, 0.05 * high, min(0.1 * high, waits * round_s))
-    return max(0.0, low - earlier), high + later + (most / QPS if most > BURST else 0.0)
 
 
 LONG_WAIT_NS: Final = 30 * SECOND_NS

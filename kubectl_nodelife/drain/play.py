@@ -31,7 +31,13 @@ from kubectl_nodelife.kube.pod import Pod
 from kubectl_nodelife.kube.times import HOUR_NS, human_duration
 from kubectl_nodelife.sim.api import CLUSTER
 from kubectl_nodelife.sim.drained import KubectlRequests
-from kubectl_nodelife.sim.kubectl.conversation import NodeRun
+from kubectl_nodelife.sim.kubectl.conversation import (
+    FAILED,
+    GONE,
+    SKIPPED,
+    NodeRun,
+    PodDeletion,
+)
 from kubectl_nodelife.sim.kubectl.drain import KubectlDrain
 from kubectl_nodelife.sim.kubectl.options import DrainOptions
 from kubectl_nodelife.sim.timeline import SCRIPT
@@ -288,7 +294,7 @@ class WaveInPlay(NamedTuple):
     end_ns: int | None
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Play:
     """The events and results of one run.
 
@@ -303,9 +309,25 @@ class Play:
     waves: list[WaveInPlay] = field(default_factory=list)
     end_ns: int | None = None
 
+    def empties(self, name: str) -> bool:
+        """True if the node has its turn, and kubectl gets rid of all pods that it set out to."""
+        run = self.runs.get(name)
+        ended = run is not None and run.end_ns is not None and not run.refused
+        return ended and all(map(went, self.runs[name].targets))
+
+    def empties_all(self) -> bool:
+        """True if it empties each of its nodes."""
+        return all(map(self.empties, self.scope.nodes))
+
     def end(self) -> None:
         """Free the branch of the play once it is read off."""
         self.world.end()
+
+
+def went(target: PodDeletion[PlannedPod]) -> bool:
+    """True if kubectl got rid of the pod. One may fail for kubectl and be gone."""
+    failed_elsewhere = target.outcome == FAILED and target.accepted_ns is not None
+    return target.outcome in (GONE, SKIPPED) or (failed_elsewhere and target.actor.gone)
 
 
 def play_kubectl(

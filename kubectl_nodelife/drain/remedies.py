@@ -7,7 +7,6 @@ go, or a sentence that says that there is none.
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import shlex
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
@@ -490,8 +489,7 @@ class _Unblocking:
         }
         order = list(play.scope.nodes)
         before = order[: max(map(order.index, stuck))]
-        ended = [n for n in before if n in play.runs and play.runs[n].end_ns is not None]
-        self._drained = [name for name in ended if name not in stuck][-MOST_NODES:]
+        self._drained = [n for n in before if n not in stuck and play.empties(n)][-MOST_NODES:]
         self._nodes = [name for name in order if name in (*self._drained, *stuck)]
 
     def found(self) -> tuple[Remedy | None, str]:
@@ -537,8 +535,7 @@ class _Unblocking:
         options = self._options
         if not options.timeout_ns:
             return None
-        unlimited = dataclasses.replace(options, timeout_ns=0)
-        play = self._play(self._scope.snapshot, unlimited, slow=True)
+        play = self._play(self._scope.snapshot, options.without_timeout(), slow=True)
         if not self._all_gone(play):
             return None
         took_ns = max((run.end_ns or 0) - run.start_ns for run in play.runs.values())

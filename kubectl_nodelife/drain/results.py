@@ -107,7 +107,9 @@ class KeptPod(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class NodePlan(msgspec.Struct, rename="camel"):
-    """One node of a plan. `command` is the kubectl line that drains it."""
+    """One node of a plan. `command` is the kubectl line that drains it. `may_fail`: how, where that
+    hangs on what is not known, such as how long its pods take; "" where it does not.
+    """
 
     name: str
     zone: str
@@ -119,6 +121,7 @@ class NodePlan(msgspec.Struct, rename="camel"):
     end: float | None = field(default=None, name="endSeconds")
     pods: int = 0
     attached_volumes: int = 0
+    may_fail: str = ""
 
 
 class Estimate(msgspec.Struct, rename="camel"):

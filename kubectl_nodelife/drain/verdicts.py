@@ -14,7 +14,7 @@ from itertools import pairwise
 
 from kubectl_nodelife.drain.actors import PlannedPod, Workload, new_pod
 from kubectl_nodelife.drain.budget_findings import Advice
-from kubectl_nodelife.drain.play import Play
+from kubectl_nodelife.drain.play import Play, went
 from kubectl_nodelife.drain.results import (
     DEGRADED,
     FULL,
@@ -40,7 +40,7 @@ from kubectl_nodelife.kube.names import first_names
 from kubectl_nodelife.kube.pod import TERMINAL_PHASES, Pod
 from kubectl_nodelife.kube.selectors import matches
 from kubectl_nodelife.kube.times import SECOND_NS, format_duration, human_duration
-from kubectl_nodelife.sim.kubectl.conversation import FAILED, GONE, SKIPPED, TIMED_OUT, PodDeletion
+from kubectl_nodelife.sim.kubectl.conversation import GONE, SKIPPED, TIMED_OUT, PodDeletion
 from kubectl_nodelife.sim.kubectl.filters import KEEP, REFUSE, Decision, decide, faults
 from kubectl_nodelife.workloads.admission import GATE_NAMESPACE, GATE_WEBHOOK
 from kubectl_nodelife.workloads.budget_ledger import BudgetLedger
@@ -201,8 +201,7 @@ class Judge:
             plan.verdict = NEVER
             plan.reason = self._not_reached(plan.node)
             return
-        failed_elsewhere = target.outcome == FAILED and target.accepted_ns is not None
-        if target.outcome in (GONE, SKIPPED) or (failed_elsewhere and actor.gone):
+        if went(target):
             self._goes(plan, actor, target)
             return
         plan.verdict = NEVER
@@ -307,6 +306,8 @@ class Judge:
             names = " and ".join(ledger.budget.name for ledger in actor.ledgers)
             return refusal.gate, f"two budgets match it, {names}: the Eviction API refuses that"
         ledger = actor.ledgers[0]
+        if target.outcome == TIMED_OUT and (late := self._refills_late(ledger, target)):
+            return refusal.gate, f"{self._advice.numbers(ledger)}; {late}"
         homeless = self._homeless(ledger)
         if refusal.gate in ("pdb", "unready-under-pdb") and homeless:
             why = self._world.placement.no_room(homeless[0].pod)
@@ -315,7 +316,7 @@ class Judge:
                 f" {len(homeless)} replacement{'s' if len(homeless) > 1 else ''} of"
                 f" {self._names(homeless)} with nowhere to go: {why}"
             )
-        return refusal.gate, self._advice.why_refused(actor, ledger, refusal)
+        return refusal.gate, self._advice.why_refused(ledger, refusal)
 
     def _webhook_fails(
         self, actor: PlannedPod, target: PodDeletion[PlannedPod], refusal: EvictionRefused
@@ -327,6 +328,19 @@ class Judge:
         return (
             f"its try {len(target.refused)}, at {at:.1f}s, comes while the pods behind a webhook "
             f"move: {refusal.message}; kubectl gives the pod up"
+        )
+
+    def _refills_late(self, ledger: BudgetLedger, target: PodDeletion[PlannedPod]) -> str:
+        """When the budget spares a pod again that kubectl does not ask for any more; "": never."""
+        last_ns = target.refused[-1]
+        spared = (e.at_ns for e in ledger.entries if e.at_ns >= last_ns and e.allowed > 0)
+        at_ns = next(spared, None)
+        if at_ns is None:
+            return ""
+        limit = format_duration(self._options.timeout_ns)
+        return (
+            f"it spares the next one {at_ns / SECOND_NS:.1f} s after the start, too late: kubectl"
+            f" gives up after --timeout={limit}"
         )
 
     def _homeless(self, ledger: BudgetLedger) -> list[PlannedPod]:

@@ -110,10 +110,10 @@ def nodes_together(scope: Scope, options: DrainOptions) -> list[str]:
 def _ended_together(
     names: list[str], scope: Scope, options: DrainOptions, waves: WaveOptions
 ) -> list[str]:
-    """Those of the nodes whose drain ends where all of them are drained at once."""
+    """Those of the nodes that are emptied where all of them are drained at once."""
     play = play_waves(Scope(scope.snapshot, names), options, waves, [names], MIDDLE)
     play.end()
-    return [name for name in names if play.runs[name].end_ns is not None]
+    return [name for name in names if play.empties(name)]
 
 
 # --- playing them --------------------------------------------------------------------------------
@@ -373,7 +373,7 @@ NO_END_S = float("inf")
 class _CordonCost(NamedTuple):
     """The costs of a way to cordon; the first difference decides.
 
-    `stuck`: nodes whose drain does not end. `homeless`: replacements that find no node. `dark_s`:
+    `stuck`: nodes that are not emptied. `homeless`: replacements that find no node. `dark_s`:
     seconds at which workloads have no Ready pod, over all. `moves`: evictions.
     """
 
@@ -424,7 +424,7 @@ def _is_scarce(play: Play) -> bool:
 def _cost(play: Play) -> _CordonCost:
     outages = [plan.seconds for plan in workload_plans(play) if plan.outage == FULL]
     return _CordonCost(
-        stuck=sum(run.end_ns is None for run in play.runs.values()),
+        stuck=sum(not play.empties(name) for name in play.scope.nodes),
         homeless=len(play.world.waiting),
         dark_s=sum(NO_END_S if took is None else took for took in outages),
         end_ns=NO_END_S if play.end_ns is None else play.end_ns,

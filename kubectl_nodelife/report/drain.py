@@ -73,6 +73,12 @@ def headlines(plan: DrainPlan) -> list[str]:
 def _ending(plan: DrainPlan) -> str:
     if plan.estimate is None or plan.verdict not in _TIMED:
         return _VERDICTS[plan.verdict]
+    may_fail = [node.may_fail for node in plan.nodes if node.may_fail]
+    if may_fail and plan.verdict == SLOW:
+        which = f" {may_fail[0]}"
+        if len(plan.nodes) > 1:
+            which = f": {len(may_fail)} of {len(plan.nodes)} nodes may not be drained{which}"
+        return f"This drain may not finish{which}; it takes {span(plan.estimate)}"
     return _TIMED[plan.verdict].format(span(plan.estimate))
 
 

@@ -90,8 +90,9 @@ def test_a_pod_that_lands_before_the_cordon_may_hold_the_drain() -> None:
     waits = documents[-1]
     waits["spec"]["nodeName"] = ""
     waits["status"] = {"phase": "Pending", "conditions": []}
+    waits["metadata"]["finalizers"] = ["example.com/hold"]
     objects = [decode(d["kind"], d) for d in documents]
-    options = replace(OPTIONS, timeout_ns=20 * SECOND_NS)  # less than its grace
+    options = replace(OPTIONS, timeout_ns=20 * SECOND_NS)
     played = told_by_play(objects, ["b1"], options, NOW_NS)
     assert_same(told_by_plan(objects, ["b1"], options, NOW_NS), played)
     landed = {

@@ -110,5 +110,11 @@ def test_pods_that_terminate_already_are_waited_for() -> None:
 def test_timeout_shorter_than_the_grace() -> None:
     objects = (NODES, replica_set("web", "a1", spec={"terminationGracePeriodSeconds": 60}))
     web = pods_of(plan(*objects, timeout_ns=TIMEOUT))["web-0"]
-    assert web.verdict == "never" and "60 s" in web.reason
+    assert web.verdict == "slow" and "may not be gone within --timeout=30s" in web.reason
     assert plan(*objects, timeout_ns=TIMEOUT, grace_period_seconds=5).verdict == "ready"
+
+
+def test_a_finalizer_outlasts_the_timeout_whatever_pods_take() -> None:
+    held = {"metadata": {"finalizers": ["example.com/hold"]}}
+    web = pods_of(plan(NODES, replica_set("web", "a1", **held), timeout_ns=TIMEOUT))["web-0"]
+    assert (web.verdict, web.gate) == ("never", "finalizer")

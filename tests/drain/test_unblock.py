@@ -197,10 +197,13 @@ def test_where_nothing_cheap_helps_that_is_said(given: Given, hint: str) -> None
 
 
 def test_time_is_all_that_is_missing() -> None:
-    slow = deployed("a1", spec={"terminationGracePeriodSeconds": 40})
-    stuck = blocked(NODES, slow, timeout_ns=10 * 10**9)
+    """The second pod is asked for again after 5 s at the earliest."""
+    slow = deployed("a1", "a1", spec={"terminationGracePeriodSeconds": 40})
+    few = guard(2, 1, 2, minAvailable=1)
+    stuck = pods_of(plan(NODES, slow, few, timeout_ns=4 * 10**9))["web-1"]
+    assert "spares the next one" in stuck.reason and "too late" in stuck.reason
     assert stuck.remedy is not None and stuck.remedy.change == "--timeout=1m0s"
-    assert plan(NODES, slow, timeout_ns=60 * 10**9).verdict == "ready"
+    assert plan(NODES, slow, few, timeout_ns=60 * 10**9).verdict == "slow"
 
 
 def test_a_terminating_namespace() -> None:

@@ -219,6 +219,21 @@ SETUPS = (
         before=(("DELETE", "/api/v1/namespaces/deleted-just-now/pods/db-0", None),),
     ),
     Setup("times-out", guarded(deployment("web", 3), maxUnavailable=1), (3, 3), "--timeout=7s"),
+    # The third pod is evicted at its third try, after ten seconds.
+    Setup(
+        "time-runs-out",
+        guarded(deployment("web", 3, terminationGracePeriodSeconds=12), maxUnavailable=1),
+        (3, 3),
+        "--timeout=16s",
+    ),
+    Setup(
+        "time-suffices",
+        guarded(
+            deployment("web", 3, {"stop": "1"}, terminationGracePeriodSeconds=12), maxUnavailable=1
+        ),
+        (3, 3),
+        "--timeout=16s",
+    ),
     Setup(
         "always-allow",
         guarded(

@@ -62,6 +62,10 @@ class DrainOptions:
             delete_emptydir_data=self.delete_emptydir_data or FLAG_DELETE_EMPTYDIR_DATA in flags,
         )
 
+    def without_timeout(self) -> DrainOptions:
+        """These options for a kubectl that waits as long as it takes."""
+        return replace(self, timeout_ns=0)
+
     def command(self, *nodes: str) -> str:
         """The kubectl command that drains these nodes with these flags."""
         words = ["kubectl", "drain", *(shlex.quote(node) for node in nodes)]

@@ -1,0 +1,131 @@
+"""What `--timeout` makes of a drain that ends near it: done in some plays, given up in others.
+
+How much of its grace a pod uses, and when a replacement is Ready, is not known. A node that is
+emptied in all plays is drained, one that is emptied in none never is, and one that is emptied in
+some waits and may fail: its pods are told by the play that empties most, and `slow` at best.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from kubectl_nodelife.drain.actors import PlannedPod
+from kubectl_nodelife.drain.play import Play, went
+from kubectl_nodelife.drain.results import (
+    NEVER,
+    READY,
+    SLOW,
+    UNKNOWN,
+    DrainPlan,
+    NodePlan,
+    PodPlan,
+    worst,
+)
+from kubectl_nodelife.kube.times import SECOND_NS, format_duration
+from kubectl_nodelife.sim.kubectl.conversation import TIMED_OUT, NodeRun, PodDeletion
+from kubectl_nodelife.sim.kubectl.options import DrainOptions
+
+Again = Callable[[DrainOptions], Play]
+"""Plays the drain once more, with assumptions of its own and these options."""
+
+_PodOfNode = tuple[str, str, str]
+
+_PART: Final = 3
+"""A node that takes a third of --timeout may take all of it with slower pods."""
+
+
+def is_near_timeout(play: Play) -> bool:
+    """True if other assumptions may decide whether a node is emptied within --timeout."""
+    return bool(play.options.timeout_ns) and any(map(_is_near, play.runs.values()))
+
+
+def _is_near(run: NodeRun[PlannedPod]) -> bool:
+    if run.deadline_ns is None or run.end_ns is None:
+        return False
+    if any(not went(t) and (t.outcome != TIMED_OUT or _is_held(t)) for t in run.targets):
+        return False
+    return (run.end_ns - run.start_ns) * _PART > run.deadline_ns - run.start_ns
+
+
+def _is_held(target: PodDeletion[PlannedPod]) -> bool:
+    return target.actor.held is not None and not target.actor.gone
+
+
+def emptying_most(plays: Sequence[Play]) -> Play:
+    """The first of the plays in which the most nodes of all are emptied."""
+    return max(plays, key=lambda play: sum(map(play.empties, play.runs)))
+
+
+def in_full(play: Play, again: Again) -> Play:
+    """The play, or where a node is given up in it, the same one without --timeout."""
+    if play.empties_all() or not play.options.timeout_ns:
+        return play
+    return again(play.options.without_timeout())
+
+
+def add_doubts(plan: DrainPlan, told: Play, plays: Sequence[Play]) -> None:
+    """Say of the plan, told by `told`, which pods go in some of the plays and not in others."""
+    pods = {(pod.node, pod.namespace, pod.name): pod for pod in plan.pods()}
+    gone, left = set[_PodOfNode](), dict[_PodOfNode, PodDeletion[PlannedPod]]()
+    for play in plays if len(plays) > 1 else ():
+        for run in play.runs.values():
+            for target in run.targets if run.end_ns is not None else ():
+                pod_of_node = (run.name, *target.actor.pod.key)
+                if went(target):
+                    gone.add(pod_of_node)
+                else:
+                    left.setdefault(pod_of_node, target)
+    for node in plan.nodes:
+        doubtful = [key for key in left if key[0] == node.name and key in gone and key in pods]
+        for key in doubtful:
+            _add_doubt(pods[key], left[key], told.options)
+        if doubtful:
+            of_node = [pod.verdict for pod in plan.pods() if pod.node == node.name]
+            node.verdict = node.verdict if node.verdict == UNKNOWN else worst(of_node)
+            if node.verdict != NEVER:
+                node.may_fail = _way(left[doubtful[0]], told.options)
+    plan.verdict = worst([node.verdict for node in plan.nodes])
+
+
+def _add_doubt(pod: PodPlan, target: PodDeletion[PlannedPod], options: DrainOptions) -> None:
+    """A pod that goes in another play only is told by the one in which it is left."""
+    if pod.verdict == NEVER and pod.start is None:
+        return
+    if pod.verdict == NEVER:
+        pod.verdict, pod.reason, pod.remedy, pod.hint = SLOW, "its eviction is accepted", None, None
+    elif pod.verdict == READY:
+        pod.verdict = SLOW
+    pod.reason += f"; it may not be gone {_way(target, options)}"
+
+
+def _way(target: PodDeletion[PlannedPod], options: DrainOptions) -> str:
+    if target.outcome == TIMED_OUT:
+        return f"within --timeout={format_duration(options.timeout_ns)}"
+    return f"as kubectl may give up: {target.message}"
+
+
+def add_doubts_of_margin(plan: DrainPlan, options: DrainOptions) -> None:
+    """Say which nodes may take longer than --timeout by the margin of the estimate alone."""
+    for wave in plan.waves if options.timeout_ns else ():
+        if wave.estimate is None or wave.start is None or wave.end is None:
+            continue
+        later = wave.estimate.high - (wave.end - wave.start)
+        for node in plan.nodes:
+            if node.name in wave.nodes and not node.may_fail:
+                _add_margin(node, wave.pods, later, options)
+    plan.verdict = worst([node.verdict for node in plan.nodes])
+
+
+def _add_margin(
+    node: NodePlan, pods: Sequence[PodPlan], later: float, options: DrainOptions
+) -> None:
+    limit = options.timeout_ns / SECOND_NS
+    for pod in pods:
+        if pod.node != node.name or pod.verdict not in (READY, SLOW) or pod.gone is None:
+            continue
+        if pod.gone - (node.start or 0.0) + later > limit:
+            node.may_fail = f"within --timeout={format_duration(options.timeout_ns)}"
+            pod.verdict = SLOW
+            pod.reason += f"; it may not be gone {node.may_fail}"
+            node.verdict = SLOW if node.verdict == READY else node.verdict
