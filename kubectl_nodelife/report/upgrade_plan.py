@@ -18,46 +18,18 @@ from kubectl_nodelife.report.drain_lanes import budget_lines
 from kubectl_nodelife.report.formats import Block
 from kubectl_nodelife.report.html import render_page
 from kubectl_nodelife.report.lanes import Bar, Row, draw_lanes
-from kubectl_nodelife.report.table import Column, Table
-from kubectl_nodelife.sim.upgrade_course import CourseStep, NodeTurn
+from kubectl_nodelife.report.table import Table, cell, columns
+from kubectl_nodelife.sim.upgrade_course import NodeTurn
 from kubectl_nodelife.upgrade.findings import CLAIM, REFUSED_BY, PlannedNode, UpgradePlan
 
 _MANY: Final = 40
 """Of more nodes the plain page shows only those that are not done as planned."""
-_STEP_COLUMNS = (
-    Column("step"),
-    Column("pool"),
-    Column("zones"),
-    Column("nodes"),
-    Column("from"),
-    Column("to"),
-    Column("soak"),
-    Column("which", wide=True),
+_STEP_COLUMNS = columns("step | pool | zones | nodes | from | to | soak | which*")
+_NODE_COLUMNS = columns(
+    "node | pool* | zone:4 | decision | step:3 | drain | pods:5 | claimed:1 | drained* |"
+    " released:2 | done* | why"
 )
-_NODE_COLUMNS = (
-    Column("node"),
-    Column("pool", wide=True),
-    Column("zone", gives=4),
-    Column("decision"),
-    Column("step", gives=3),
-    Column("drain"),
-    Column("pods", gives=5),
-    Column("claimed", gives=1),
-    Column("drained", wide=True),
-    Column("released", gives=2),
-    Column("done", wide=True),
-    Column("why"),
-)
-_BUDGET_COLUMNS = (
-    Column("scope"),
-    Column("nodes"),
-    Column("available"),
-    Column("at least"),
-    Column("max out"),
-    Column("slots"),
-    Column("lowest"),
-    Column("at", gives=1),
-)
+_BUDGET_COLUMNS = columns("scope | nodes | available | at least | max out | slots | lowest | at:1")
 
 
 class UpgradePlanPage:
@@ -80,7 +52,7 @@ class UpgradePlanPage:
         if undone:
             yield "\n".join(undone)
         if plan.course.steps:
-            yield Table(_STEP_COLUMNS, [_step_row(i, s) for i, s in enumerate(plan.course.steps)])
+            yield Table(_STEP_COLUMNS, _step_rows(plan))
         shown = plan.nodes
         if not wide and len(shown) > _MANY:
             shown = [node for node in plan.nodes if node.decision != CLAIM]
@@ -195,18 +167,21 @@ def notes(plan: UpgradePlan) -> list[str]:
     return [*(f"assumed: {text}" for text in plan.assumptions), *plan.not_evaluated]
 
 
-def _step_row(index: int, step: CourseStep) -> list[object]:
-    start = step.start_ns / SECOND_NS
-    end = None if step.end_ns is None else step.end_ns / SECOND_NS
+def _step_rows(plan: UpgradePlan) -> list[list[object]]:
     return [
-        index,
-        step.pool,
-        ",".join(step.zones),
-        f"{len(step.names)} of {step.width}" if step.width > len(step.names) else len(step.names),
-        clock(start),
-        clock(end),
-        clock(step.soak_ns / SECOND_NS) if step.soak_ns else "-",
-        first_names(step.names, 5),
+        [
+            index,
+            step.pool,
+            ",".join(step.zones),
+            f"{len(step.names)} of {step.width}"
+            if step.width > len(step.names)
+            else len(step.names),
+            clock(step.start_ns / SECOND_NS),
+            clock(None if step.end_ns is None else step.end_ns / SECOND_NS),
+            clock(step.soak_ns / SECOND_NS) if step.soak_ns else "-",
+            first_names(step.names, 5),
+        ]
+        for index, step in enumerate(plan.course.steps)
     ]
 
 
@@ -272,19 +247,8 @@ def page(plan: UpgradePlan, source: dict[str, Any]) -> str:
         phases=_PHASES,
         available=bool(plan.course.turns),
         when=draw_lanes(rows, 0.0, last),
-        steps=[
-            (
-                str(index),
-                step.pool,
-                ", ".join(step.zones),
-                str(len(step.names)),
-                clock(step.start_ns / SECOND_NS),
-                clock(None if step.end_ns is None else step.end_ns / SECOND_NS),
-                clock(step.soak_ns / SECOND_NS),
-            )
-            for index, step in enumerate(plan.course.steps)
-        ],
-        nodes=[_cells(node) for node in plan.nodes[:_MOST_NODES]],
+        steps=_on_page(Table(_STEP_COLUMNS, _step_rows(plan))),
+        nodes=_on_page(Table(_NODE_COLUMNS, map(_node_row, plan.nodes[:_MOST_NODES]))),
         more_nodes=max(0, len(plan.nodes) - _MOST_NODES),
         notes=notes(plan),
     )
@@ -333,18 +297,7 @@ def _bars(turn: NodeTurn) -> Iterator[Bar]:
             yield Bar(begin / SECOND_NS, end / SECOND_NS, style)
 
 
-def _cells(node: PlannedNode) -> tuple[str, ...]:
-    turn = node.turn
-    claimed = None if turn is None else turn.claimed_ns / SECOND_NS
-    released = None if turn is None or turn.released_ns is None else turn.released_ns / SECOND_NS
-    return (
-        node.name,
-        node.pool,
-        node.zone,
-        node.decision,
-        node.verdict.verdict,
-        str(len(node.verdict.moving)),
-        clock(claimed),
-        clock(released),
-        node.reason or node.verdict.sentence,
-    )
+def _on_page(table: Table) -> tuple[list[str], list[list[str]]]:
+    """The table's headers and rows with all of its columns, for the template."""
+    headers = [column.header for column in table.columns]
+    return headers, [[cell(value) for value in row] for row in table.rows]

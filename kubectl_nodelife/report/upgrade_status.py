@@ -9,34 +9,11 @@ from kubectl_nodelife.kube.names import counted, first_names
 from kubectl_nodelife.kube.times import SECOND_NS, human_duration
 from kubectl_nodelife.report.formats import Block
 from kubectl_nodelife.report.screen import BAD, GOOD, WARN, ColoredText, this_screen
-from kubectl_nodelife.report.table import Column, Table, Widths
+from kubectl_nodelife.report.table import Table, Widths, columns
 
-_COLUMNS: Final = (
-    Column("node"),
-    Column("pool"),
-    Column("zone"),
-    Column("state"),
-    Column("since"),
-    Column("left"),
-    Column("try", wide=True),
-    Column("cordon", wide=True),
-    Column("because"),
-)
-_BUDGET_COLUMNS: Final = (
-    Column("scope"),
-    Column("nodes"),
-    Column("available"),
-    Column("at least"),
-    Column("max out"),
-    Column("slots"),
-)
-_CHECK_COLUMNS: Final = (
-    Column("node"),
-    Column("check"),
-    Column("result"),
-    Column("because"),
-    Column("shows", gives=1),
-)
+_COLUMNS: Final = columns("node | pool | zone | state | since | left | try* | cordon* | because")
+_BUDGET_COLUMNS: Final = columns("scope | nodes | available | at least | max out | slots")
+_CHECK_COLUMNS: Final = columns("node | check | result | because | shows:1")
 _SHOWN: Final = 5
 _GATE: Final = "Held by gate"
 _HIDDEN: Final = frozenset({"Waiting", "Skipped"})
