@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import random
+from collections import Counter
 from typing import Any
 
 import pytest
@@ -16,10 +17,19 @@ from kubectl_nodelife.controllers import make_controllers
 from kubectl_nodelife.controllers.upgrade.counts import pool_scope
 from kubectl_nodelife.controllers.upgrade.policy import policy_from
 from kubectl_nodelife.drain.snapshot import PlanSnapshot
-from kubectl_nodelife.engine.actions import ClaimNode, NodeMarkPatch, ReleaseNode
+from kubectl_nodelife.engine.actions import (
+    ClaimNode,
+    EvictPod,
+    NodeMarkPatch,
+    RecordEvent,
+    ReleaseNode,
+    UpdateRun,
+)
 from kubectl_nodelife.engine.settings import make_settings
 from kubectl_nodelife.errors import BadInput
+from kubectl_nodelife.kube.kinds import kind_named
 from kubectl_nodelife.kube.times import SECOND_NS
+from kubectl_nodelife.outlook.upgrade_plan import upgrade_plan_document
 from kubectl_nodelife.sim.run import Run, run
 from kubectl_nodelife.sim.scenario import PASS_DRIFT_NS, Setting, assemble, parse_scenario
 from kubectl_nodelife.upgrade.findings import UpgradePlan
@@ -120,6 +130,27 @@ def done_by(came: Run) -> Told:
     return sorted(done, key=lambda one: (one[2], one))
 
 
+def writes_told(plan: UpgradePlan) -> Counter[tuple[str, str]]:
+    """How often the plan's document tells of a write to a node: (node, resource). Evictions, which
+    are told of the pods that a node has now, are left out.
+    """
+    nodes = upgrade_plan_document(plan, {})["nodes"]
+    told = Counter((node["name"], write["resource"]) for node in nodes for write in node["writes"])
+    return Counter({key: many for key, many in told.items() if key[1] != "pods/eviction"})
+
+
+def writes_made(came: Run) -> Counter[tuple[str, str]]:
+    """The same as the run made them: all that its leader writes but evictions, Lease, Events."""
+    refused = {outcome.action.id for outcome in came.failures}
+    made: Counter[tuple[str, str]] = Counter()
+    for _, action in came.timeline.entries:
+        if action.controller != "upgrade" or not action.writes or action.id in refused:
+            continue
+        if not isinstance(action, (EvictPod, UpdateRun, RecordEvent)):
+            made[getattr(action, "node", ""), kind_named(action.target[0]).plural] += 1
+    return made
+
+
 def windows(minutes: int) -> list[str]:
     """One of so many minutes each other hour."""
     return [f"{hour:02}:00-{hour:02}:{minutes}" for hour in range(2, 24, 2)]
@@ -168,6 +199,13 @@ def test_the_plan_is_the_run(policy: Json) -> None:
     lowest = planned.course.lowest[pool_scope("blue")].available
     assert result["lowestAvailable"]["byPool"]["blue"] == lowest
     assert result["evictions"] == planned.course.evictions
+
+
+def test_the_document_tells_of_all_that_the_run_writes() -> None:
+    policy = {**POLICY, "maxUnavailable": "25%"}
+    setting = setting_of(policy)
+    told, made = writes_told(plan_of(setting, policy)), writes_made(run_of(setting))
+    assert {kind for _, kind in made} == {"nodes", "pods"} and told == made
 
 
 def random_fleet(seed: int) -> tuple[Json, Json]:

@@ -69,8 +69,8 @@ def plan(
 ) -> int:
     """Which nodes an upgrade does, in which order, how long it takes, and how low the cluster gets.
 
-    Nothing is written; -o json holds each write that a run would make. -f names a file of kind
-    Upgrade, or a dump to plan for.
+    Nothing is written; -o json holds each write that a run would make to a node. -f names a file of
+    kind Upgrade, or a dump to plan for.
 
     \b
     Examples:
