@@ -76,11 +76,12 @@ def test_a_node_that_changes_is_drawn_and_the_others_are_not() -> None:
     play(test)
 
 
-def test_a_lost_zone_is_drawn_from_few_pictures() -> None:
+def test_many_lost_nodes_are_drawn_from_few_pictures() -> None:
     """All nodes of the zone have a ring; rings of the same length are one picture."""
+    nodes = 900
 
     async def test() -> None:
-        async with shown(NODES) as (window, told):
+        async with shown(nodes) as (window, told):
             made = """
               const { transferToImageBitmap: made } = OffscreenCanvas.prototype;
               window.pictures = 0;
@@ -91,9 +92,52 @@ def test_a_lost_zone_is_drawn_from_few_pictures() -> None:
             """
             await window.run(made)
             told.tell_frame(dark_s=30.0)
-            await window.until(f"{LEGEND}.includes('unreachable {NODES // 3}')")
-            await window.until("return window.calls.drawImage >= arguments[0]", NODES // 3)
+            await window.until(f"{LEGEND}.includes('unreachable {nodes // 3}')")
+            await window.until("return window.calls.drawImage >= arguments[0]", nodes // 3)
             assert await window.run("return window.pictures") <= 20
+
+    play(test)
+
+
+def test_a_zone_of_many_nodes_has_one_height_and_says_what_comes_soonest() -> None:
+    """What comes next is beside it, where there is room; nodes lost are as many squares."""
+    heights = "return [...document.querySelectorAll('.zone')].map((zone) => zone.offsetHeight)"
+    first = "return [...document.querySelector('.soonest').children].map((row) => row.innerText)"
+
+    async def test() -> None:
+        async with shown(NODES) as (window, told):
+            quiet = await window.run(heights)
+            assert len(set(quiet)) == 1 and quiet[0] < 320
+            assert "Nothing comes" in await window.run(
+                "return getComputedStyle(document.querySelector('.soonest'), '::after').content"
+            )
+            for step in range(1, 60):
+                told.tell_frame(dark_s=step / 2)
+            await window.until(f"{LEGEND}.includes('unreachable {NODES // 3}')")
+            await window.until("return window.calls.fillRect >= arguments[0]", NODES // 3)
+            await window.until(f"return ({first.removeprefix('return ')}).length === 10")
+            rows = await window.run(first)
+            names = [row.split()[0] for row in rows]
+            assert names == [f"node-{3 * at:05}" for at in range(10)]  # those first silent
+            assert all("30 pods leave in 4m" in row for row in rows), rows
+            assert await window.run(heights) == quiet
+            tops = "return ['nodes', 'next'].map((id) => document.getElementById(id).offsetTop)"
+            nodes, beside = await window.run(tops)
+            assert nodes == beside
+            await window.run("document.querySelector('.soonest button').click()")
+            assert await window.run("return location.hash") == f"#/node/{names[0]}"
+
+    play(test)
+
+
+def test_the_same_of_several_nodes_is_one_row_of_what_came_true() -> None:
+    async def test() -> None:
+        async with shown(30) as (window, told):
+            told.tell_frame(dark_s=0.0, changes=1)
+            await window.until(
+                "return document.getElementById('next-list').innerText"
+                ".includes('TaintNode on 10 Nodes')"
+            )
 
     play(test)
 

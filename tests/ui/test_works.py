@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from kubectl_nodelife.daemon.ui import live_feed
 from kubectl_nodelife.daemon.ui.live_feed import WorksFeed
@@ -124,6 +126,12 @@ def test_promised_against_real_runs_by_the_streams_clock() -> None:
             await window.until(f"{SHOWN}.includes('promised')")
             said = await window.text("#works-list")
             assert "DaemonSet kube/agent" in said and "3 of 6 " in said
-            assert "for 1m" in said and "promised 2" in said and "s ago; expected in" in said
+            assert "for 1m" in said and "; expected in" in said
+            stays = r"promised \d\d:\d\d:\d\d–\d\d:\d\d:\d\d, 2\ds late;"
+            assert re.search(stays, said), said
+            soon = replace(rolled, promised=(now - 5, now + 30))
+            told.broadcast.publish("delta", {"now": now, "works": [soon]})
+            await window.until(f"return !({SHOWN.removeprefix('return ')}).includes('s late;')")
+            assert "promised" in await window.text("#works-list")
 
     play(test)

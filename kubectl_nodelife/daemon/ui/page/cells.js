@@ -65,10 +65,12 @@ export class Grid {
   }
 }
 
+const LEVELS = 3; // of the time that is left, in the size of a dot
+
 const DUE = { SetNodeCondition: "Unknown", AddTaint: "tainted", RemoveTaint: "taint off" };
 
 /** What is due, in a word or two, and in how much time. */
-function due({ action, waiting, low, high }, now) {
+export function due({ action, waiting, low, high }, now) {
   const word = action.split(" ", 1)[0];
   const what = word === "DeletePod" ? `${counted(Math.max(1, waiting), "pod")} leave` : DUE[word] ?? word;
   const time = left(low, high, now);
@@ -87,7 +89,8 @@ export class Painter {
 
   keyOf = (node) => {
     let key = this.stale ? `-${node.state}` : `+${node.state}`;
-    if (node.low !== null) key += ` ${turned(node.low - this.now)} ${turned(node.high - this.now)}`;
+    if (this.style === "dot") key += node.low === null ? "" : ` ${this.level(node)}`;
+    else if (node.low !== null) key += ` ${turned(node.low - this.now)} ${turned(node.high - this.now)}`;
     if (this.style === "chip") key += `\n${node.name}\n${this.line(node)}`;
     return node.name === this.chosen ? `*${key}` : key;
   };
@@ -99,15 +102,25 @@ export class Painter {
 
   paint = (context, node, x, y, wide, high, key) => {
     if (this.style === "chip") this.chip(context, node, x, y, wide, high);
-    else if (node.isFine && this.style === "dot") {
-      context.fillStyle = this.colour(node);
-      context.fillRect(x, y, 6, node.word === "healthy" ? 6 : 3);
-    } else context.drawImage(this.mark(node, wide, key), x, y, wide, high);
+    else if (this.style === "dot") this.dot(context, node, x, y, Math.max(1, wide - 1));
+    else context.drawImage(this.mark(node, wide, key), x, y, wide, high);
     if (node.name !== this.chosen) return;
     context.strokeStyle = this.colours.chosen;
     context.lineWidth = 2;
     context.strokeRect(x + 1, y + 1, wide - 2, high - 2);
   };
+
+  /** A square, the larger the sooner something comes; of one that is fine and not healthy, a half. */
+  dot(context, node, x, y, side) {
+    const wide = node.low === null ? side : Math.max(1, Math.round(side * (1 - 0.15 * this.level(node))));
+    context.fillStyle = this.colour(node);
+    context.fillRect(x, y, wide, node.isFine && node.word !== "healthy" ? wide / 2 : wide);
+  }
+
+  /** In how much time at the latest, in few steps of five minutes. */
+  level(node) {
+    return Math.floor(Math.sqrt(Math.max(0, Math.min(1, (node.high - this.now) / 300))) * LEVELS);
+  }
 
   colour(node) {
     return this.stale ? this.colours.stale : this.colours.of[node.word] ?? this.colours.dim;

@@ -2,7 +2,7 @@
 
 import { byId, Rows, stretch, write } from "./rows.js";
 import { palette, shape, sharp } from "./shapes.js";
-import { counted, duration, fullName, make, press, shown, when } from "./text.js";
+import { between, counted, duration, fullName, make, press, shown, when } from "./text.js";
 import { timeLine } from "./time_line.js";
 
 const MOST_ROWS = 200;
@@ -82,13 +82,25 @@ const together = ({ low, high, zone, action, nodes, waiting }) => ({ low, high, 
 
 const sentence = (node) => (node.waiting > 1 ? `${node.action} (${node.waiting} pods wait for deletion)` : node.action);
 
-/** What came true of late, as rows of the past. */
+/** What came true of late, as rows of the past; the same of several objects within a second is one row. */
 function settled(model, now, past) {
-  const found = [...model.changes.values()].filter((change) => SETTLED.has(change.outcome) && change.atS <= now && now - change.atS <= past);
-  return found.sort((a, b) => b.id - a.id).slice(0, MOST_SETTLED).sort((a, b) => a.atS - b.atS).map((change) => ({
-    low: change.atS, high: change.atS, outcome: change.outcome, id: change.id, node: change.kind === "Node" ? change.name : change.node || undefined,
-    says: change.kind === "Node" ? change.action : `${change.action} ${change.kind} ${fullName(change)}`,
-  }));
+  const groups = new Map();
+  for (const change of [...model.changes.values()].sort((a, b) => b.id - a.id)) {
+    const { action, kind, outcome, atS } = change;
+    if (!SETTLED.has(outcome) || atS > now || now - atS > past) continue;
+    const key = `${outcome} ${action} ${kind} ${Math.round(atS)}`;
+    const group = groups.get(key);
+    if (group) group.push(change);
+    else if (groups.size < MOST_SETTLED) groups.set(key, [change]);
+  }
+  return [...groups.values()].map(came).sort((a, b) => a.low - b.low);
+}
+
+function came([change, ...others]) {
+  const { action, kind, outcome, atS, id, name, node } = change;
+  const row = { low: atS, high: atS, outcome, id };
+  if (others.length) return { ...row, says: `${action} on ${counted(others.length + 1, kind)}` };
+  return kind === "Node" ? { ...row, node: name, says: action } : { ...row, node: node || undefined, says: `${action} ${kind} ${fullName(change)}` };
 }
 
 const nextRows = new Rows(byId("next-list"));
@@ -142,8 +154,10 @@ export function works(model, now) {
   byId("works-none").hidden = model.works.length > 0;
   for (const [key, row] of workRows.show(model.works, JSON.stringify, workRow)) {
     const { sinceS, promised, expected, waits } = JSON.parse(key);
-    const end = (words, ends) => (ends ? `${words} ${now > ends[1] ? `${duration(now - ends[1])} ago` : when(...ends, now)}` : `no end ${words}`);
-    write(row.querySelector(".when"), `for ${duration(now - sinceS)}; ${end("promised", promised)}; ${end("expected", expected)}`);
+    const late = promised && now > promised[1] ? `, ${duration(now - promised[1])} late` : "";
+    const first = promised ? `promised ${between(model.epoch, ...promised)}${late}` : "no end promised";
+    const end = expected ? `expected ${now > expected[1] ? "by now" : when(...expected, now)}` : "no end expected";
+    write(row.querySelector(".when"), `for ${duration(now - sinceS)}; ${first}; ${end}`);
     row.querySelectorAll(".since").forEach((mark, at) => write(mark, `for ${duration(now - waits[at].sinceS)}`));
   }
 }

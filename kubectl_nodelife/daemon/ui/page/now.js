@@ -3,7 +3,7 @@
 
 import { byId, on, Rows, stretch, write } from "./rows.js";
 import { played } from "./session.js";
-import { clockTime, duration, led, left, make, shown } from "./text.js";
+import { between, clockTime, duration, led, left, make, shown } from "./text.js";
 
 const thenRows = new Rows(byId("now-then"));
 const optionRows = new Rows(byId("now-options"));
@@ -65,7 +65,7 @@ function picture({ situation: { lanes, harmed }, epoch }, now) {
     else stretch(past, share(lane.sinceS ?? now), share(now));
     lane.coming.forEach((each, at) => stretch(bars[at], share(each.lowS), lasts ? 1 : share(each.highS)));
     bars.at(-1).style.left = `${share(now) * 100}%`;
-    write(words, shown([...lane.coming.map((each) => `${each.says} ${between(epoch, each)}`), lane.stays].filter(Boolean).join(" → ")));
+    write(words, shown([...lane.coming.map((each) => `${each.says} ${between(epoch, each.lowS, each.highS)}`), lane.stays].filter(Boolean).join(" → ")));
   }
   if (lanes.length) ticks(made.get(keyOf(AXIS)).children[1], epoch, start, end, share);
 }
@@ -104,8 +104,6 @@ function ticks(track, epoch, start, end, share) {
     write(mark, step % 60 ? clockTime(at) : clockTime(at).slice(0, 5));
   });
 }
-
-const between = (epoch, { lowS, highS }) => [...new Set([lowS, highS].map((at) => clockTime(epoch + at)))].join("–");
 
 /** Between which times of day it comes. */
 function at(model, { lowS, highS }) {

@@ -53,6 +53,9 @@ export function left(low, high, now) {
 /** The time of day of an instant, in seconds since the epoch. */
 export const clockTime = (at) => new Date(at * 1000).toLocaleTimeString("en-GB");
 
+/** Between which times of day, of instants by the stream's clock. */
+export const between = (epoch, ...instants) => [...new Set(instants.map((at) => clockTime(epoch + at)))].join("–");
+
 export const fullName = ({ namespace, name }) => [namespace, name].filter(Boolean).join("/");
 
 export const counted = (count, word) => `${count} ${word}${count === 1 ? "" : "s"}`;

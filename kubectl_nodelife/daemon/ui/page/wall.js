@@ -1,14 +1,16 @@
 // The wall: a block a zone with its numbers as text, and its nodes on canvases.
 
-import { Grid, Painter } from "./cells.js";
-import { write } from "./rows.js";
+import { Grid, Painter, due } from "./cells.js";
+import { Rows, write } from "./rows.js";
 import { palette } from "./shapes.js";
-import { counted, duration, make, shown, when } from "./text.js";
+import { counted, duration, make, press, shown, when } from "./text.js";
 
 const CHIPS = 150; // up to so many nodes each has its name beside it
-const DOTS = 1000; // from so many on healthy nodes are dots
+const DOTS = 1000; // from so many on nodes are dots, and a zone has one height
 const CHIP = { width: 184, height: 38 };
-const SIDE = { trouble: 28, many: 12, cell: 21, dot: 7 };
+const SIDE = { trouble: 28, many: 12, cell: 21 };
+const DOT = { least: 2, most: 12, room: 170 }; // pixels: of a side, and of a zone's height
+const SOONEST = 10;
 const MANY = 150; // so many in trouble in a zone are shown by small marks
 const WALL_SCALE = 1.5; // of names on a wall screen
 const DRAWN_MS = 4; // what is left is drawn in the next frame
@@ -35,6 +37,7 @@ export class Wall {
     const scale = document.body.classList.contains("wall") ? WALL_SCALE : 1;
     Object.assign(this.painter, { colours, style, scale });
     this.root.classList.toggle("large", style === "dot");
+    this.root.closest("main").classList.toggle("beside", style === "dot"); // what comes next
     const byZone = new Map(model.zones.map((zone) => [zone.name, []]));
     for (const node of nodes) {
       if (!byZone.has(node.zoneName)) byZone.set(node.zoneName, []);
@@ -67,8 +70,10 @@ export class Wall {
       const canvas = make("canvas", { "aria-hidden": "true" });
       return new Grid(canvas, make("div", { class: "cells" }, canvas));
     });
-    const section = make("div", { class: "zone" }, make("h3", {}, title, tag), numbers, bar, brake, ...grids.map((grid) => grid.box));
-    const made = { name, tag, numbers, bar, brake, coming: false, section, grids, nodes: [] };
+    const soonest = make("ol", { class: "soonest", "aria-label": shown(`What comes soonest in ${name || "no zone"}`) });
+    const cells = make("div", { class: "density" }, make("div", {}, ...grids.map((grid) => grid.box)), soonest);
+    const section = make("div", { class: "zone" }, make("h3", {}, title, tag), numbers, bar, brake, cells);
+    const made = { name, tag, numbers, bar, brake, coming: false, section, grids, soonest: new Rows(soonest), nodes: [] };
     this.blocks.set(name, made);
     this.root.append(section);
     return made;
@@ -97,11 +102,15 @@ export class Wall {
     write(block.brake, shown(block.coming ? `${silent ? `${silent} of ${nodes} silent: ` : ""}${coming.map((step) => `${step.says} ${when(step.lowS, step.highS, now)}`).join(", ")}${silent ? " if none reports" : ""}` : brake));
   }
 
-  /** Count down what becomes of zones. */
+  /** Count down what becomes of zones, and what comes soonest in each of many nodes. */
   tick() {
+    const { now } = this.clock();
     for (const block of this.blocks.values()) {
       const zone = block.coming && this.model.zones.find(({ name }) => name === block.name);
       if (zone) this.foretell(block, zone);
+      const nodes = this.painter.style === "dot" ? soonest(block.nodes) : [];
+      const rows = block.soonest.show(nodes, (node) => node.name, (node) => make("li", {}, press(node.name, () => this.onOpen(node.name)), make("span", { class: "when" })));
+      for (const node of nodes) write(rows.get(node.name).lastChild, due(node, now));
     }
   }
 
@@ -112,7 +121,7 @@ export class Wall {
     this.ratio = devicePixelRatio;
     this.laidOut = this.root.clientWidth;
     const blocks = [...this.blocks.values()];
-    const widths = blocks.map((block) => block.grids[0].box.clientWidth || 300);
+    const widths = blocks.map((block) => block.grids[0].box.parentElement.clientWidth || 300);
     blocks.forEach((block, at) => this.place(block, widths[at]));
     return this.draw();
   }
@@ -123,11 +132,15 @@ export class Wall {
       const { scale } = this.painter;
       first.take(nodes, width / Math.max(1, Math.floor(width / (CHIP.width * scale))), CHIP.height * scale, width);
       second.take([], 1, 1, width);
+    } else if (style === "dot") {
+      const side = sideOf(nodes.length, width, this.painter.scale);
+      first.take(nodes, side, side, width);
+      second.take([], 1, 1, width);
     } else {
       const trouble = nodes.filter((node) => !node.isFine);
       const side = trouble.length > MANY ? SIDE.many : SIDE.trouble;
       first.take(trouble, side, side, width);
-      second.take(nodes.filter((node) => node.isFine), SIDE[style], SIDE[style], width);
+      second.take(nodes.filter((node) => node.isFine), SIDE.cell, SIDE.cell, width);
     }
   }
 
@@ -173,6 +186,7 @@ export class Wall {
   }
 
   key(event) {
+    if (event.target !== this.root) return; // a button in it
     const { chosen } = this.painter;
     if (event.key === "Enter" && chosen) { this.onOpen(chosen, event.shiftKey); event.preventDefault(); }
     const grids = [...this.blocks.values()].flatMap((block) => block.grids).filter((grid) => grid.nodes.length);
@@ -187,6 +201,26 @@ export class Wall {
     this.onChoose?.(this.says(node));
     this.draw();
   }
+}
+
+/** The largest side of so many dots for which a zone has room. */
+function sideOf(many, width, scale) {
+  for (let side = DOT.most; side > DOT.least; side -= 1) {
+    if (Math.ceil(many / Math.max(1, Math.floor(width / side))) * side <= DOT.room * scale) return side;
+  }
+  return DOT.least;
+}
+
+/** Those to which something comes soonest. Nodes of a state are in that order already. */
+function soonest(nodes) {
+  const taken = new Map();
+  const first = nodes.filter((node) => {
+    if (node.low === null) return false;
+    const many = taken.get(node.state) ?? 0;
+    taken.set(node.state, many + 1);
+    return many < SOONEST;
+  });
+  return first.sort((a, b) => a.low - b.low).slice(0, SOONEST);
 }
 
 /** The node to which a key leads from the chosen one; undefined: the key is none of these. */
