@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterator, Sequence
+from typing import Final
 
 from kubectl_nodelife.engine.cache import Cache
 from kubectl_nodelife.engine.settings import Settings
@@ -37,6 +38,7 @@ from kubectl_nodelife.outlook.eviction_forecast import (
 from kubectl_nodelife.outlook.explain import DelayTerm, ExplainedQuestion, total
 from kubectl_nodelife.outlook.node import NodeOutlook, Outlook
 from kubectl_nodelife.outlook.node_verdict import NextAction, NodeVerdict, in_words, node_verdict
+from kubectl_nodelife.outlook.situation import Option, ways_out
 from kubectl_nodelife.outlook.taint_queue import TaintQueuePosition
 from kubectl_nodelife.outlook.zone import LossByZone, ZoneOutlook, not_counted, zone_brakes, zone_of
 from kubectl_nodelife.outlook.zone_after import ZoneAfterLoss
@@ -68,10 +70,21 @@ def node_sections(
     )
     pods = list(_pods(outlook, of_node)) if pods_read else ["Not known: no pods were read."]
     yield ExplainedQuestion("What becomes of its pods?", pods)
+    if ways := ways_out(outlook.settings, of_node, verdict):
+        yield ExplainedQuestion("What can you do?", [_WAIT, *map(_way, ways)])
     lost = of_node.ready in ("False", "Unknown")
     yield from endpoint_sections(
         outlook.cache, list(of_node.pods), lost=lost, services_read=services_read
     )
+
+
+_WAIT: Final = "Wait: a node that is back keeps the pods that were not deleted yet."
+
+
+def _way(option: Option) -> str:
+    """A way out with its effect, and the command that plays it, which changes nothing."""
+    plays = f"kubectl nodelife what-if {option.acts}"
+    return f"'{option.command}', {option.effect}; '{plays}' plays what it would do."
 
 
 def _volumes(of_node: NodeOutlook) -> Iterator[str]:

@@ -21,10 +21,18 @@ from kubectl_nodelife.kube.times import SECOND_NS
 from kubectl_nodelife.outlook.eviction_forecast import Range
 from kubectl_nodelife.outlook.node import NodeOutlook, Outlook
 from kubectl_nodelife.outlook.node_verdict import WORST_FIRST, NodeVerdict
+from kubectl_nodelife.outlook.works import WorkInProgress
 from kubectl_nodelife.outlook.zone import ZoneOutlook
 
 MOST_LANES: Final = 12
+MOST_WORKS: Final = 5
 _MOST_NAMES: Final = 2
+
+_STEPS: Final = {
+    "SetNodeCondition": "Unknown",
+    "AddTaint": "tainted",
+    "RemoveTaint": "taint off",
+}
 
 Judged = tuple[NodeOutlook, NodeVerdict]
 
@@ -142,6 +150,20 @@ def lanes(
     return made
 
 
+def works_lanes(works: Sequence[WorkInProgress]) -> list[Lane]:
+    """A lane for each of the first works in progress: since when, when it ends, what it waits for."""
+    return [
+        Lane(
+            f"{work.kind} {work.namespace}/{work.name}".replace(" /", " "),
+            f"{work.done} of {work.total} done",
+            work.since_s,
+            [Coming("ends", *work.expected)] if work.expected is not None else [],
+            first_names([f"waits for {wait.what}: {wait.because}" for wait in work.waits], 1),
+        )
+        for work in works[:MOST_WORKS]
+    ]
+
+
 def several_nodes(nodes: Iterable[str], zone: str) -> str:
     """The name of one node; of several how many there are, where, and the first ones."""
     names = sorted(nodes, key=_by_number)
@@ -187,7 +209,7 @@ def _comes(
         last_ns = max(timers, default=high_ns)
         yield _pods_leave(len(timers)), low_ns, max(low_ns, last_ns)
         return
-    yield {"SetNodeCondition": "Unknown", "AddTaint": "tainted"}.get(act, act), low_ns, high_ns
+    yield _STEPS.get(act, act), low_ns, high_ns
     taints = (low_ns, high_ns) if act == "AddTaint" else None
     if act == "SetNodeCondition" and (
         taints := _tainted(outlook, zone, len(members), (low_ns, high_ns))

@@ -18,17 +18,18 @@ import msgspec
 from kubectl_nodelife.controllers.nodelifecycle.controller import EVICTION_LOOP_PERIOD_NS
 from kubectl_nodelife.controllers.nodelifecycle.zones import FULL, PARTIAL
 from kubectl_nodelife.engine.cache import Cache
+from kubectl_nodelife.engine.settings import Settings
 from kubectl_nodelife.kube.names import counted, first_names
 from kubectl_nodelife.kube.pod import TERMINAL_PHASES, Pod, is_daemon_pod, is_mirror_pod
 from kubectl_nodelife.kube.times import SECOND_NS
-from kubectl_nodelife.kube.wellknown import NO_EXECUTE
+from kubectl_nodelife.kube.wellknown import NO_EXECUTE, TAINT_NODE_OUT_OF_SERVICE
 from kubectl_nodelife.outlook.eviction_forecast import LOST, eviction_forecast
-from kubectl_nodelife.outlook.fates import Coming, Judged, Lane, lanes, since_ns
+from kubectl_nodelife.outlook.fates import Coming, Judged, Lane, lanes, since_ns, works_lanes
 from kubectl_nodelife.outlook.node import NodeOutlook, Outlook
-from kubectl_nodelife.outlook.node_verdict import FINE, UNHEARD, WORST_FIRST, in_words
+from kubectl_nodelife.outlook.node_verdict import FINE, UNHEARD, WORST_FIRST, NodeVerdict, in_words
 from kubectl_nodelife.outlook.works import WorkInProgress
 from kubectl_nodelife.outlook.zone import ZoneOutlook
-from kubectl_nodelife.workloads.force_advice import OUT_OF_SERVICE
+from kubectl_nodelife.workloads.force_advice import OUT_OF_SERVICE, release_of
 from kubectl_nodelife.workloads.owners import workload_of
 
 PEACE, OURS, WORSE, GONE, BLIND = "peace", "ours", "worse", "gone", "blind"
@@ -41,6 +42,7 @@ _LOST_KEYS = frozenset(taint.key for taint in LOST)
 _MOST_NAMES: Final = 3
 _MOST_COMING: Final = 4
 _MOST_PODS: Final = 20_000
+_STAYS: Final = "Nothing comes by itself while things stay as they are."
 
 
 class Option(msgspec.Struct, frozen=True):
@@ -56,8 +58,8 @@ class Option(msgspec.Struct, frozen=True):
 class Situation(msgspec.Struct, frozen=True, rename="camel"):
     """What happens in the cluster, what Kubernetes does next, whom that hurts, what one types.
 
-    `since_s`: by the stream's clock, None: not known. `coming`: the soonest first; empty: nothing
-    while things stay as they are. `hurts`: "" for nobody. `advice`: what to do, or why there is
+    `since_s`: by the stream's clock, None: not known. `coming`: the soonest first; where it is empty,
+    `uncoming` says why, "" in peace. `hurts`: "" for nobody. `advice`: what to do, or why there is
     nothing to do; `options`: commands, the first of which one types now.
     `lanes`: the same as a picture of time; `harmed`: workloads and Services on the same line of
     time, the worst first.
@@ -72,6 +74,7 @@ class Situation(msgspec.Struct, frozen=True, rename="camel"):
     options: list[Option] = []
     lanes: list[Lane] = []
     harmed: list[Lane] = []
+    uncoming: str = ""
 
     def shows_the_same(self, other: Situation) -> bool:
         """True if it is the same but for what instants move by within themselves."""
@@ -223,7 +226,7 @@ def situation(
     back = [each for each in judged if each[0].untaint_in is not None]
     happens = list(_happening(trouble, of)) + _are_back(back)
     if unseen:
-        return blind(unseen, _joined(happens), instant(now_ns), hurt.in_words())
+        return blind(unseen, instant(now_ns), Situation(GONE, _joined(happens), hurts=hurt.in_words()))
     if not happens:
         return _in_peace(works, outlook.cache)
     coming = sorted(_coming(outlook, judged, of, hurt), key=lambda each: each[1])
@@ -235,21 +238,47 @@ def situation(
         f"{_joined(happens)}.",
         None if began_ns is None else instant(began_ns),
         [Coming(says, instant(low), instant(high)) for says, low, high in coming[:_MOST_COMING]],
-        hurt.in_words(),
-        *_to_do(trouble, of, hurt, bool(coming)),
-        lanes(outlook, judged, {zone.key: zone for zone in of}, hurt.first_after_s, instant),
-        harmed,
+        hurt.in_words() or _kept(back, now_ns),
+        *_to_do(outlook.settings, trouble, of, hurt, bool(coming)),
+        lanes=[
+            *lanes(outlook, judged, {zone.key: zone for zone in of}, hurt.first_after_s, instant),
+            *works_lanes(works),
+        ],
+        harmed=harmed,
+        uncoming="" if coming else _STAYS,
     )
 
 
-def blind(because: str, then: str, since_s: float, hurt: str = "") -> Situation:
-    """The situation while the cluster is not seen. `then`: what happened when it last was, and
-    `hurt`: whom that did, "" for nobody.
-    """
-    says = f"Not seen now: {because}. All is shown as it was then{': ' if then else ''}{then}."
+def _kept(back: Sequence[Judged], now_ns: int) -> str:
+    """Whom it hurts that nodes are back and still tainted, "" where none is."""
+    ends = sum(
+        timer.comes_ns <= now_ns + of_node.untaint_in.high_ns
+        for of_node, _ in back
+        if of_node.untaint_in is not None
+        for timer in of_node.timers
+    )
+    if ends:
+        return f"{counted(ends, 'pod')} whose time may be over before that"
+    return "nobody more: pods that were not deleted yet stay" if back else ""
+
+
+def blind(because: str, since_s: float, last: Situation | None) -> Situation:
+    """The situation while the cluster is not seen. `last`: when it last was."""
+    then = last.sentence.rstrip(".") if last is not None else ""
+    if then.startswith(("Zone ", "No zone ", "None of ", "Node ", "Nodes ")):  # no name of a node
+        then = then[0].lower() + then[1:]
     checked = Option("kubectl nodelife daemon status", "says what the daemon reads, and what not")
-    advice = "No node is called worse until news comes."
-    return Situation(BLIND, says, since_s, hurts=hurt, advice=advice, options=[checked])
+    return Situation(
+        BLIND,
+        f"Not seen now: {because}. All is shown as it was then{': ' if then else ''}{then}.",
+        since_s,
+        hurts=last.hurts if last is not None else "",
+        advice="No node is called worse until news comes.",
+        options=[checked],
+        lanes=last.lanes if last is not None else [],
+        harmed=last.harmed if last is not None else [],
+        uncoming="What comes next is not known until news comes: lanes say what was expected then.",
+    )
 
 
 def _joined(happens: Sequence[str]) -> str:
@@ -274,8 +303,17 @@ def _in_peace(works: Sequence[WorkInProgress], cache: Cache) -> Situation:
     advice = f"It waits for {waits}." if waits else "Nothing to do: it goes on by itself."
     shown = Option(work.command, "says what it still waits for")
     hurts = _still_to_move(cache, work.name) if work.kind == "Node" else ""
-    says = says[:1].upper() + says[1:]
-    return Situation(OURS, says, work.since_s, coming, hurts, advice, [shown])
+    return Situation(
+        OURS,
+        says[:1].upper() + says[1:],
+        work.since_s,
+        coming,
+        hurts,
+        advice,
+        [shown],
+        works_lanes(works),
+        uncoming="" if coming else "No end of it is foreseen while things stay as they are.",
+    )
 
 
 def _still_to_move(cache: Cache, node: str) -> str:
@@ -436,7 +474,7 @@ def _soonest(judged: Judged) -> tuple[float, int]:
 
 
 def _to_do(
-    trouble: Sequence[Judged], of: Sequence[ZoneOutlook], hurt: Hurt, comes: bool
+    settings: Settings, trouble: Sequence[Judged], of: Sequence[ZoneOutlook], hurt: Hurt, comes: bool
 ) -> tuple[str, list[Option]]:
     """What to do, and the commands."""
     if not trouble:
@@ -455,7 +493,7 @@ def _to_do(
         return f"Nothing is lost if {kubelets} again before that.", [why, lose]
     if verdict.state == "pressure":
         return "The kubelet evicts pods itself until the pressure is gone.", [why]
-    by_hand = _by_hand(outlook.node.name) if verdict.state == "unreachable" and not several else []
+    by_hand = ways_out(settings, outlook, verdict) if not several else []
     if hurt.stuck and not comes:
         return "Terminating pods go when the node is back, or once they are forced away.", [
             Option(why.command, "says whether they may be, and what to verify first"),
@@ -469,7 +507,7 @@ def _to_do(
             lose,
             *by_hand,
         ]
-    return "Nothing more happens by itself.", [why, *by_hand]
+    return "A node that is back goes on as before.", [why, *by_hand]
 
 
 def _braked(lost: Sequence[NodeOutlook]) -> str:
@@ -485,14 +523,19 @@ def _braked(lost: Sequence[NodeOutlook]) -> str:
     )
 
 
-def _by_hand(node: str) -> list[Option]:
-    """What a person can do about a lost node instead of waiting. Either lets a second copy of its
-    pods run beside the first where its machine is still on, so that the condition comes first.
+def ways_out(settings: Settings, of_node: NodeOutlook, verdict: NodeVerdict) -> list[Option]:
+    """What a person can do about a node that is lost by itself instead of waiting; [] for another.
+    Either lets a second copy of its pods run beside the first where its machine is still on, so
+    that the condition comes first.
     """
-    taint = f"taint node {shlex.quote(node)} {OUT_OF_SERVICE}"
-    delete = f"delete node {shlex.quote(node)}"
-    off = "only once its machine is known to be off:"
-    return [
-        Option(f"kubectl {taint}", f"{off} its pods go, and their volumes are detached", taint),
-        Option(f"kubectl {delete}", f"{off} its pods go, after a while", delete),
-    ]
+    if verdict.state != "unreachable":
+        return []
+    name = shlex.quote(of_node.node.name)
+    off = "only once its machine is known to be off: its pods go"
+    delete = f"delete node {name}"
+    ways = [Option(f"kubectl {delete}", f"{off}, after a while", delete)]
+    declared = any(t.key == TAINT_NODE_OUT_OF_SERVICE for t in of_node.node.spec.taints)
+    if release_of(settings).collects_out_of_service and not declared:
+        taint = f"taint node {name} {OUT_OF_SERVICE}"
+        ways.insert(0, Option(f"kubectl {taint}", f"{off}, and their volumes are detached", taint))
+    return ways

@@ -16,8 +16,8 @@ from kubectl_nodelife.kube.times import Time
 from kubectl_nodelife.outlook.fates import Lane
 from kubectl_nodelife.outlook.live_wall import LiveFrame, LiveWall
 from kubectl_nodelife.outlook.node_verdict import WORST_FIRST
-from kubectl_nodelife.outlook.situation import Situation
-from kubectl_nodelife.outlook.works import WorkInProgress
+from kubectl_nodelife.outlook.situation import Situation, blind
+from kubectl_nodelife.outlook.works import Wait, WorkInProgress
 from tests.daemon.lab import (
     CLUSTER,
     SECOND,
@@ -127,7 +127,12 @@ def test_nodes_of_which_some_go_on_are_silent_and_not_the_link(tmp_path: Path) -
         for _ in range(20):
             await lab.after(1, *LIT)
             frame = framed(wall, lab)
-        assert said(frame).level == "worse" and states(frame)["a1"] == "silent"
+        told = said(frame)
+        assert told.level == "worse" and states(frame)["a1"] == "silent"
+        unseen = blind("the API server does not answer", 1.0, told)
+        assert unseen.sentence.endswith("as it was then: zone a: 12 of 12 nodes are silent.")
+        assert unseen.lanes == told.lanes and unseen.lanes and not unseen.coming
+        assert unseen.uncoming.startswith("What comes next is not known")
 
     run(story())
 
@@ -152,6 +157,12 @@ def test_what_people_do_is_said_where_nothing_else_is(tmp_path: Path) -> None:
             "partly default/web (1 of 2 pods)"
         )
         assert (told.coming[0].low_s, told.options[0].command) == (70.0, "the command")
+        (lane,) = told.lanes
+        assert (lane.name, lane.state, lane.coming[0].says) == ("Node a", "2 of 5 done", "ends")
+        waits = [Wait("pod web-1", "budget web can spare none")]
+        stuck = said(framed(wall, lab, works=[replace(drained, expected=None, waits=waits)]))
+        assert stuck.uncoming.startswith("No end of it is foreseen") and not told.uncoming
+        assert stuck.lanes[0].stays == "waits for pod web-1: budget web can spare none"
 
     run(story())
 
@@ -238,6 +249,8 @@ def test_nodes_that_are_back_have_a_clock_that_comes_true(tmp_path: Path) -> Non
         assert told.sentence == "a is back: Kubernetes takes its taint off in its next pass."
         (coming,) = told.coming
         assert coming.says == "the NoExecute taint of a is taken off"
+        assert told.lanes[0].coming[0].says == "taint off"
+        assert told.hurts == "nobody more: pods that were not deleted yet stay"
         while is_tainted(lab, "a"):
             await lab.after(1, *names)
         assert coming.low_s <= lab.now / SECOND - wall.epoch_s <= coming.high_s + 1
@@ -260,6 +273,7 @@ def test_a_brake_keeps_pods_but_those_of_nodes_tainted_before(tmp_path: Path) ->
             told = said(framed(wall, lab))
         assert told.advice.endswith("not ready, no pod is deleted for it.")
         assert "is deleted" not in str(told.coming)
+        assert bool(told.uncoming) == (told.coming == [])
         lost = node("a7", "Unknown", posted_ns=lab.now - T0, taints=(unreachable(),))
         await lab.see(lost)
         told = said(framed(wall, lab))

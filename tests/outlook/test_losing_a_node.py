@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from typing import Any
 
 from tests.drain.build import node, pod
@@ -104,3 +105,27 @@ def test_the_pass_over_many_pods_is_longer_than_the_brake(ask: Ask) -> None:
     assert "a pass of 28s, and up to 3 nodes may be tainted before it ends" in said["because"]
     fast = ask(cluster, "status", "--set=kube-api-qps=-1", "-o", "json").document
     assert fast["zones"][0]["brake"]["taintedBefore"] == 0
+
+
+def test_a_lost_node_names_the_ways_out_and_how_to_play_them(ask: Ask) -> None:
+    """Those of the live page: the condition first, and the command that says what each would do."""
+    question = "What can you do?"
+
+    def ways(*objects: Any) -> list[str]:
+        cluster = [*objects, node("a2"), node("a3"), pod("web-1", "a1")]
+        said = ask(cluster, "explain", "node", "a1", "-o", "json").document
+        return [s for a in said["answers"] if a["question"] == question for s in a["sentences"]]
+
+    wait, taint, delete = ways(lost("a1"))
+    assert wait.startswith("Wait: a node that is back keeps the pods")
+    for way, act in ((taint, "taint node a1"), (delete, "delete node a1")):
+        assert way.startswith(f"'kubectl {act}") and "once its machine is known to be off" in way
+        played = shlex.split(way.partition("; '")[2].partition("' plays")[0])
+        assert played[:3] == ["kubectl", "nodelife", "what-if"]
+        cluster = [lost("a1"), node("a2"), pod("web-1", "a1")]
+        assert ask(cluster, *played[2:]).code == 0
+    assert ways(node("a1")) == []
+    declared = lost("a1")
+    out = {"key": "node.kubernetes.io/out-of-service", "value": "x", "effect": "NoExecute"}
+    declared[0]["spec"]["taints"].append(out)
+    assert [way[:15] for way in ways(declared)] == [wait[:15], delete[:15]]

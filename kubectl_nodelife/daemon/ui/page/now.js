@@ -18,15 +18,13 @@ export function situated(model, now) {
   if (!situation) return;
   box.dataset.level = level(situation);
   write(byId("now-says"), shown(situation.sentence));
-  const { sinceS, coming, options } = situation;
+  const { sinceS, coming, options, uncoming = "" } = situation;
   write(byId("now-since"), sinceS === null ? "" : `since ${clockTime(model.epoch + sinceS)}${level(situation) === "blind" ? "" : `, ${duration(now - sinceS)} ago`}`);
   const [first, ...others] = coming;
-  byId("now-next").hidden = !first;
-  if (first) {
-    write(byId("now-count"), left(first.lowS, first.highS, now));
-    write(byId("now-what"), shown(first.says));
-    write(byId("now-at"), at(model, first));
-  }
+  byId("now-next").hidden = !first && !uncoming;
+  write(byId("now-count"), first ? left(first.lowS, first.highS, now) : "");
+  write(byId("now-what"), shown(first ? first.says : uncoming));
+  write(byId("now-at"), first ? at(model, first) : "");
   const rows = thenRows.show(others, (each) => each.says, (each) => make("li", {}, make("b", { class: "when" }), " ", each.says, " ", make("span", { class: "dim when" })));
   for (const each of others) {
     const row = rows.get(each.says);
@@ -65,7 +63,7 @@ function picture({ situation: { lanes, harmed }, epoch }, now) {
     else stretch(past, share(lane.sinceS ?? now), share(now));
     lane.coming.forEach((each, at) => stretch(bars[at], share(each.lowS), lasts ? 1 : share(each.highS)));
     bars.at(-1).style.left = `${share(now) * 100}%`;
-    write(words, shown([...lane.coming.map((each) => `${each.says} ${between(epoch, each.lowS, each.highS)}`), lane.stays].filter(Boolean).join(" → ")));
+    write(words, shown([lane.stays, ...lane.coming.map((each) => `${each.says} ${between(epoch, each.lowS, each.highS)}`)].filter(Boolean).join(" → ")));
   }
   if (lanes.length) ticks(made.get(keyOf(AXIS)).children[1], epoch, start, end, share);
 }
@@ -87,7 +85,7 @@ function walk(event) {
 }
 for (const list of ["now-lanes", "now-harmed"]) on(list, "keydown", walk);
 
-const STEP = { Unknown: "unknown", tainted: "taint" };
+const STEP = { Unknown: "unknown", tainted: "taint", "taint off": "back", ends: "ours" };
 
 /** Round times of day, as many as there is room for. */
 function ticks(track, epoch, start, end, share) {
