@@ -83,8 +83,7 @@ _WAIT: Final = "Wait: a node that is back keeps the pods that were not deleted y
 
 def _way(option: Option) -> str:
     """A way out with its effect, and the command that plays it, which changes nothing."""
-    plays = f"kubectl nodelife what-if {option.acts}"
-    return f"'{option.command}', {option.effect}; '{plays}' plays what it would do."
+    return f"{option.command}, {option.effect}; to play it: kubectl nodelife what-if {option.acts}"
 
 
 def _volumes(of_node: NodeOutlook) -> Iterator[str]:

@@ -151,7 +151,7 @@ def lanes(
 
 
 def works_lanes(works: Sequence[WorkInProgress]) -> list[Lane]:
-    """A lane for each of the first works in progress: since when, when it ends, what it waits for."""
+    """Lanes of the first works in progress: since when, when each ends, what it waits for."""
     return [
         Lane(
             f"{work.kind} {work.namespace}/{work.name}".replace(" /", " "),

@@ -275,9 +275,7 @@ class LiveWall:
         """No node gets worse while the cluster is not seen."""
         source = {key: value for key, value in view.source.items() if key != "age"}
         frame = replace(last, source=source, warnings=list(view.warnings))
-        return replace(
-            frame, situation=blind(unseen, self.instant(self._heard_ns), last.situation)
-        )
+        return replace(frame, situation=blind(unseen, self.instant(self._heard_ns), last.situation))
 
     def _look_whom_it_hurts(self, outlook: Outlook) -> Generator[None, None, None]:
         """Again when other nodes are in trouble, or after a while: it goes through their pods."""

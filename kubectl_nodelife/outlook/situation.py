@@ -58,11 +58,10 @@ class Option(msgspec.Struct, frozen=True):
 class Situation(msgspec.Struct, frozen=True, rename="camel"):
     """What happens in the cluster, what Kubernetes does next, whom that hurts, what one types.
 
-    `since_s`: by the stream's clock, None: not known. `coming`: the soonest first; where it is empty,
-    `uncoming` says why, "" in peace. `hurts`: "" for nobody. `advice`: what to do, or why there is
-    nothing to do; `options`: commands, the first of which one types now.
-    `lanes`: the same as a picture of time; `harmed`: workloads and Services on the same line of
-    time, the worst first.
+    `since_s`: by the stream's clock, None: not known. `coming`: the soonest first; where it is
+    empty, `uncoming` says why, "" in peace. `hurts`: "" for nobody. `advice`: what to do, or why
+    there is nothing to do; `options`: commands, the first of which one types now. `lanes`: the same
+    as a picture of time; `harmed`: workloads and Services on that line of time, the worst first.
     """
 
     level: str
@@ -226,7 +225,8 @@ def situation(
     back = [each for each in judged if each[0].untaint_in is not None]
     happens = list(_happening(trouble, of)) + _are_back(back)
     if unseen:
-        return blind(unseen, instant(now_ns), Situation(GONE, _joined(happens), hurts=hurt.in_words()))
+        last = Situation(GONE, _joined(happens), hurts=hurt.in_words())
+        return blind(unseen, instant(now_ns), last)
     if not happens:
         return _in_peace(works, outlook.cache)
     coming = sorted(_coming(outlook, judged, of, hurt), key=lambda each: each[1])
@@ -474,7 +474,11 @@ def _soonest(judged: Judged) -> tuple[float, int]:
 
 
 def _to_do(
-    settings: Settings, trouble: Sequence[Judged], of: Sequence[ZoneOutlook], hurt: Hurt, comes: bool
+    settings: Settings,
+    trouble: Sequence[Judged],
+    of: Sequence[ZoneOutlook],
+    hurt: Hurt,
+    comes: bool,
 ) -> tuple[str, list[Option]]:
     """What to do, and the commands."""
     if not trouble:

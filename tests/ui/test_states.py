@@ -7,6 +7,7 @@ Compared with kept pictures as all of the page is (`test_looks`), at three width
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from itertools import combinations
 from typing import Any
 
@@ -45,6 +46,8 @@ BY_HAND = [
     Option("kubectl delete node a1", f"{OFF}, after a while", "delete node a1"),
 ]
 WAITS = "Pods move by themselves at that time; a node that is back before keeps them."
+TWO = "2 nodes of r1/a: a1, a2"
+EIGHT = "8 nodes of r1/a: a1, a2 and 6 more"
 HELD = "held: not while things stay as they are"
 STUCK = "waits for pod shop/web-1: budget web can spare none"
 NODES = [f"{zone}{number}" for zone in "abc" for number in range(1, 13)]
@@ -121,7 +124,6 @@ def states(now_s: float) -> dict[str, Situation]:
         [Lane("Service shop/web", "3 → 1", None, [], "1 of 3 ready")],
     )
     return {
-        "peace": Situation("peace", "None of 36 nodes is in trouble.", advice="Nothing to do."),
         "silent": Situation(
             *("worse", "Zone r1/a: 12 of 12 nodes are silent.", now_s - 28),
             [within("a1 becomes Unknown, the first of 12 nodes", 18, 22)],
@@ -136,9 +138,18 @@ def states(now_s: float) -> dict[str, Situation]:
             *(now_s - 90, [], HURTS),
             KEPT,
             [WHY],
-            [Lane("8 nodes of r1/a: a1, a2 and 6 more", "unreachable", now_s - 90, [], HELD)],
+            [Lane(EIGHT, "unreachable", now_s - 90, [], HELD)],
             uncoming=NOTHING,
         ),
+        **quieter(now_s, within),
+        "blind": blind("the API server does not answer", now_s - 33, dark),
+    }
+
+
+def quieter(now_s: float, within: Callable[..., Coming]) -> dict[str, Situation]:
+    """Those in which no zone is in trouble."""
+    return {
+        "peace": Situation("peace", "None of 36 nodes is in trouble.", advice="Nothing to do."),
         "evicting": Situation(
             *("gone", "a1 is unreachable.", now_s - 400),
             [within("pod shop/web-1 on a1 is deleted, the first of 5 pods", 3, 3)],
@@ -148,7 +159,7 @@ def states(now_s: float) -> dict[str, Situation]:
         ),
         "back": Situation(
             *("peace", BACK, None, [within(OFF_AGAIN, 0, 5)], NOBODY, BY_ITSELF),
-            lanes=[Lane("2 nodes of r1/a: a1, a2", "tainted", now_s - 2, [within("taint off", 0, 5)])],
+            lanes=[Lane(TWO, "tainted", now_s - 2, [within("taint off", 0, 5)])],
         ),
         "drain": Situation(
             *("ours", DRAINED, now_s - 125, [within("it ends", 30, 90)], LAST),
@@ -156,7 +167,6 @@ def states(now_s: float) -> dict[str, Situation]:
             [Option("kubectl nodelife drain-plan c1", "says what it still waits for")],
             [Lane("Node c1", "3 of 6 done", now_s - 125, [within("ends", 30, 90)], STUCK)],
         ),
-        "blind": blind("the API server does not answer", now_s - 33, dark),
     }
 
 
