@@ -167,6 +167,7 @@ def _child(make: Callable[[Tell], Response], writable: int, seconds: float, more
     """Make the answer, write it to the pipe, and end without the daemon's own ending."""
     try:
         gc.freeze()  # what the daemon holds is never collected here, nor copied for it
+        gc.disable()  # nor is what is made: the child ends with its answer
         _close_all_but(writable)
         _bound(seconds, more)
         with open(_PIPE, "wb") as pipe:

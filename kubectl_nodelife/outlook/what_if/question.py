@@ -36,7 +36,7 @@ from kubectl_nodelife.sim.kubelet_state import KubeletTerms
 from kubectl_nodelife.sim.present import Branch, Present, join
 from kubectl_nodelife.sim.run import Run, RunSummary, summarize_run
 from kubectl_nodelife.sim.scenario import CONTROLLER_NAMES, HIGHEST_SCORE, PASS_DRIFT_NS
-from kubectl_nodelife.sim.timeline import Record, Timeline
+from kubectl_nodelife.sim.timeline import Record, Timeline, without_collector
 from kubectl_nodelife.sim.timing import FAST, MIDDLE, SLOW, Timing
 from kubectl_nodelife.workloads.budget_ledger import BudgetLedger
 from kubectl_nodelife.workloads.placement import Luck
@@ -150,6 +150,7 @@ class _Future(NamedTuple):
         return self.restarts[-1].settings if self.restarts else self.settings
 
 
+@without_collector()
 def play(question: Question, progress: Callable[[int], None] = lambda done: None) -> Plays:
     """Play the question. `progress` receives how many of the plays are done, 0 as the first one
     begins. Raises BadInput.
