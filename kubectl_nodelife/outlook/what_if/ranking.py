@@ -26,6 +26,7 @@ from kubectl_nodelife.outlook.what_if.document import Both
 from kubectl_nodelife.outlook.what_if.play_reading import PlayReading
 from kubectl_nodelife.outlook.what_if.question import EachPlay, Question
 from kubectl_nodelife.outlook.what_if.service_levels import SERVICE, ServedObject
+from kubectl_nodelife.sim.timeline import without_collector
 
 _SEVERITY: Final = (
     "workloads_at_zero",
@@ -205,6 +206,7 @@ class Ranker:
         self.before = PlayReading(self._plays.baseline, self._settings, ignores)
         self.was = figures_of(self.before)
 
+    @without_collector()  # a play leaves no circle
     def outcome(self, target: str) -> TargetOutcome:
         """The effect of the target's loss, played. Raises BadInput."""
         played = self._plays.play([self.acts[target]])
