@@ -14,6 +14,7 @@ from kubectl_nodelife.commands.flags import Output, duration_ns, output_flags
 from kubectl_nodelife.controllers import make_controllers
 from kubectl_nodelife.errors import BadInput
 from kubectl_nodelife.report import terminal
+from kubectl_nodelife.report.formats import FORMATTERS
 
 if TYPE_CHECKING:
     from kubectl_nodelife.engine.controller import Controller
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from kubectl_nodelife.sim.upgrade_run import MakeDecider
 
 _STDIN = "-"
+_HTML = "html"
 
 
 @click.command()
@@ -40,7 +42,7 @@ _STDIN = "-"
 )
 @click.option("--set", "assignments", multiple=True, metavar="FLAG=VALUE", help="A setting.")
 @max_file_size
-@output_flags()
+@output_flags(*FORMATTERS, _HTML)
 def simulate(
     subject: tuple[str, ...],
     filename: str,
@@ -62,9 +64,9 @@ def simulate(
       kubectl nodelife simulate -f dump/ --until 10m
       kubectl nodelife simulate node a1 -f zone-outage.yaml -o wide
       kubectl nodelife simulate -f zone-outage.yaml --workers-seed 7
+      kubectl nodelife simulate -f zone-outage.yaml -o html > course.html
       kubectl nodelife simulate -f zone-outage.yaml --set node-monitor-grace-period=20s -o json
     """
-    from kubectl_nodelife.report.narration import NarrationPage
     from kubectl_nodelife.sim.present import assumed_of
     from kubectl_nodelife.sim.run import summarize_run
     from kubectl_nodelife.sim.scenario import PASS_DRIFT_NS, assemble
@@ -89,7 +91,18 @@ def simulate(
         summary = _narrow(summary, done, subject)
     if not setting.cluster.nodes:
         terminal.warn("the cluster has no nodes")
-    output.show(NarrationPage(summary))
+    _show(summary, output)
+
+
+def _show(summary: RunSummary, output: Output) -> None:
+    if output.format == _HTML:
+        from kubectl_nodelife.report.simulate_html import page
+
+        terminal.write(page(summary))
+    else:
+        from kubectl_nodelife.report.narration import NarrationPage
+
+        output.show(NarrationPage(summary))
 
 
 def _read_scenario(filename: str, profile: str | None) -> Scenario:
