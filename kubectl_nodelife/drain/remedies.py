@@ -18,6 +18,7 @@ from kubectl_nodelife.drain.budget_findings import operator_of
 from kubectl_nodelife.drain.eviction_webhooks import ignoring
 from kubectl_nodelife.drain.options import CORDON_FIRST, WaveOptions
 from kubectl_nodelife.drain.play import Play, play_kubectl
+from kubectl_nodelife.drain.remedy_candidate import RemedyCandidate, made_ready, placed_on
 from kubectl_nodelife.drain.results import NEVER, PodPlan, Remedy
 from kubectl_nodelife.drain.scaling_up import more_for, scaled_up
 from kubectl_nodelife.drain.scope import Scope
@@ -29,7 +30,7 @@ from kubectl_nodelife.kube.deletion import delete_pod
 from kubectl_nodelife.kube.meta import KubeObject, controller_of
 from kubectl_nodelife.kube.names import first_names, subject
 from kubectl_nodelife.kube.node import Node, Taint
-from kubectl_nodelife.kube.pod import TERMINAL_PHASES, Pod, PodCondition
+from kubectl_nodelife.kube.pod import TERMINAL_PHASES, Pod
 from kubectl_nodelife.kube.selectors import matches
 from kubectl_nodelife.kube.service import Service, selects
 from kubectl_nodelife.kube.times import MINUTE_NS, SECOND_NS, format_duration
@@ -50,15 +51,6 @@ from kubectl_nodelife.workloads.time_to_ready import TimesToReady
 HOSTNAME: Final = "kubernetes.io/hostname"
 _MOST_TRIED: Final = 5
 """Of alike candidates: nodes to uncordon, budgets to delete, webhooks to repair."""
-
-
-class RemedyCandidate(NamedTuple):
-    """A remedy, its risk, and the objects that are then there, or (`without`) no more."""
-
-    text: str
-    risk: str
-    objects: tuple[KubeObject, ...] = ()
-    without: tuple[KubeObject, ...] = ()
 
 
 class StuckPod(NamedTuple):
@@ -117,7 +109,7 @@ def _mend(stuck: StuckPod) -> Iterator[RemedyCandidate]:
     if 0 < missing <= len(unready):
         names = first_names([f"{pod.name} ({_trouble(pod)})" for pod in unready[:missing]], 3)
         text = f"repair {names}, so that {missing} more of the budget's pods are Ready"
-        yield RemedyCandidate(text, "none", tuple(_made_ready(pod) for pod in unready[:missing]))
+        yield RemedyCandidate(text, "none", tuple(made_ready(pod) for pod in unready[:missing]))
 
 
 def _let_go(stuck: StuckPod) -> Iterator[RemedyCandidate]:
@@ -163,12 +155,6 @@ def _trouble(pod: Pod) -> str:
     return "not Ready"
 
 
-def _made_ready(pod: Pod) -> Pod:
-    others = tuple(c for c in pod.status.conditions if c.type != "Ready")
-    ready = PodCondition(type="Ready", status="True")
-    return replace(pod, status=replace(pod.status, phase="Running", conditions=(*others, ready)))
-
-
 def _scale(stuck: StuckPod) -> Iterator[RemedyCandidate]:
     """The least number of pods more with which the budget's arithmetic spares one, if it is small.
 
@@ -181,31 +167,13 @@ def _scale(stuck: StuckPod) -> Iterator[RemedyCandidate]:
     scaled = scaled_up(stuck.pod, more, stuck.snapshot)
     if scaled is None:
         return
-    avoided = stuck.avoided()
+    avoided, more_pods = stuck.avoided(), (o for o in scaled.objects if isinstance(o, Pod))
+    scaling = RemedyCandidate(scaled.command, _SCALED, scaled.objects, more=tuple(more_pods))
     if not avoided:
-        yield RemedyCandidate(scaled.command, _SCALED, scaled.objects)
+        yield scaling
     else:
-        placed = _on(avoided, scaled.objects, stuck.snapshot)
-        yield RemedyCandidate(scaled.command, _SCALED, placed)
-        cordoned = (replace(node, spec=replace(node.spec, unschedulable=True)) for node in avoided)
-        names = " ".join(shlex.quote(node.name) for node in avoided)
-        text = f"kubectl cordon {names} && {scaled.command}"
-        yield RemedyCandidate(text, _SCALED, (*scaled.objects, *cordoned))
-
-
-def _on(
-    nodes: Iterable[Node], objects: Iterable[KubeObject], snapshot: PlanSnapshot
-) -> tuple[KubeObject, ...]:
-    """The same with pods on the first of these nodes that takes them: one may be chosen."""
-    placement = snapshot.branch(MIDDLE).world.scheduler.placement
-    placed = []
-    for obj in objects:
-        if isinstance(obj, Pod):
-            fitting = set(placement.candidates(obj, len(snapshot.nodes)))
-            chosen = next((node.name for node in nodes if node.name in fitting), "")
-            obj = replace(obj, spec=replace(obj.spec, node_name=chosen))
-        placed.append(obj)
-    return tuple(placed)
+        yield scaling.with_pods(placed_on(avoided, scaling.more, stuck.snapshot))
+        yield scaling.with_cordoned(avoided)
 
 
 _SCALED: Final = "it takes room, and lasts until a user scales down"
@@ -337,7 +305,7 @@ def _at_work(objects: Iterable[KubeObject], snapshot: PlanSnapshot) -> tuple[Kub
     for obj in objects:
         node = scheduler.place(obj) if isinstance(obj, Pod) else None
         if isinstance(obj, Pod) and node is not None:
-            obj = _made_ready(replace(obj, spec=replace(obj.spec, node_name=node)))
+            obj = made_ready(replace(obj, spec=replace(obj.spec, node_name=node)))
         ready.append(obj)
     return tuple(ready)
 
@@ -519,8 +487,8 @@ class _Unblocking:
             return in_turns, ""
         tried = []
         for change in candidates(stuck):
-            if self._uids.isdisjoint(self._stuck_after(change)):
-                return Remedy(change.text, change.risk), ""
+            if (found := self._that_lasts(change)) is not None:
+                return Remedy(found.text, found.risk), ""
             tried.append(change.text)
         return None, self._nothing_helps(stuck, tried)
 
@@ -554,6 +522,22 @@ class _Unblocking:
         names = " ".join(map(shlex.quote, self._drained))
         text = f"kubectl uncordon {names} once drained, before {self._first.node} is"
         return Remedy(text, "the work on it must be done by then")
+
+    def _that_lasts(self, change: RemedyCandidate) -> RemedyCandidate | None:
+        """The change if it lets the pods go, with nodes cordoned first where pods that wait for a
+        node may land on them before the drain begins, and hold it up; None if it does not help.
+        """
+        if not self._uids.isdisjoint(self._stuck_after(change)):
+            return None
+        there = {obj.name for obj in change.objects if isinstance(obj, Node)}
+        names = [name for name in dict.fromkeys((*self._nodes, *self._named)) if name not in there]
+        nodes = [self._scope.snapshot.nodes[name] for name in names]
+        nodes = [node for node in nodes if not node.spec.unschedulable]
+        later = change.after_landing_on(nodes, self._scope.snapshot)
+        if later is None or self._uids.isdisjoint(self._stuck_after(later)):
+            return change
+        cordoned = change.with_cordoned(nodes)
+        return cordoned if self._uids.isdisjoint(self._stuck_after(cordoned)) else None
 
     def _stuck_after(self, change: RemedyCandidate) -> Collection[str]:
         """The uids of pods that do not go after the change, which may be tried already: a webhook

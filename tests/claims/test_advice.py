@@ -22,11 +22,13 @@ from tests.claims.test_drain_plan import lies_of_plan, nodes_of, planned, played
 from tests.claims.test_what_if import VERSIONS, Document, drains_of
 from tests.what_if.stand import at, budget, node, service, workload
 
-ADVISED = (8, 34, 175, 290, 642, 1344, 1720, 2163, 2287, 2685)
+ADVISED = (8, 34, 175, 290, 642, 1344, 1720, 2163, 2287, 2685, 5786, 6337, 7292, 7613)
 """Seeds of which a plan gives advice that is a command: pods more where a silent node has room
 (175), of a node that kubectl never comes to (290), where other nodes of the command are cordoned
 (642), where a pod more must find them cordoned (1344, 1720), or a
-silent node, too (2287, 2685), and where a node takes pods again before the next is drained (2163).
+silent node, too (2287, 2685), and where a node takes pods again before the next is drained (2163);
+where pods that wait for a node land on one of the plan before the drain begins, with a budget that
+holds it up (5786, 6337, 7292), or take the room of the pod more (7613).
 """
 
 
@@ -54,16 +56,17 @@ _KINDS = {
 
 def followed(change: str, items: list[Document]) -> Followed | None:
     """What an advice does; None for advice that nobody can follow without asking further."""
-    repaired = re.findall(r"([\w-]+) \([^)]*\)", change) if change.startswith("repair ") else []
-    if repaired:
-        return Followed(_ready(items, repaired), [])
-    words = shlex.split(change.rpartition("; else ")[2].partition(", ")[0])
-    if words[:2] == ["kubectl", "cordon"]:
-        names, words = words[2 : words.index("&&")], words[words.index("&&") + 1 :]
+    cordoned = re.match(r"kubectl cordon ([^,&]+?)(?:, then| &&) ", change)
+    if cordoned is not None:
+        names, change = shlex.split(cordoned[1]), change[cordoned.end() :]
         items = copy.deepcopy(items)
         for item in items:
             if item["kind"] == "Node" and item["metadata"]["name"] in names:
                 item["spec"]["unschedulable"] = True
+    repaired = re.findall(r"([\w-]+) \([^)]*\)", change) if change.startswith("repair ") else []
+    if repaired:
+        return Followed(_ready(items, repaired), [])
+    words = shlex.split(change.rpartition("; else ")[2].partition(", ")[0])
     if words[-2:] == ["once", "drained"]:
         before = {"nodes": words[2:-2]}
         drain = {"at": "0s", "drain": {**before, "ignoreDaemonSets": True}}
