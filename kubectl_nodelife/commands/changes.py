@@ -22,7 +22,10 @@ from kubectl_nodelife.report.changes import ChangesPage, lines
 from kubectl_nodelife.report.screen import ENDLESS, this_screen
 from kubectl_nodelife.report.table import Widths
 
-OUTCOMES = ("would", "applied", "confirmed", "decided", "superseded", "failed", "held", "sent")
+OUTCOMES = (
+    *("would", "applied", "confirmed", "decided", "superseded", "failed", "held", "sent"),
+    "attempted",
+)
 
 
 _AHEAD_NS: Final = 5 * 10**9

@@ -35,7 +35,7 @@ from kubectl_nodelife.outlook.eviction_forecast import (
     eviction_forecast,
     is_left_out,
 )
-from kubectl_nodelife.outlook.explain import DelayTerm, ExplainedQuestion, total
+from kubectl_nodelife.outlook.explain import DelayTerm, ExplainedQuestion, total, unless_of
 from kubectl_nodelife.outlook.node import NodeOutlook, Outlook
 from kubectl_nodelife.outlook.node_verdict import NextAction, NodeVerdict, in_words, node_verdict
 from kubectl_nodelife.outlook.situation import Option, ways_out
@@ -127,7 +127,8 @@ def _waiting_pods(outlook: Outlook, of_node: NodeOutlook) -> str:
     many = f"{count} in all, the last one in {last}" if count > 1 else ""
     many = of_node.leaving or many
     many = f"; {many}" if many else ""
-    return f"{first.namespace}/{first.name} is deleted in {left}{many}."
+    unless = f"unless {unless_of(of_node)}"
+    return f"{first.namespace}/{first.name} is deleted in {left}, {unless}{many}."
 
 
 def _foreseen(outlook: Outlook, of_node: NodeOutlook, terms: list[DelayTerm]) -> str:

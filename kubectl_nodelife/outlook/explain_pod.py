@@ -22,7 +22,7 @@ from kubectl_nodelife.outlook.eviction_forecast import (
     is_left_out,
     termination_grace_seconds,
 )
-from kubectl_nodelife.outlook.explain import DelayTerm, ExplainedQuestion, quoted
+from kubectl_nodelife.outlook.explain import DelayTerm, ExplainedQuestion, quoted, unless_of
 from kubectl_nodelife.outlook.explain_node import (
     coming_taint,
     eviction_effect,
@@ -170,7 +170,8 @@ def _eviction(outlook: Outlook, pod: Pod, node: Node) -> Iterator[ExplainedQuest
             sentences += _for_ever(outlook, pod)
         else:
             terms.append(_grace_term(pod))
-        yield ExplainedQuestion("When will it be evicted?", sentences, terms)
+        unless = unless_of(of_node)
+        yield ExplainedQuestion("When will it be evicted?", sentences, terms, unless=unless)
         return
     if of_node.classic is not None:
         yield from _without_taints(outlook, pod, of_node, of_node.classic)

@@ -26,6 +26,7 @@ from kubectl_nodelife.drain.results import (
     PodPlan,
     WorkloadPlan,
 )
+from kubectl_nodelife.drain.snapshot import ADMISSION
 from kubectl_nodelife.kube.names import counted, first_names
 from kubectl_nodelife.report.ages import clock
 from kubectl_nodelife.report.formats import Block
@@ -36,17 +37,27 @@ from kubectl_nodelife.sim.kubectl.options import FLAG_DELETE_EMPTYDIR_DATA, FLAG
 _VERDICTS: Final = {
     "ready": "This drain finishes",
     "slow": "This drain finishes, after waiting",
-    "unknown": "Nothing that was read stops this drain, but not everything was read",
+    "unknown": "Nothing that was read stops this drain, but not everything was read{lacking}",
     "never": "This drain does not finish",
     "refused": "kubectl refuses this drain as it is",
 }
 _TIMED: Final = {
     "ready": "This drain finishes in {}",
     "slow": "This drain finishes, after waiting, in {}",
-    "unknown": "Nothing that was read stops this drain, but not everything was read; it takes {}",
+    "unknown": (
+        "Nothing that was read stops this drain, but not everything was read{lacking}; it takes {}"
+    ),
 }
 _NAMED: Final = 5
 _FEW_NODES: Final = 12
+_FEW_KINDS: Final = 3
+_WEIGHTY: Final = {
+    "Pod": "pods",
+    "PodDisruptionBudget": "budgets",
+    "DaemonSet": "DaemonSets",
+    "Namespace": "namespaces",
+    "Node": "nodes",
+}
 
 
 def headline(plan: DrainPlan) -> str:
@@ -71,15 +82,27 @@ def headlines(plan: DrainPlan) -> list[str]:
 
 
 def _ending(plan: DrainPlan) -> str:
+    lacking = _lacking({missing.kind for missing in plan.not_evaluated})
     if plan.estimate is None or plan.verdict not in _TIMED:
-        return _VERDICTS[plan.verdict]
+        return _VERDICTS[plan.verdict].format(lacking=lacking)
     may_fail = [node.may_fail for node in plan.nodes if node.may_fail]
     if may_fail and plan.verdict == SLOW:
         which = f" {may_fail[0]}"
         if len(plan.nodes) > 1:
             which = f": {len(may_fail)} of {len(plan.nodes)} nodes may not be drained{which}"
         return f"This drain may not finish{which}; it takes {span(plan.estimate)}"
-    return _TIMED[plan.verdict].format(span(plan.estimate))
+    return _TIMED[plan.verdict].format(span(plan.estimate), lacking=lacking)
+
+
+def _lacking(kinds: set[str]) -> str:
+    """` (no budgets, no webhooks or admission policies)`: what may stop the drain first."""
+    words = [word for kind, word in _WEIGHTY.items() if kind in kinds]
+    others = kinds - _WEIGHTY.keys()
+    if others >= {*ADMISSION}:
+        words.append("webhooks or admission policies")
+        others -= {*ADMISSION}
+    named = first_names([f"no {word}" for word in (*words, *sorted(others))], _FEW_KINDS)
+    return f" ({named})" if kinds else ""
 
 
 def _noticed(plan: DrainPlan) -> Iterator[str]:

@@ -88,7 +88,8 @@ def _answer(
                 when = f"In {_seconds(low)}"
             else:
                 when = f"In {_seconds(low)} to {_seconds(high)}"
-            yield f"{section.question} {when}; the terms are added up below."
+            unless = f", unless {printable(section.unless)}" if section.unless else ""
+            yield f"{section.question} {when}{unless}; the terms are added up below."
             return
 
 

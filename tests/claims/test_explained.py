@@ -82,7 +82,7 @@ def lies_in(told: Explained, records: list[dict[str, Any]]) -> list[str]:
             deleted.setdefault(record["object"]["name"], record["at"])
     lies = lies_of_node(told, deleted, first_taint(records, told.node))
     if "; the terms are added up below" in told.of_pod:
-        says_when = re.search(rf"\? In {_SPAN};", told.of_pod)
+        says_when = re.search(rf"\? In {_SPAN}[;,]", told.of_pod)
         lies += _misses(told.pod, says_when, deleted.get(told.pod))
     return lies
 
