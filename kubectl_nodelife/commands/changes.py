@@ -233,7 +233,7 @@ def changes_of_dump(
     from kubectl_nodelife.outlook.changes import changes_seen
     from kubectl_nodelife.outlook.replay.timeline import ReplayFilter, timeline
 
-    found = traces_of_dump(filename, now).traces
+    found = traces_of_dump(filename, now)
     pod = (query["namespace"], query["pod"]) if "pod" in query else None
     since_ns = found.now_ns - query["since"] if "since" in query else 0
     wanted = ReplayFilter(since_ns, found.now_ns + _AHEAD_NS, query.get("node", ""), pod)

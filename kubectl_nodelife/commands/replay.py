@@ -16,8 +16,7 @@ from kubectl_nodelife.errors import BadInput
 from kubectl_nodelife.report import terminal
 
 if TYPE_CHECKING:
-    from kubectl_nodelife.commands.cluster.dump import Dump
-    from kubectl_nodelife.commands.replay_sources import DrainTraces, Traces
+    from kubectl_nodelife.commands.replay_sources import Traces
     from kubectl_nodelife.outlook.replay.timeline import ReplayFilter
     from kubectl_nodelife.report.replay import ReplayPage
 
@@ -77,12 +76,14 @@ def replay(
         raise BadInput("is of a drain", on="--plan", remedy="give --drain NODE too")
     where.check()
     node, pod = _subject(subject, where.connection, of_dump=bool(where.filename))
-    of_dump = traces_of_dump(where.filename, where.now) if where.filename else None
-    found = of_dump.traces if of_dump is not None else read_traces(where.connection, since_ns)
+    of_drain = drain is not None
+    if where.filename:
+        found = traces_of_dump(where.filename, where.now, of_drain=of_drain)
+    else:
+        found = read_traces(where.connection, since_ns, of_drain=of_drain)
     begin_ns = found.now_ns - since_ns
     if drain is not None:
-        more = _drain_traces(of_dump.dump if of_dump else None, where.connection)
-        output.show(review_page(found, more, begin_ns, drain, plan))
+        output.show(review_page(found, begin_ns, drain, plan))
         return
     wanted = ReplayFilter(begin_ns, found.now_ns + _AHEAD_NS, node, pod, everything)
     page = _page(found, wanted, begin_ns, whole=everything or bool(subject))
@@ -96,12 +97,6 @@ def _page(found: Traces, wanted: ReplayFilter, begin_ns: int, *, whole: bool) ->
     lines = timeline(found.sources, wanted)
     read = (found.source, begin_ns, found.now_ns, found.warnings)
     return ReplayPage(lines, *read, whole=whole, nodes=found.sources.nodes)
-
-
-def _drain_traces(dump: Dump | None, connection: Connection) -> DrainTraces:
-    from kubectl_nodelife.commands.replay_sources import drain_traces, drain_traces_of
-
-    return drain_traces_of(dump) if dump is not None else drain_traces(connection)
 
 
 def _show(page: ReplayPage, output: Output, subject: str) -> None:

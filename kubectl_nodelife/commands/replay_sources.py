@@ -11,10 +11,10 @@ import os
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from kubectl_nodelife.commands import ask
-from kubectl_nodelife.commands.cluster.dump import Dump, load
+from kubectl_nodelife.commands.cluster.dump import load
 from kubectl_nodelife.commands.flags import Connection
 from kubectl_nodelife.daemon.acts_journal import changes_of_acts
 from kubectl_nodelife.daemon.changes import document
@@ -23,13 +23,13 @@ from kubectl_nodelife.daemon.store import ChangeFilter as ChosenChanges
 from kubectl_nodelife.daemon.store import read_only
 from kubectl_nodelife.errors import BadInput, Failed, NotFound
 from kubectl_nodelife.kube.documents import Json
-from kubectl_nodelife.kube.kinds import OPTIONAL_KINDS, Kind, kind_named, kind_of
+from kubectl_nodelife.kube.kinds import OPTIONAL_KINDS, Kind, kind_of
 from kubectl_nodelife.kube.meta import KubeObject
 from kubectl_nodelife.kube.node import Node
 from kubectl_nodelife.kube.pod import Pod
 from kubectl_nodelife.kube.subjects import parse_names
 from kubectl_nodelife.kube.times import HOUR_NS
-from kubectl_nodelife.kube.unreadable import Unreadable, unreadable_sentences
+from kubectl_nodelife.kube.unreadable import unreadable_sentences
 from kubectl_nodelife.kube.workload import Event, PodDisruptionBudget
 from kubectl_nodelife.outlook.replay.drains import drain_review
 from kubectl_nodelife.outlook.replay.lines import last_seen_ns
@@ -41,6 +41,7 @@ from kubectl_nodelife.report.live_line import progress_bar
 if TYPE_CHECKING:
     import msgspec
 
+    from kubectl_nodelife.daemon.list_once import ListedOnce
     from kubectl_nodelife.live.target import Target
 
 
@@ -51,10 +52,13 @@ NO_DAEMON: Final = (
 _EVENTS_KEPT_NS: Final = HOUR_NS
 """kube-apiserver's default `--event-ttl`."""
 
+_KINDS: Final = ("Event", "Node", "Pod")
+_BUDGET: Final = "PodDisruptionBudget"
 _LOST: Final = {
     "Event": "what controllers and kubelets said of themselves",
     "Node": "who cordoned or tainted nodes",
     "Pod": "which pods are being deleted, and where pods are",
+    _BUDGET: "for how long a budget was at zero",
 }
 _WHO_ASKED: Final = "who asked for pods' evictions, and what became of gangs"
 
@@ -68,16 +72,22 @@ _NO_MANAGERS: Final = (
 
 
 class Traces(NamedTuple):
-    """The sources that were read, when by the server's clock, and the notes that go with them."""
+    """The sources that were read, when by the server's clock, and the notes that go with them.
+
+    `budgets`: for the review of a drain; none where that is not asked for.
+    """
 
     sources: ReplaySources
     source: dict[str, Any]
     now_ns: int
     warnings: list[str]
+    budgets: list[PodDisruptionBudget]
 
 
-def read_traces(connection: Connection, since_ns: int) -> Traces:
-    """Read all sources; `since_ns`: how long ago the replay begins. Raises NodelifeError."""
+def read_traces(connection: Connection, since_ns: int, *, of_drain: bool) -> Traces:
+    """Read all sources of a cluster; `since_ns`: how long ago the replay begins. Raises
+    NodelifeError.
+    """
     import asyncio
 
     from kubectl_nodelife.commands.cluster.direct import target_of
@@ -86,8 +96,15 @@ def read_traces(connection: Connection, since_ns: int) -> Traces:
     warnings: list[str] = []
     changes = _journal(connection, since_ns, warnings)
     acts = _acts(connection, since_ns)
+    kinds = (*_KINDS, *((_BUDGET,) if of_drain else ()), *OPTIONAL_KINDS)
     with progress_bar(f"reading {target.server}") as step:
-        lists, asked, now_ns = asyncio.run(_read(target, step, warnings))
+        found, now_ns = asyncio.run(_read(target, kinds, step))
+    for kind, why in found.unread.items():
+        lost = _LOST.get(kind, _WHO_ASKED)
+        warnings.append(f"{kind} cannot be read ({why}): left out: {lost}")
+    if found.unread.keys() >= {*_KINDS}:
+        raise Failed(found.unread["Node"], on="nodes", remedy="see 'kubectl nodelife rbac'")
+    warnings += unreadable_sentences(found.unreadable)
     if since_ns > _EVENTS_KEPT_NS:
         warnings.append(
             "the API server forgets Events, as a rule after an hour: what is older comes from the "
@@ -99,7 +116,37 @@ def read_traces(connection: Connection, since_ns: int) -> Traces:
         "server": target.server,
     }
     recorded = [*(changes or ()), *acts] if changes or acts else changes
-    return Traces(ReplaySources(recorded, *lists, asked), source, now_ns, warnings)
+    return _traces(recorded, found.objects, source, now_ns, warnings)
+
+
+def _traces(
+    changes: list[dict[str, Any]] | None,
+    objects: Sequence[KubeObject],
+    source: dict[str, Any],
+    now_ns: int,
+    warnings: list[str],
+) -> Traces:
+    sources = ReplaySources(
+        changes,
+        [obj for obj in objects if isinstance(obj, Event)],
+        [obj for obj in objects if isinstance(obj, Node)],
+        [obj for obj in objects if isinstance(obj, Pod)],
+        [obj for obj in objects if kind_of(obj) in OPTIONAL_KINDS],
+    )
+    budgets = [obj for obj in objects if isinstance(obj, PodDisruptionBudget)]
+    return Traces(sources, source, now_ns, warnings, budgets)
+
+
+async def _read(
+    target: Target, kinds: Sequence[str], step: Callable[[int], None]
+) -> tuple[ListedOnce, int]:
+    """The lists, and when they were read by the server's clock."""
+    from kubectl_nodelife.commands.cluster.direct import adding_up, bulk_client, server_now_ns
+    from kubectl_nodelife.daemon.list_once import list_once
+
+    async with bulk_client(target) as client:
+        found = await list_once(client, kinds, progress=adding_up(step))
+    return found, server_now_ns(client)
 
 
 def _journal(
@@ -132,53 +179,7 @@ def _acts(connection: Connection, since_ns: int) -> list[dict[str, Any]]:
     return [{**change, "id": None} for change in found]  # their numbers are of other journals
 
 
-async def _read(
-    target: Target, step: Callable[[int], None], warnings: list[str]
-) -> tuple[tuple[list[Event], list[Node], list[Pod]], list[KubeObject], int]:
-    import asyncio
-
-    from kubectl_nodelife.commands.cluster.direct import (
-        adding_up,
-        bulk_client,
-        or_refused,
-        server_now_ns,
-    )
-    from kubectl_nodelife.live.client import ApiError
-    from kubectl_nodelife.live.listwatch import read_all, served
-    from kubectl_nodelife.live.requests import resource_of
-
-    progress = adding_up(step)
-    aside: list[Unreadable] = []
-    async with bulk_client(target) as client:
-        kinds = await served(client, (*_LOST, *OPTIONAL_KINDS))
-        lists = await asyncio.gather(
-            *(or_refused(read_all(client, resource_of(kind), progress, aside)) for kind in kinds)
-        )
-    for kind, found in zip(kinds, lists, strict=True):
-        if isinstance(found, ApiError):
-            warnings.append(
-                f"{kind} cannot be read ({found.what}): left out: {_LOST.get(kind, _WHO_ASKED)}"
-            )
-    if all(isinstance(found, ApiError) for found in lists):
-        remedy = "see 'kubectl nodelife rbac'"
-        raise Failed(cast(ApiError, lists[1]).what, on="nodes", remedy=remedy)
-    warnings += unreadable_sentences(aside)
-    now_ns = server_now_ns(client)
-    read = [[] if isinstance(found, ApiError) else found for found in lists]
-    asked = [obj for objects in read[len(_LOST) :] for obj in objects]
-    return cast(Any, tuple(read[: len(_LOST)])), asked, now_ns
-
-
-class DrainTraces(NamedTuple):
-    """The journals of drains, beside a replay's traces."""
-
-    budgets: list[PodDisruptionBudget]
-    warnings: list[str]
-
-
-def review_page(
-    found: Traces, more: DrainTraces, begin_ns: int, node: str, plan: str | None
-) -> DrainReviewPage:
+def review_page(found: Traces, begin_ns: int, node: str, plan: str | None) -> DrainReviewPage:
     """The drain of the node since then, with warnings said. `plan`: what `drain-plan -o json` said.
 
     Raises NodelifeError.
@@ -189,35 +190,10 @@ def review_page(
         raise NotFound("nodes", node, among=list(nodes))
     promised = None if plan is None else _promised(plan)
     lines = timeline(found.sources, ReplayFilter(begin_ns, found.now_ns + 10**9))
-    warnings = [*found.warnings, *more.warnings]
-    for warning in warnings:
+    for warning in found.warnings:
         terminal.warn(warning)
-    review = drain_review(lines, found.sources.pods, more.budgets, nodes[node])
-    return DrainReviewPage(review, found.source, promised, warnings)
-
-
-def drain_traces(connection: Connection) -> DrainTraces:
-    """Those of a cluster. Raises NodelifeError."""
-    import asyncio
-
-    warnings: list[str] = []
-    budgets = asyncio.run(_budgets(connection, warnings))
-    return DrainTraces(budgets, warnings)
-
-
-async def _budgets(connection: Connection, warnings: list[str]) -> list[PodDisruptionBudget]:
-    from kubectl_nodelife.commands.cluster.direct import bulk_client, or_refused, target_of
-    from kubectl_nodelife.live.client import ApiError
-    from kubectl_nodelife.live.listwatch import read_all
-    from kubectl_nodelife.live.requests import Resource
-
-    async with bulk_client(target_of(connection)) as client:
-        kind = kind_named("PodDisruptionBudget")
-        found = await or_refused(read_all(client, Resource(kind), lambda count: None, []))
-    if isinstance(found, ApiError):
-        warnings.append(f"PodDisruptionBudget cannot be read ({found.what}): budgets are left out")
-        return []
-    return [budget for budget in found if isinstance(budget, PodDisruptionBudget)]
+    review = drain_review(lines, found.sources.pods, found.budgets, nodes[node])
+    return DrainReviewPage(review, found.source, promised, found.warnings)
 
 
 def _promised(path: str) -> dict[str, float]:
@@ -231,16 +207,7 @@ def _promised(path: str) -> dict[str, float]:
         raise BadInput(f"holds no estimate: {error}", on=path, remedy=remedy) from None
 
 
-class DumpTraces(NamedTuple):
-    """A dump and its traces."""
-
-    dump: Dump
-    traces: Traces
-
-
-def traces_of_dump(
-    filename: Sequence[str], now: str | None, profile: str | None = None
-) -> DumpTraces:
+def traces_of_dump(filename: Sequence[str], now: str | None, *, of_drain: bool = False) -> Traces:
     """The traces in a dump. Its moment is the newest Event's, where that is newer and none is given
     with `now` (RFC 3339). Raises BadInput.
     """
@@ -254,25 +221,16 @@ def traces_of_dump(
                 _MANAGED in found if isinstance(found, dict) else _QUOTED in found
             )
 
-    dump = load(filename, now, profile, note)
-    events = [obj for obj in dump.objects if isinstance(obj, Event)]
-    nodes = [obj for obj in dump.objects if isinstance(obj, Node)]
-    pods = [obj for obj in dump.objects if isinstance(obj, Pod)]
+    dump = load(filename, now, None, note)
     warnings = list(dump.warnings)
     if not dump.has_read("Event"):
         warnings.append(_NO_EVENTS)
-    if nodes and not managed:
+    if not managed and any(isinstance(obj, Node) for obj in dump.objects):
         warnings.append(_NO_MANAGERS)
+    if of_drain and not dump.has_read(_BUDGET):
+        warnings.append(_NO_BUDGETS)
+    events = (obj for obj in dump.objects if isinstance(obj, Event))
     newest = max((last_seen_ns(event) or 0 for event in events), default=0)
     moment_ns = dump.moment_ns if now else max(dump.moment_ns, newest)
     source = {"kind": "snapshot", "context": None, "server": ", ".join(filename)}
-    asked = [obj for obj in dump.objects if kind_of(obj) in OPTIONAL_KINDS]
-    sources = ReplaySources(None, events, nodes, pods, asked)
-    return DumpTraces(dump, Traces(sources, source, moment_ns, warnings))
-
-
-def drain_traces_of(dump: Dump) -> DrainTraces:
-    """The traces of drains in a dump: its budgets."""
-    budgets = [obj for obj in dump.objects if isinstance(obj, PodDisruptionBudget)]
-    unread = [] if dump.has_read("PodDisruptionBudget") else [_NO_BUDGETS]
-    return DrainTraces(budgets, unread)
+    return _traces(None, dump.objects, source, moment_ns, warnings)

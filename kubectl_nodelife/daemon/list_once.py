@@ -1,4 +1,6 @@
-"""Lists kinds that the daemon does not watch, for one question, with the daemon's own rights."""
+"""Lists kinds once: for a look at a cluster, and for a daemon's answer those that it does not
+watch, with its own rights.
+"""
 
 from __future__ import annotations
 
@@ -29,17 +31,25 @@ ListKinds = Callable[[Sequence[str], Mapping[str, str]], Coroutine[Any, Any, Lis
 
 
 async def list_once(
-    client: Client, kinds: Sequence[str], fields: Mapping[str, str] = MappingProxyType({})
+    client: Client,
+    kinds: Sequence[str],
+    fields: Mapping[str, str] = MappingProxyType({}),
+    namespace: str = "",
+    progress: Callable[[int], None] | None = None,
 ) -> ListedOnce:
     """All objects of these kinds, or those that `fields` selects (kind -> field selector), none of
-    those that are not served. Raises ApiError, Failed, Unreachable.
+    those that are not served; those with a namespace of that one, "" for all. `progress` receives
+    how many came with each page. Raises ApiError, Failed, Unreachable.
     """
     aside: list[Unreadable] = []
     kinds = await served(client, kinds)
     lists = await asyncio.gather(
         *(
             read_or_refusal(
-                client, resource_of(kind)._replace(fields=fields.get(kind, "")), None, aside
+                client,
+                resource_of(kind, namespace)._replace(fields=fields.get(kind, "")),
+                progress,
+                aside,
             )
             for kind in kinds
         )

@@ -24,13 +24,14 @@ from kubectl_nodelife.engine.settings import Settings
 from kubectl_nodelife.errors import Failed
 from kubectl_nodelife.kube.kinds import kind_named
 from kubectl_nodelife.kube.meta import KubeObject
+from kubectl_nodelife.kube.node import Node
+from kubectl_nodelife.kube.pod import Pod
 from kubectl_nodelife.kube.times import format_micro_time
-from kubectl_nodelife.kube.unreadable import Unreadable, unreadable_sentences
+from kubectl_nodelife.kube.unreadable import unreadable_sentences
 from kubectl_nodelife.outlook.view import ClusterView
 from kubectl_nodelife.report.live_line import progress_bar
 
 if TYPE_CHECKING:
-    from kubectl_nodelife.live.client import ApiError, Client
     from kubectl_nodelife.live.target import Target
 
 _ORIGIN: Final = "a first look, by the API server's clock"
@@ -103,8 +104,6 @@ def _of_cluster(where: Where, wanted: KindsToRead) -> ClusterView:
 async def _read(
     target: Target, requested: RequestedSettings, wanted: KindsToRead, step: Progress
 ) -> ClusterView:
-    import asyncio
-
     from kubectl_nodelife.commands.cluster.direct import (
         adding_up,
         bulk_client,
@@ -112,61 +111,52 @@ async def _read(
         server_now_ns,
         skew_warnings,
     )
-    from kubectl_nodelife.live.client import ApiError
-    from kubectl_nodelife.live.listwatch import served
+    from kubectl_nodelife.daemon.list_once import list_once
 
     progress = adding_up(step)
-    aside: list[Unreadable] = []
+    kinds = (*wanted.kinds, *wanted.optional)
     async with bulk_client(target) as client:
-        kinds = await served(client, (*wanted.kinds, *wanted.optional))
-        reads = (_list(client, kind, wanted, progress, aside) for kind in kinds)
-        lists = await asyncio.gather(*reads)
-        found = dict(zip(kinds, lists, strict=True))
+        found = await list_once(client, kinds, wanted.fields, wanted.namespace, progress)
         for kind in wanted.needed:
-            error = found[kind]
-            if isinstance(error, ApiError):
-                remedy = "see 'kubectl nodelife rbac'"
-                raise Failed(error.what, on=kind_named(kind).resource, remedy=remedy)
-        among = _control_plane(found)
+            if kind in found.unread:
+                on, remedy = kind_named(kind).resource, "see 'kubectl nodelife rbac'"
+                raise Failed(found.unread[kind], on=on, remedy=remedy)
+        among = _control_plane(found.objects)
         running = await detect_settings(client, among, manager_role=wanted.manager_role)
         decided = resolve_settings(requested, running, among, target.server, target.context)
         if wanted.namespace and wanted.pods_everywhere(decided.settings):
-            everywhere = wanted._replace(namespace="")
-            pods = await _list(client, "Pod", everywhere, progress, [])
-            found["Pod"] = found["Pod"] if isinstance(pods, ApiError) else pods
+            pods = await list_once(client, ["Pod"], progress=progress)
+            if not pods.unread:
+                others = [obj for obj in found.objects if not isinstance(obj, Pod)]
+                found = found._replace(objects=[*others, *pods.objects])
     now_ns = server_now_ns(client)
-    unread = {kind: error.what for kind, error in found.items() if isinstance(error, ApiError)}
+    aside = unreadable_sentences(found.unreadable)
     return ClusterView(
         decided.settings,
         now_ns,
-        source=direct_source(target, synced=not unread),
+        source=direct_source(target, synced=not found.unread),
         moment={"time": format_micro_time(now_ns), "origin": _ORIGIN},
-        warnings=[*unreadable_sentences(aside), *decided.warnings, *skew_warnings(client)],
-        unread=unread,
-        objects=[obj for objs in found.values() if isinstance(objs, list) for obj in objs],
-        unreadable=aside,
+        warnings=[*aside, *decided.warnings, *skew_warnings(client)],
+        unread=found.unread,
+        objects=found.objects,
+        unreadable=found.unreadable,
         first_look=True,
         profile_origin=decided.profile_origin,
     )
 
 
-async def _list(
-    client: Client, kind: str, wanted: KindsToRead, progress: Progress, aside: list[Unreadable]
-) -> list[KubeObject] | ApiError:
-    from kubectl_nodelife.live.listwatch import read_or_refusal
-    from kubectl_nodelife.live.requests import resource_of
-
-    resource = resource_of(kind, wanted.namespace)._replace(fields=wanted.fields.get(kind, ""))
-    return await read_or_refusal(client, resource, progress, aside)
-
-
-def _control_plane(found: dict[str, list[KubeObject] | ApiError]) -> Cache:
+def _control_plane(objects: Iterable[KubeObject]) -> Cache:
     """The nodes, and the pods among which the control plane's are."""
     among = Cache()
-    nodes, pods = found.get("Node"), found.get("Pod")
-    among.fill(nodes if isinstance(nodes, list) else (), 0)
-    if isinstance(pods, list):
-        among.fill((p for p in pods if p.namespace == _NAMESPACE_OF_CONTROL_PLANE), 0)
+    among.fill(
+        (
+            obj
+            for obj in objects
+            if isinstance(obj, Node)
+            or (isinstance(obj, Pod) and obj.namespace == _NAMESPACE_OF_CONTROL_PLANE)
+        ),
+        0,
+    )
     return among
 
 
