@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from kubectl_nodelife.commands.cluster.where import Where
-from kubectl_nodelife.commands.drain_flags import drain_flags, drain_options, wave_options
+from kubectl_nodelife.commands.drain_flags import DrainFlags, drain_flags
 from kubectl_nodelife.commands.flags import Connection, connection_flags
 from kubectl_nodelife.commands.writing import (
     CLIENT,
@@ -61,7 +61,7 @@ def drain(
     profile: str | None,
     act: ActFlags,
     connection: Connection,
-    **flags: Any,
+    flags: DrainFlags,
 ) -> int:
     """Drain nodes as drain-plan says: show the plan, ask, cordon, and evict wave by wave.
 
@@ -80,7 +80,7 @@ def drain(
     from kubectl_nodelife.commands.cluster.drain import choose_nodes, look_for_drain
     from kubectl_nodelife.drain.plan import planned
 
-    options, waves = drain_options(flags), wave_options(flags)
+    options, waves = flags.options(), flags.waves()
     where = Where(connection, profile=profile)
     found = look_for_drain(where)
     names = choose_nodes(found.snapshot, nodes, selector, all_nodes)

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import json
-from typing import Any
-
 import click
 
 from kubectl_nodelife.commands import ask
 from kubectl_nodelife.commands.cluster.where import Where, where_flags
-from kubectl_nodelife.commands.drain_flags import drain_flags, drain_options, wave_options
+from kubectl_nodelife.commands.drain_flags import DrainFlags, drain_flags
 from kubectl_nodelife.commands.flags import Output, output_flags
 from kubectl_nodelife.commands.several_clusters import several_clusters
 from kubectl_nodelife.errors import BadInput
@@ -37,7 +34,7 @@ def drain_plan(
     exit_code: bool,
     output: Output,
     where: Where,
-    **flags: Any,
+    flags: DrainFlags,
 ) -> int:
     """Will `kubectl drain` of these nodes finish, when, and if never, what exactly stops it?
 
@@ -50,14 +47,14 @@ def drain_plan(
       kubectl nodelife drain-plan -l pool=blue --max-parallel 3 --max-per-zone 1 -f dump.json
       kubectl nodelife drain-plan a1 -o html -f dump/ > plan.html
     """
-    drain_options(flags), wave_options(flags)  # refused here rather than where they are used
+    flags.options(), flags.waves()  # refused here rather than where they are used
     if read and not where.filename:
         raise BadInput("is for dumps", on="--read", remedy="name a dump with -f")
     query = {
         "node": nodes,
         "selector": selector,
         "all": all_nodes,
-        "flags": json.dumps(flags),
+        **flags._asdict(),
         "read": read,
         **(where.connection.for_kubectl() if output.format == "commands" else {}),
         **output.query(),

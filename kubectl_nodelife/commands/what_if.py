@@ -76,7 +76,7 @@ def what_if(words: tuple[str, ...], asked: QuestionFlags, output: Output, where:
     query = {
         "word": words,
         "acts": [json.dumps(each) for each in files.acts],
-        **asked.query(),
+        **asked._asdict(),
         **output.query(),
     }
     return ask.followed_answer(where, _QUESTION, query, exit_code=True)

@@ -26,7 +26,9 @@ _ENDINGS: Final = (".yaml", ".yml", ".json")
 
 
 class QuestionFlags(NamedTuple):
-    """The flags as given: how far to look, at what, and what exit code 4 stands for."""
+    """The flags as given: how far to look, at what, and what exit code 4 stands for. A question to
+    the daemon holds them so.
+    """
 
     until: str | None = None
     each: str | None = None
@@ -57,17 +59,6 @@ class QuestionFlags(NamedTuple):
                 known = f"known: {', '.join(CONDITIONS)}"
                 raise BadInput(f"no {word!r}", on="--fail-on", remedy=known)
         return [*found, *(["zero", "drain"] if self.exit_code else [])]
-
-    def query(self) -> dict[str, Any]:
-        """Them as a part of the query, for a question about acts."""
-        return {
-            "until": self.until,
-            "late": self.late,
-            "fail-on": self.conditions(),
-            "ignore": self.ignored,
-            "why": self.why,
-            "enforced": self.enforced or None,
-        }
 
 
 question_flags = gathered_flags(

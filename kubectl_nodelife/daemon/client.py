@@ -25,7 +25,7 @@ if TYPE_CHECKING:
             """A connection whose reads and writes time out so. Raises NodelifeError."""
 
 
-PROTOCOL = 1
+PROTOCOL = 2
 """Raised when an older side could misunderstand a newer one; fields may be added without."""
 
 ANSWER_SECONDS = 10.0

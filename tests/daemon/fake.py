@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from kubectl_nodelife.commands.flags import Connection
+from kubectl_nodelife.daemon.client import PROTOCOL
 from kubectl_nodelife.daemon.identity_cache import CachedIdentity, remember
 from kubectl_nodelife.daemon.paths import socket_path
 
@@ -46,7 +47,7 @@ class FakeDaemon:
                 if isinstance(self.answer, bytes):
                     connection.sendall(self.answer)
                     continue
-                body = json.dumps({"protocol": 1, "server": SERVER, **self.answer}).encode()
+                body = json.dumps({"protocol": PROTOCOL, "server": SERVER, **self.answer}).encode()
                 connection.sendall(b"HTTP/1.0 200 OK\r\nConnection: close\r\n\r\n" + body)
 
 

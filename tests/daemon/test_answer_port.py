@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from kubectl_nodelife.daemon import server
-from kubectl_nodelife.daemon.client import ORDERS
+from kubectl_nodelife.daemon.client import ORDERS, PROTOCOL
 from kubectl_nodelife.daemon.cluster_view import NotReadYet, WatchedCluster
 from kubectl_nodelife.daemon.listener import MOST_CONNECTIONS
 from kubectl_nodelife.daemon.server import AnswerPort, Server, port_warning
@@ -22,7 +22,7 @@ from tests.loopback import play
 from tests.metrics.test_endpoint import free_port
 
 PACKAGE = Path(__file__).parents[2] / "kubectl_nodelife"
-OURS = {"Host": "nodelife", "X-Nodelife-Protocol": "1"}
+OURS = {"Host": "nodelife", "X-Nodelife-Protocol": str(PROTOCOL)}
 
 
 class Obeyed(Exception):
@@ -150,7 +150,7 @@ def test_its_only_route_reads() -> None:
 @pytest.mark.parametrize(
     "headers",
     [
-        pytest.param({"X-Nodelife-Protocol": "1"}, id="no-host"),
+        pytest.param({"X-Nodelife-Protocol": str(PROTOCOL)}, id="no-host"),
         pytest.param({**OURS, "Host": "evil.example:9877"}, id="a-name-that-was-rebound"),
         pytest.param({**OURS, "Host": "127.0.0.1:9877"}, id="its-address"),
         pytest.param({**OURS, "Host": "localhost"}, id="its-name"),
@@ -175,7 +175,7 @@ def test_another_protocol_is_told_ours() -> None:
         async with served() as port:
             for headers in ({"Host": "nodelife"}, {**OURS, "X-Nodelife-Protocol": "9"}):
                 status, body = await sent(port.port, "GET /v1/status", headers)
-                assert status == 426 and json.loads(body)["protocol"] == 1
+                assert status == 426 and json.loads(body)["protocol"] == PROTOCOL
                 assert "text" not in json.loads(body)
 
     play(test)

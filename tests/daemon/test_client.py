@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from kubectl_nodelife.daemon import client
-from kubectl_nodelife.daemon.client import NotRunning, OtherProtocol, ask, follow
+from kubectl_nodelife.daemon.client import PROTOCOL, NotRunning, OtherProtocol, ask, follow
 from kubectl_nodelife.errors import (
     BadInput,
     ErrorElsewhere,
@@ -41,7 +41,7 @@ def test_a_question_with_all_that_it_asks_for(folder: Path) -> None:
         assert line == (
             "GET /v1/status?node=a&node=b%20c&selector=x%20in%20%28a%2Cb%29&headers=false HTTP/1.0"
         )
-        assert "X-Nodelife-Protocol: 1" in headers
+        assert f"X-Nodelife-Protocol: {PROTOCOL}" in headers
 
 
 def test_orders_are_posted(folder: Path) -> None:
@@ -77,7 +77,7 @@ def test_another_protocol_is_told_apart_whatever_else_it_says(folder: Path) -> N
         with pytest.raises(OtherProtocol) as other:
             ask(daemon.path, "status")
         assert str(other.value) == (
-            "the daemon (version 9.9.9) speaks protocol 7, and we 1; "
+            "the daemon (version 9.9.9) speaks protocol 7, and we 2; "
             "run: kubectl nodelife daemon restart"
         )
 

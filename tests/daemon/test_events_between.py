@@ -4,16 +4,16 @@ with these objects, whatever the cache has kept up since, byte for byte.
 
 from __future__ import annotations
 
-import json
 import random
 from collections import deque
 from itertools import islice
-from typing import Any
 
 import pytest
 from msgspec.structs import replace
 
 from kubectl_nodelife.commands.answering import drain_plan, what_if
+from kubectl_nodelife.commands.answering.query import as_sent
+from kubectl_nodelife.commands.drain_flags import DrainFlags
 from kubectl_nodelife.daemon.cluster_view import ShownCache, keep_summary
 from kubectl_nodelife.engine.cache import Cache
 from kubectl_nodelife.engine.events import Gone, Put
@@ -31,17 +31,7 @@ from tests.what_if.stand import NOW_NS, node
 from tests.what_if.test_proofs import small
 
 WATCHED = ("Node", "Lease", "Pod", "DaemonSet", "ControllerRevision")
-FLAGS: dict[str, Any] = {
-    **dict.fromkeys(("force", "ignore_daemonsets", "delete_emptydir_data"), True),
-    "grace_period": -1,
-    "timeout": "0s",
-    "disable_eviction": False,
-    "pod_selector": "",
-    "skip_wait_for_delete_timeout": 0,
-    "maintenance": "0s",
-    "max_parallel": None,
-    **dict.fromkeys(("max_per_zone", "low_water", "cordon"), None),
-}
+FLAGS = DrainFlags(force=True, ignore_daemonsets=True, delete_emptydir_data=True)
 
 
 def _view(cache: Cache, now_ns: int) -> ClusterView:
@@ -60,7 +50,7 @@ def _view(cache: Cache, now_ns: int) -> ClusterView:
 def _answers(cache: Cache, more: list[KubeObject], node_name: str, now_ns: int) -> list[str]:
     """Of both questions, each with what is listed for it."""
     lost: dict[str, list[str]] = {"word": ["lose", "node", node_name], "output": ["json"]}
-    plan = {"node": [node_name], "flags": [json.dumps(FLAGS)], "output": ["json"]}
+    plan = {"node": [node_name], **as_sent(FLAGS._asdict()), "output": ["json"]}
     texts = []
     for answer, query in ((what_if.answer, lost), (drain_plan.answer, plan)):
         view = _view(cache, now_ns).with_more(more, {})

@@ -17,6 +17,7 @@ from typing import Any
 
 import aiohttp
 
+from kubectl_nodelife.daemon.client import PROTOCOL
 from tests.daemon.user import User
 from tests.real.control_plane import ControlPlane, control_plane
 from tests.real.enforcing import CONTROLLERS
@@ -72,7 +73,7 @@ async def enforcement(one: User) -> dict[str, Any]:
 async def answers(session: aiohttp.ClientSession, pod: PlayedPod) -> str:
     """What the replica's answer port says to `status -o name`."""
     url = f"http://127.0.0.1:{pod.answers}/v1/status?output=name"
-    headers = {"Host": "nodelife", "X-Nodelife-Protocol": "1"}
+    headers = {"Host": "nodelife", "X-Nodelife-Protocol": str(PROTOCOL)}
     async with session.get(url, headers=headers) as answer:
         text: str = (await answer.json())["text"]
         return text

@@ -6,10 +6,9 @@ it does not watch.
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
-from kubectl_nodelife.commands.answering.query import Query, Response, output_of, word
+from kubectl_nodelife.commands.answering.query import Query, Response, flags_of, output_of, word
 from kubectl_nodelife.commands.cluster.drain import (
     KINDS_TO_READ,
     check_pods_read,
@@ -19,7 +18,7 @@ from kubectl_nodelife.commands.cluster.drain import (
     source_of,
 )
 from kubectl_nodelife.commands.cluster.look import KindsToRead
-from kubectl_nodelife.commands.drain_flags import drain_options, wave_options
+from kubectl_nodelife.commands.drain_flags import DrainFlags
 from kubectl_nodelife.drain.plan import planned
 from kubectl_nodelife.drain.results import NEVER, REFUSED, DrainPlan
 from kubectl_nodelife.outlook.view import ClusterView
@@ -42,8 +41,8 @@ def answer(view: ClusterView, query: Query) -> Response:
     selector = query["selector"][-1] if "selector" in query else None
     every = word(query, "all") == "true"
     names = choose_nodes(snapshot, tuple(query.get("node", ())), selector, every)
-    flags = json.loads(word(query, "flags"))
-    plan = planned(snapshot, names, drain_options(flags), wave_options(flags))
+    flags = flags_of(query, DrainFlags)
+    plan = planned(snapshot, names, flags.options(), flags.waves())
     plan.warnings = [*view.warnings, *plan.warnings]
     return {
         "text": _text(plan, source_of(view), query),

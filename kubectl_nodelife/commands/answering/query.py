@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple, TypeVar, get_origin, get_type_hints
 
 from kubectl_nodelife.errors import BadInput
 from kubectl_nodelife.report import terminal
@@ -12,6 +12,7 @@ from kubectl_nodelife.report.formats import FORMATTERS, PARTS, Output
 from kubectl_nodelife.report.screen import Screen
 
 Query = Mapping[str, list[str]]
+T = TypeVar("T", bound=NamedTuple)
 
 Response = dict[str, Any]
 """`text` for stdout, `warnings` and `note` for stderr, `inTrouble` for --exit-code."""
@@ -56,6 +57,25 @@ def number(query: Query, key: str) -> int:
     if text and not (text.removeprefix("-").isdecimal() and text.isascii() and len(text) < 20):
         raise BadInput(f"{text[:40]!r} is not a whole number", on=key)
     return int(text or 0)
+
+
+def flags_of(query: Query, flags: type[T]) -> T:
+    """The flags that the query has by `_asdict()`; what is not there has its default. Raises
+    BadInput.
+    """
+    import msgspec
+
+    types = get_type_hints(flags)
+    given = dict(flags._field_defaults)
+    for field in flags._fields:
+        if field in query:
+            several = get_origin(types[field]) is tuple
+            value = query[field] if several else word(query, field)
+            try:
+                given[field] = msgspec.convert(value, types[field], strict=False)
+            except msgspec.ValidationError as error:
+                raise BadInput(f"the daemon cannot read it: {error}", on=field) from None
+    return flags._make(given[field] for field in flags._fields)
 
 
 def output_of(query: Query) -> Output:

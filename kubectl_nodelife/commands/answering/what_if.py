@@ -12,7 +12,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from kubectl_nodelife.commands.answering.query import Query, Response, output_of, word
+from kubectl_nodelife.commands.answering.query import Query, Response, flags_of, output_of, word
 from kubectl_nodelife.commands.cluster.drain import KINDS as DRAIN_KINDS
 from kubectl_nodelife.commands.cluster.look import KindsToRead
 from kubectl_nodelife.commands.what_if_flags import ActsFile, QuestionFlags
@@ -63,13 +63,9 @@ def answer(
     view: ClusterView, query: Query, says: Callable[[str], None] = lambda what: None
 ) -> Response:
     """The changes that the acts make. `says`: what is being done. Raises BadInput, NotFound."""
-    asked = QuestionFlags(
-        until=word(query, "until") or None,
-        late=word(query, "late") or "silent",
-        fail_on=",".join(query.get("fail-on", ())),
-    )
+    asked = flags_of(query, QuestionFlags)
     acts = _acts(view, query)
-    ignores = ignored(query.get("ignore", ()), view)
+    ignores = ignored(asked.ignored, view)
     question = question_of(view, acts, asked.until_ns() or _HOUR_NS, asked)
     with progress_bar("playing", len(_PLAYS) - 1) as step:
 
@@ -86,7 +82,7 @@ def answer(
         moment=view.moment,
         warnings=view.warnings,
         ignores=ignores,
-        why=[chains(plays.future, each) for each in query.get("why", ())],
+        why=[chains(plays.future, each) for each in asked.why],
     )
     output = word(query, "output")
     if output == HTML:
@@ -110,7 +106,7 @@ def _acts(view: ClusterView, query: Query) -> list[Act]:
         found = read_acts(words, view.cache, beta_zone_labels_only=beta_only(view))
     files = (ActsFile(*json.loads(each)) for each in query.get("acts", ()))
     found += [acts_of_file(each.name, each.events, view.cache) for each in files]
-    if word(query, "enforced"):
+    if flags_of(query, QuestionFlags).enforced:
         found.insert(0, enforced_act())
     return [replace(act, index=index) for index, act in enumerate(found)]
 
