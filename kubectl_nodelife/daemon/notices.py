@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Mapping
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from kubectl_nodelife.daemon.metrics.cluster_sample import ClusterSample
 from kubectl_nodelife.kube.times import SECOND_NS, format_micro_time
+
+if TYPE_CHECKING:
+    from kubectl_nodelife.daemon.metrics.cluster_sample import ClusterSample
 
 FIRING, RESOLVED = "firing", "resolved"
 EVENTS: Final = (
