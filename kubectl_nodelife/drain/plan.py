@@ -12,16 +12,16 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from kubectl_nodelife.drain.bounds import kubectl_bound, waves_bound
-from kubectl_nodelife.drain.deadline import (
+from kubectl_nodelife.drain.estimates import SAMPLE_NODES, estimate, set_wave_estimates, variants
+from kubectl_nodelife.drain.eviction_webhooks import eviction_webhooks
+from kubectl_nodelife.drain.open_ends import (
     Again,
     add_doubts,
     add_doubts_of_margin,
     emptying_most,
     in_full,
-    is_near_timeout,
+    is_open,
 )
-from kubectl_nodelife.drain.estimates import SAMPLE_NODES, estimate, set_wave_estimates, variants
-from kubectl_nodelife.drain.eviction_webhooks import eviction_webhooks
 from kubectl_nodelife.drain.options import WaveOptions
 from kubectl_nodelife.drain.passed_by import passed_by
 from kubectl_nodelife.drain.play import Play, play_kubectl
@@ -98,7 +98,7 @@ def make_plan(snapshot: PlanSnapshot, nodes: Sequence[str], options: DrainOption
     scope = Scope(snapshot, nodes)
     middle = play_kubectl(scope, options, MIDDLE)
     sample = scope
-    if len(nodes) > SAMPLE_NODES and not is_near_timeout(middle):
+    if len(nodes) > SAMPLE_NODES and not is_open(middle):
         sample = Scope(snapshot, nodes[:SAMPLE_NODES])
 
     def again(timing: Timing, *, late_renew: bool = False) -> Again:
@@ -138,7 +138,7 @@ def make_wave_plan(
         waves, lambda tried: _settle_waves(scope, options, tried, bound.waves)
     )
     sample, part = scope, cut
-    if len(nodes) > SAMPLE_NODES and not is_near_timeout(middle):
+    if len(nodes) > SAMPLE_NODES and not is_open(middle):
         part = _first_waves(cut)
         sample = Scope(snapshot, [name for wave in part for name in wave])
 
@@ -167,7 +167,7 @@ def _of_plays(
     only the first nodes. All plays are ended.
     """
     options, plays = middle.options, [middle]
-    if is_near_timeout(middle):
+    if is_open(middle):
         plays += [play(options) for play in again[1:]]
     told = emptying_most(plays)
     plan = assemble(told)

@@ -41,7 +41,7 @@ from kubectl_nodelife.sim.kubectl.conversation import (
 from kubectl_nodelife.sim.kubectl.drain import KubectlDrain
 from kubectl_nodelife.sim.kubectl.options import DrainOptions
 from kubectl_nodelife.sim.timeline import SCRIPT
-from kubectl_nodelife.sim.timing import OVERDUE_NS, Timing
+from kubectl_nodelife.sim.timing import OVERDUE_NS, SLOW, Timing
 from kubectl_nodelife.sim.world import Asker, World
 from kubectl_nodelife.workloads.budget_ledger import BudgetLedger
 from kubectl_nodelife.workloads.force_advice import finalizers_that_hold
@@ -104,6 +104,9 @@ class DrainedBranch(KubectlRequests):
         self.workloads: dict[str, Workload] = {}
         self.actors: dict[str, PlannedPod] = {}
         self.branch = branch
+        placement = branch.world.scheduler.placement
+        placement.takes_last = timing.ready == SLOW.ready  # other luck in the slow plays
+        placement.equals = {}
         self.clock = PlanClock(branch.world)
         branch.world.owners.on_successor = self._replaced
         self._api.on_pod(self._pod_changed)
@@ -126,6 +129,15 @@ class DrainedBranch(KubectlRequests):
     def placement(self) -> PlacementSimulator:
         """Where pods find room, as the run leaves the nodes."""
         return self._world.scheduler.placement
+
+    def equals(self, actor: PlannedPod) -> Sequence[str]:
+        """The first nodes with the same score among which the pod got its node by chance."""
+        return (self.placement.equals or {}).get(actor.uid, ())
+
+    @property
+    def hangs_on_luck(self) -> bool:
+        """True if a pod has no node that other luck of another might have left one."""
+        return bool(self.placement.equals and self.waiting)
 
     @property
     def not_made(self) -> dict[str, str]:

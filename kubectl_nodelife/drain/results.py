@@ -50,11 +50,14 @@ class Remedy(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class PlannedPlacement(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
-    """Where a replacement can go (`node`), or why it cannot (`reason`, on so many `nodes`)."""
+    """Where a replacement can go (`node`), or why it cannot (`reason`, on so many `nodes`).
+    `by_chance`: among the nodes of the best score, of which the scheduler takes any.
+    """
 
     node: str = ""
     reason: str = ""
     nodes: int = 0
+    by_chance: bool = False
 
 
 class PodFault(msgspec.Struct, rename="camel"):

@@ -380,10 +380,20 @@ class Judge:
             return []  # it did not count before the drain, so it is not missed
         replacement = actor.replacement
         if replacement is not None and replacement.node:
-            others = self._somewhere(actor)
-            rest = [place for place in others if place.node and place.node != replacement.node]
-            return [PlannedPlacement(node=replacement.node), *rest[: ALTERNATIVES - 1]]
+            return self._places_of(actor, replacement)
         return self._somewhere(actor)
+
+    def _places_of(
+        self, actor: PlannedPod, replacement: PlannedPod
+    ) -> list[PlannedPlacement]:
+        """Its node, those that it might have got by chance as well, and others where it fits."""
+        equals = self._world.equals(replacement)
+        chance = [name for name in equals if name != replacement.node]
+        taken = (replacement.node, *chance)
+        others = [p for p in self._somewhere(actor) if p.node and p.node not in taken]
+        first = PlannedPlacement(node=replacement.node, by_chance=bool(chance))
+        alike = [PlannedPlacement(node=name, by_chance=True) for name in chance]
+        return [first, *alike, *others][:ALTERNATIVES]
 
     def _somewhere(self, actor: PlannedPod) -> list[PlannedPlacement]:
         """Places for another pod like this one, as the run leaves the nodes."""

@@ -363,11 +363,13 @@ def _pod_row(pod: PodPlan) -> tuple[object, ...]:
 
 
 def landing_text(landing: list[PlannedPlacement]) -> str:
-    """`a2 (or a3, a4)`, or what rules all nodes out."""
+    """`a2 (or a3, a4)`, `a2|a3 by chance (or a4)`, or what rules all nodes out."""
     nodes = [place.node for place in landing if place.node]
     if nodes:
-        rest = f" (or {', '.join(nodes[1:])})" if len(nodes) > 1 else ""
-        return nodes[0] + rest
+        equals = [place.node for place in landing if place.by_chance] or nodes[:1]
+        others = nodes[len(equals) :]
+        text = "|".join(equals) + (" by chance" if len(equals) > 1 else "")
+        return text + (f" (or {', '.join(others)})" if others else "")
     return ", ".join(f"{place.nodes} {place.reason}" for place in landing)
 
 

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 from kubectl_nodelife.controllers.upgrade.ports import DrainVerdict, PodKey
+from kubectl_nodelife.drain.bounds import AGAIN_S
 from kubectl_nodelife.drain.budget_findings import numbers
 from kubectl_nodelife.drain.results import NEVER, READY, REFUSED, SLOW, UNKNOWN
 from kubectl_nodelife.drain.snapshot import PlanSnapshot, Unread
@@ -29,7 +30,7 @@ from kubectl_nodelife.workloads.force_advice import finalizers_that_hold
 from kubectl_nodelife.workloads.waves import BudgetKey
 
 REFILL_SECONDS: Final = (5.0, 60.0)
-"""How long a budget takes to spare another pod once its pod is gone: a replacement is Ready."""
+"""How long a budget mostly takes to spare another pod: its replacement is Ready, and is seen."""
 STOP_EXTRA_SECONDS: Final = 5.0
 """The time that a kubelet and the loops between take on top of a pod's grace period, at most."""
 
@@ -203,8 +204,10 @@ class _Answer:
             verdict, sentence = SLOW, f"{numbers(short)} and spares fewer than leave the node"
         if self._drain.doubt:
             verdict, sentence = UNKNOWN, self._drain.doubt
-        if limit and low > limit:
-            self._never = self._never or f"it takes at least {low:.0f}s, more than --drain-timeout"
+        least = (self._rounds() - 1) * AGAIN_S
+        if limit and least > limit:
+            never = f"it takes at least {least:.0f}s, more than --drain-timeout"
+            self._never = self._never or never
         if self._never:
             verdict, sentence = NEVER, self._never
         waits = any(not self._has_turn(budget) for budget in self._budgets.values())
@@ -229,12 +232,16 @@ class _Answer:
     def _seconds(self) -> tuple[float, float]:
         if not self._drain.pods:
             return 0.0, STOP_EXTRA_SECONDS
-        rounds = max(
+        rounds = self._rounds()
+        low, high = ((rounds - 1) * refill for refill in REFILL_SECONDS)
+        return low, high + rounds * (self._drain.grace + STOP_EXTRA_SECONDS)
+
+    def _rounds(self) -> int:
+        """How often the budget that spares the fewest is asked until all its pods here are gone."""
+        return max(
             (-(-n // max(1, spares(self._budgets[key]))) for key, n in self._needs.items()),
             default=1,
         )
-        low, high = ((rounds - 1) * refill for refill in REFILL_SECONDS)
-        return low, high + rounds * (self._drain.grace + STOP_EXTRA_SECONDS)
 
 
 def spares(budget: PodDisruptionBudget) -> int:

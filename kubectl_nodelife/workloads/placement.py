@@ -51,6 +51,10 @@ Kept: TypeAlias = Mapping[str, Sequence[Pod]]
 """Node -> the pods that wait for victims to go there."""
 
 
+MOST_EQUALS: Final = 5
+"""So many nodes with the same score are kept of a pod's place."""
+
+
 class Luck(NamedTuple):
     """Which of the nodes with the same score a pod gets, where kube-scheduler takes one by chance:
     one of these, or, `seeks` False, one of the others, if it can be.
@@ -102,6 +106,10 @@ class PlacementSimulator:
         self._nominated: dict[str, tuple[str, Pod]] = {}
         self.luck: Luck | None = None
         """None: of nodes with the same score a pod gets the one first seen."""
+        self.takes_last = False
+        """True: of nodes with the same score a pod gets the one last seen."""
+        self.equals: dict[str, tuple[str, ...]] | None = None
+        """Uid of a pod -> the first nodes among which its place was chance, where that is kept."""
 
     def fork(self, cache: SchedulerCache) -> PlacementSimulator:
         """Another one at the same point, over the fork of the cache; made by sharing."""
@@ -249,6 +257,10 @@ class PlacementSimulator:
         if self.luck is not None and len(best) > 1:
             nodes, seeks = self.luck
             best = [name for name in best if (name in nodes) is seeks] or best
+        if self.takes_last:
+            best = best[::-1]
+        if self.equals is not None and len(best) > 1:
+            self.equals[pod.uid] = tuple(best[:MOST_EQUALS])
         return best[0] if best else None
 
     def best(self, pod: Pod) -> list[str]:

@@ -7,13 +7,14 @@ planner's, which plays the drain.
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from kubectl_nodelife.controllers.upgrade.ports import DrainVerdict
 from kubectl_nodelife.drain.plan import make_plan
-from kubectl_nodelife.kube.times import MINUTE_NS
+from kubectl_nodelife.kube.times import MINUTE_NS, SECOND_NS
 from kubectl_nodelife.sim.kubectl.options import DrainOptions
 from kubectl_nodelife.upgrade.drain_answers import (
     DrainFacts,
@@ -41,10 +42,12 @@ AT_ZERO = budget("web", "web", healthy=2, desired=2, expected=3, allowed=0, minA
 
 
 def answer(
-    *objects: Json | list[Json], draining: tuple[str, ...] = (), **options: Any
+    *objects: Json | list[Json],
+    draining: tuple[str, ...] = (),
+    options: DrainOptions = OPTIONS,
 ) -> DrainVerdict:
     made = snapshot(NODES, *objects)
-    facts = DrainFacts.of(made, OPTIONS)
+    facts = DrainFacts.of(made, options)
     for name in draining:
         leaving = pods_taken(node_drain(name, made.pods_on(name), facts), facts)
         facts.taken = Counter(facts.taken) + Counter(leaving)
@@ -106,6 +109,17 @@ def test_verdicts(objects: list[Any], verdict: str, says: str) -> None:
     if planned.estimate is not None:
         assert found.low_seconds <= planned.estimate.high
         assert found.high_seconds >= planned.estimate.low
+
+
+@pytest.mark.parametrize("seconds, verdict", [(20, "slow"), (3, "never")])
+def test_never_within_the_timeout_is_said_of_what_no_drain_can_do(
+    seconds: int, verdict: str
+) -> None:
+    """Replacements that are Ready at once refill a budget in much less than the usual 5 s."""
+    of = {"desired": 7, "expected": 8, "minAvailable": 7}
+    web = [replica_set("web", *["a1"] * 8), budget("web", "web", healthy=8, **of)]
+    options = replace(OPTIONS, timeout_ns=seconds * SECOND_NS)
+    assert answer(*web, options=options).verdict == verdict
 
 
 def test_only_what_the_budgets_spare_now_is_evictable() -> None:

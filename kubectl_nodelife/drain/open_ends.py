@@ -1,8 +1,9 @@
-"""What `--timeout` makes of a drain that ends near it: done in some plays, given up in others.
+"""Drains that end in some plays and not in others: near `--timeout`, or by the scheduler's chance.
 
-How much of its grace a pod uses, and when a replacement is Ready, is not known. A node that is
-emptied in all plays is drained, one that is emptied in none never is, and one that is emptied in
-some waits and may fail: its pods are told by the play that empties most, and `slow` at best.
+How much of its grace a pod uses, when a replacement is Ready and which of several nodes of the same
+score it gets is not known. A node that is emptied in all plays is drained, one that is emptied in
+none never is, and one that is emptied in some waits and may fail: its pods are told by the play
+that empties most, and `slow` at best.
 """
 
 from __future__ import annotations
@@ -35,9 +36,12 @@ _PART: Final = 3
 """A node that takes a third of --timeout may take all of it with slower pods."""
 
 
-def is_near_timeout(play: Play) -> bool:
-    """True if other assumptions may decide whether a node is emptied within --timeout."""
-    return bool(play.options.timeout_ns) and any(map(_is_near, play.runs.values()))
+def is_open(play: Play) -> bool:
+    """True if other assumptions may decide whether a node is emptied: within --timeout, or as a
+    replacement has no node where another one has taken it by chance.
+    """
+    near = bool(play.options.timeout_ns) and any(map(_is_near, play.runs.values()))
+    return near or play.world.hangs_on_luck
 
 
 def _is_near(run: NodeRun[PlannedPod]) -> bool:
@@ -70,7 +74,7 @@ def add_doubts(plan: DrainPlan, told: Play, plays: Sequence[Play]) -> None:
     gone, left = set[_PodOfNode](), dict[_PodOfNode, PodDeletion[PlannedPod]]()
     for play in plays if len(plays) > 1 else ():
         for run in play.runs.values():
-            for target in run.targets if run.end_ns is not None else ():
+            for target in run.targets:
                 pod_of_node = (run.name, *target.actor.pod.key)
                 if went(target):
                     gone.add(pod_of_node)
@@ -102,6 +106,8 @@ def _add_doubt(pod: PodPlan, target: PodDeletion[PlannedPod], options: DrainOpti
 def _way(target: PodDeletion[PlannedPod], options: DrainOptions) -> str:
     if target.outcome == TIMED_OUT:
         return f"within --timeout={format_duration(options.timeout_ns)}"
+    if target.outcome is None:
+        return "if replacements land on other nodes of the same score"
     return f"as kubectl may give up: {target.message}"
 
 
