@@ -140,6 +140,9 @@ def _horizon_line(answer: WhatIf) -> str:
         )
     due = sum(each.count for each in horizon.pending_events)
     still = "1 thing was still to come" if due == 1 else f"{due} things were still to come"
+    if horizon.pending_events:
+        first = min(horizon.pending_events, key=lambda each: each.first_seconds)
+        still += f", the first at {_span(first.first_seconds)} ({first.action})"
     return f"played for {until}; 'to the end' means until then; {still}"
 
 
@@ -238,6 +241,14 @@ def _zone_rows(zone: ZoneFuture) -> Iterable[list[object]]:
         yield [zone.name, state, f"{change.rate:g}/s", _span(change.at), held, change.because]
 
 
+def _unknown(node: NodeFuture) -> str:
+    """When it is called Unknown; it may be just after the end of the play, or just before it."""
+    may_be = node.ranges.get("unknownSeconds")
+    if node.unknown_seconds is None and may_be is not None:
+        return f"{_span(may_be.earliest_seconds)} or later"
+    return _dash(node.unknown_seconds)
+
+
 def _node_row(node: NodeFuture) -> list[object]:
     deletions = "-"
     if node.first_deletion_seconds is not None and node.last_deletion_seconds is not None:
@@ -247,7 +258,7 @@ def _node_row(node: NodeFuture) -> list[object]:
     return [
         node.name,
         node.zone,
-        _dash(node.unknown_seconds),
+        _unknown(node),
         _dash(node.tainted_seconds),
         deletions,
         _dash(node.back_seconds),

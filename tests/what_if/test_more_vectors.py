@@ -281,6 +281,20 @@ def test_ranges_of_a_node() -> None:
     assert deleted.latest_seconds == NEAR(351.091, abs=0.01)
 
 
+@pytest.mark.parametrize(
+    ("until_s", "found"), [(45, None), (46.5, (46.0, None)), (51.5, (46.0, 51.001))]
+)
+def test_a_pass_that_may_come_within_the_horizon(
+    until_s: float, found: tuple[float, float | None] | None
+) -> None:
+    """The pass of the play comes at 50 s; one that begins with another phase may come from 46 s."""
+    lost = of_node(ask("lose node a1", WEB, until_s=until_s), "a1")
+    unknown = lost.ranges.get("unknownSeconds")
+    told = None if unknown is None else (unknown.earliest_seconds, unknown.latest_seconds)
+    assert told == found
+    assert (lost.unknown_seconds is None) == (until_s < 50)
+
+
 def test_the_play_ends_when_nothing_happens_any_more() -> None:
     horizon = ask("lose node a1", WEB).horizon
     assert (horizon.ended, horizon.until_seconds) == ("quiet", 3600)

@@ -100,7 +100,8 @@ def _node(
 
 
 class LossRange(NamedTuple):
-    """Between which instants a node is called Unknown, and how much sooner and later than in the
+    """Between which instants a node is called Unknown (`latest` None: perhaps only after the end of
+    the play), and how much sooner and later than in the
     play its token may come, None where it has none of such a kind; `wait`: by how much less and
     more its pods may wait for the requests of others. Where its zone stops before all nodes have
     their tokens: `may_fail` of one that has its, and of one that has none `may_come`: the earliest
@@ -108,7 +109,7 @@ class LossRange(NamedTuple):
     """
 
     earliest: float
-    latest: float
+    latest: float | None
     token: tuple[float, float] | None
     wait: tuple[float, float] = (0.0, 0.0)
     may_fail: bool = False
@@ -200,6 +201,7 @@ class Losses:
         self._period_s = (settings.node_monitor_period_ns + MILLISECOND_NS) / SECOND_NS
         grace_ns = settings.node_monitor_grace_period_ns
         lost_s = lost_after_ns(grace_ns, settings.node_monitor_period_ns) / SECOND_NS
+        self._lost_s = lost_s
         self._unknown: dict[str, float] = {
             name: instants["unknown_seconds"]
             for name, instants in after.nodes.items()
@@ -223,7 +225,7 @@ class Losses:
         """The range of a node's course; None where it has none: it is not lost, or its time was
         counted anew, as the controllers were started again or all was dark."""
         if name not in self._unknown:
-            return None
+            return self._beyond(name)
         (earliest, due), of_pass, unknown = self._due[name], self._passes[name], self._unknown[name]
         chain, spread = self._together[name], of_pass.last - of_pass.first
         most = self._takes(len(chain.names), chain.pods)
@@ -245,6 +247,19 @@ class Losses:
             wait = own - (0.0 if splits else min(chain.waits)), max(chain.waits) - own
         may_fail = len(turns.tainted) < turns.nodes or (splits and zone in self._stopping)
         return LossRange(earliest, latest, token, wait, may_fail)
+
+    def _beyond(self, name: str) -> LossRange | None:
+        """Of a node that the play's last pass finds alive, and one at another moment may not."""
+        played, seconds = self._after.played, self._after.seconds
+        if name not in played.silent or name not in played.last_signs:
+            return None
+        signs = (seconds(at_ns) or 0.0 for at_ns in played.last_signs[name])
+        first, last = (round(at + self._lost_s, 3) for at in signs)
+        until, ready = seconds(played.end_ns) or 0.0, played.cluster.nodes[name].ready()
+        known = ready is not None and ready.status == "Unknown"
+        if known or not first <= until <= last + self._period_s:
+            return None
+        return LossRange(first, None, None)
 
     def _tainted(self, name: str) -> float | None:
         tainted: float | None = self._after.nodes[name].get("tainted_seconds")
