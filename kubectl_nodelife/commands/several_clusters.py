@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 
     from kubectl_nodelife.commands.asking_clusters import AskedCluster, ClusterAnswer, Verb
     from kubectl_nodelife.live.kubeconfig import KubeConfig
+    from kubectl_nodelife.live.target import Target
     from kubectl_nodelife.report.clusters import ClustersPage
 
 _TIMEOUT: Final = "--cluster-timeout"
@@ -283,7 +284,7 @@ def _clusters(
     given: SeveralClusters, connection: Connection, *, by_namespace: bool
 ) -> list[AskedCluster]:
     """The clusters of the contexts that are meant, each once; `by_namespace`: once for each
-    namespace of a context. Raises BadInput."""
+    namespace of a context. Of the names of one, those first whose daemon runs. Raises BadInput."""
     from msgspec.structs import replace
 
     from kubectl_nodelife.commands.asking_clusters import AskedCluster
@@ -301,9 +302,20 @@ def _clusters(
             continue
         cluster = replace(target.cluster, server=target.server, extensions=())
         key = repr((cluster, target.namespace if by_namespace else ""))
-        names = (*found[key].names, name) if key in found else (name,)
-        found[key] = AskedCluster(names)
+        names = found[key].names if key in found else ()
+        found[key] = AskedCluster((name, *names) if _is_watched(target) else (*names, name))
     return list(found.values())
+
+
+def _is_watched(target: Target) -> bool:
+    """True if a daemon of ours listens for that server as that user."""
+    from kubectl_nodelife.daemon.paths import runtime_folder, socket_path
+    from kubectl_nodelife.live.target import cluster_identity
+
+    try:
+        return os.path.exists(socket_path(runtime_folder(os.environ), cluster_identity(target)))
+    except OSError:  # the file of its CA cannot be read, which is said when it is asked
+        return False
 
 
 def _contexts(given: SeveralClusters, config: KubeConfig) -> list[str]:

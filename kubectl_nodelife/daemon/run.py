@@ -76,6 +76,7 @@ from kubectl_nodelife.daemon.settings import (
     resolve_settings,
 )
 from kubectl_nodelife.daemon.ui.host import PageHost
+from kubectl_nodelife.daemon.ui.other_clusters import OtherClusters
 from kubectl_nodelife.engine.cache import Cache
 from kubectl_nodelife.engine.settings import Settings, make_settings
 from kubectl_nodelife.errors import BadInput, NodelifeError
@@ -256,14 +257,22 @@ class Daemon:
         streams["what_if"] = timed(streams["what_if"], self.what_if_times)
         answers["what_if"] = whole(streams["what_if"])
         enforcement = self.enforcement
+        others = OtherClusters(self.instance, lambda: self.source.cluster.uid)
+        asked_by_page = {**answers, "clusters": others.answer}
         page = PageHost(
-            *(self.look, journal, clock.now_ns, answers, streams, list_kinds, self._always),
+            *(self.look, journal, clock.now_ns, asked_by_page, streams, list_kinds, self._always),
             lambda: enforcement is not None and enforcement.is_sending,
             page_port_path(dict(self.options.environ), self.instance.identity),
         )
         server = Server(
             self.cluster,
-            {**answers, "diverge": self.attendant.answer, "health": self._health, "hello": _hello},
+            {
+                **answers,
+                "diverge": self.attendant.answer,
+                "health": self._health,
+                "hello": _hello,
+                "situation": page.situation,
+            },
             {**streams, "diverge": self.attendant.watch},
             {
                 "stop": self._order_stop,

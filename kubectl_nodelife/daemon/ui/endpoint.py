@@ -39,14 +39,17 @@ MOST_ANSWERS: Final = 4
 WRITE_SECONDS: Final = 10.0
 COMMENT_SECONDS: Final = 15.0
 OF_A_SESSION: Final = Rate(20, 60)
-SHARED: Final = ("drains", "replay", "upgrade")
+SHARED: Final = ("clusters", "drains", "replay", "upgrade")
 SHARED_SECONDS: Final = 2.0
 _MOST_SHARED: Final = 16
 
 QUESTIONS: Final = (
     *("status", "explain", "changes", "daemonset"),
-    *("replay", "drains", "upgrade"),
+    *("replay", "drains", "upgrade", "clusters"),
 )
+NOT_FOR_ONLOOKERS: Final = frozenset({"clusters"})
+"""What sessions that only look on are not told: they were let into this cluster's page alone."""
+
 TYPES: Final = {
     ".html": "text/html; charset=utf-8",
     ".css": "text/css; charset=utf-8",
@@ -249,6 +252,8 @@ class PageEndpoint:
     async def _answer(self, request: web.Request) -> web.Response:
         await self._take_turn(request)
         question = request.path.rpartition("/")[2]
+        if question in NOT_FOR_ONLOOKERS and self._is_read_only(request):
+            raise web.HTTPForbidden
         query = {key: request.query.getall(key) for key in request.query}
         query["output"] = ["json"]
         async with self._answering:

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Final
 from kubectl_nodelife.daemon.journal import Journal
 from kubectl_nodelife.daemon.list_once import ListKinds
 from kubectl_nodelife.daemon.logs import log
-from kubectl_nodelife.daemon.server import Answer, Query, Stream
+from kubectl_nodelife.daemon.server import Answer, Query, Stream, sliced
 from kubectl_nodelife.daemon.ui.sessions import (
     READ_ONLY_TOKEN_SECONDS,
     SESSION_SECONDS,
@@ -34,6 +34,7 @@ from kubectl_nodelife.outlook.view import ClusterView
 if TYPE_CHECKING:
     from kubectl_nodelife.daemon.ui.endpoint import PageEndpoint
     from kubectl_nodelife.daemon.ui.live_feed import LiveFeed
+    from kubectl_nodelife.outlook.live_wall import LiveWall
 
 UNSEEN_SECONDS: Final = 600.0
 LEAST_PORT: Final = 1024
@@ -74,6 +75,26 @@ class PageHost:
         self._sessions = Sessions(time.monotonic)
         self._tasks: list[asyncio.Task[None]] = []
         self._seen_at = self._until = 0.0
+        self._wall: LiveWall | None = None
+        self._judging = asyncio.Lock()
+
+    async def situation(self, query: Query) -> dict[str, Any]:
+        """What happens in this cluster, in a sentence, and where its page is ("": closed), for the
+        page of another. Raises NotReadYet.
+        """
+        await asyncio.to_thread(import_module, "kubectl_nodelife.outlook.live_wall")
+        from kubectl_nodelife.outlook.live_wall import LiveWall
+        from kubectl_nodelife.outlook.works import works_of
+
+        async with self._judging:
+            self._wall = self._wall or LiveWall()
+            view = self._look()
+            frame = await sliced(self._wall.steps(view, works_of(view.cache)))
+        told = frame.situation
+        assert told is not None
+        context = str(view.source.get("context") or "")
+        words = {"level": told.level, "sentence": told.sentence}
+        return {"context": context, **words, "url": self.url}
 
     def orders(self) -> dict[str, Answer]:
         """The orders that the daemon's user may give on its own socket."""

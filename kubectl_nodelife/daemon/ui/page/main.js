@@ -1,5 +1,6 @@
 // The live page: begins a session, follows the stream, and draws what it tells.
 
+import { lookAround } from "./clusters.js";
 import { Panel, objectOf } from "./explain.js";
 import { Happened, rangeOf } from "./happened.js";
 import { addressOf, legend, next, table, works } from "./lists.js";
@@ -48,6 +49,7 @@ async function begin() {
   }
   panel.readOnly = (await known.json()).readOnly;
   document.body.classList.toggle("read-only", panel.readOnly);
+  if (!panel.readOnly) lookAround();
   again = connect((event, told) => { if (event === "snapshot") begun(); model.take(event, told, performance.now()); wake(); }, lost);
   route();
 }

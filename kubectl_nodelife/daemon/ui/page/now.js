@@ -109,11 +109,16 @@ function at(model, { lowS, highS }) {
   return low === high ? `at ${low}` : `between ${low} and ${high}`;
 }
 
-function option(command, { effect, acts }) {
+/** A button that copies a command. */
+export function copier(command) {
   const copied = () => { navigator.clipboard?.writeText(command); write(byId("announce"), "Copied"); };
+  return make("button", { type: "button", "aria-label": shown(`Copy: ${command}`), onclick: copied }, "Copy");
+}
+
+function option(command, { effect, acts }) {
   const comes = make("p", { class: "dim", role: "status" });
   const ways = acts ? [" ", make("button", { type: "button", class: "plays", "aria-label": shown(`What would it do: ${command}`), onclick: () => foretell(acts, comes) }, "What would it do?"), comes] : [];
-  return make("li", {}, make("code", {}, command), " ", make("button", { type: "button", "aria-label": shown(`Copy: ${command}`), onclick: copied }, "Copy"), ` ${effect}`, ...ways);
+  return make("li", {}, make("code", {}, command), " ", copier(command), ` ${effect}`, ...ways);
 }
 
 /** What comes of acts, which the daemon plays; nothing is changed anywhere. */
