@@ -196,6 +196,11 @@ def told_once(answer: Answer) -> Stream:
     return told
 
 
+async def no_other_clusters(query: Query) -> dict[str, Any]:
+    """No other daemon runs."""
+    return {"items": []}
+
+
 class Told:
     """The page's server, and the stream that it sends. `bytes`: of all deltas; `answers`,
     `streams`: to questions.
@@ -207,7 +212,8 @@ class Told:
         answers: Mapping[str, Answer] | None = None,
         streams: Mapping[str, Stream] | None = None,
     ) -> None:
-        self.answers, self.streams = answers or {}, streams or {}
+        self.answers = {"clusters": no_other_clusters, **(answers or {})}
+        self.streams = streams or {}
         self.zone = zone
         self.known = zone.frame()
         self.bytes = 0

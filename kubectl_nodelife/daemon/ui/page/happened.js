@@ -1,6 +1,6 @@
 // What happened: a lane for each actor, and the changes as rows. A stretch of time can be chosen.
 
-import { byId, on, Rows, write } from "./rows.js";
+import { byId, on, Rows, widthOf, write } from "./rows.js";
 import { ask } from "./session.js";
 import { palette, sharp } from "./shapes.js";
 import { counted, duration, fullName, make, press, shown } from "./text.js";
@@ -125,7 +125,7 @@ export class Happened {
     if (!model?.ready) return;
     const changes = [...(this.found ?? model.changes.values())];
     const actors = [...new Set(changes.map(({ controller }) => controller))].sort();
-    const [width, height] = [lanes.clientWidth || 300, actors.length * LANE + LANE];
+    const [width, height] = [widthOf(lanes), actors.length * LANE + LANE];
     const end = this.range ? Math.max(this.range.high - model.epoch, this.range.low - model.epoch + 1) : now;
     const start = this.range ? this.range.low - model.epoch : now - HOUR;
     this.line = timeLine(changes.map(({ atS }) => [atS, atS]), start, end);

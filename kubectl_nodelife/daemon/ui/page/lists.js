@@ -1,6 +1,6 @@
 // The lists beside the wall: states, the table, what comes next, works in progress.
 
-import { byId, Rows, stretch, write } from "./rows.js";
+import { byId, Rows, stretch, widthOf, write } from "./rows.js";
 import { palette, shape, sharp } from "./shapes.js";
 import { between, counted, duration, fullName, make, press, shown, when } from "./text.js";
 import { timeLine } from "./time_line.js";
@@ -137,7 +137,7 @@ function nextRow(row) {
 
 /** Now, and the stretches that are left out, where there is room to say so. */
 function axis(track, line, now) {
-  const [room, marks] = [64 / (track.clientWidth || 300), [[line.share(now), "now"]]];
+  const [room, marks] = [64 / widthOf(track), [[line.share(now), "now"]]];
   for (const { share, seconds } of line.folds) {
     const last = marks.length > 1 ? marks.at(-1)[0] : -1;
     if (share - last > room) marks.push([share, `/ ${duration(seconds)} /`]);

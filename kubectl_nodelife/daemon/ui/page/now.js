@@ -1,7 +1,7 @@
 // The first thing that is seen: what happens since when, what Kubernetes does next and in how much
 // time, whom it hurts, and what one types. The daemon says it; here it is laid out and counted down.
 
-import { byId, on, Rows, stretch, write } from "./rows.js";
+import { byId, on, Rows, stretch, widthOf, write } from "./rows.js";
 import { played } from "./session.js";
 import { between, clockTime, duration, led, left, make, shown } from "./text.js";
 
@@ -89,10 +89,10 @@ const STEP = { Unknown: "unknown", tainted: "taint", "taint off": "back", ends: 
 
 /** Round times of day, as many as there is room for. */
 function ticks(track, epoch, start, end, share) {
-  const most = Math.max(2, (track.clientWidth || 300) / 80);
+  const most = Math.max(2, widthOf(track) / 80);
   const step = STEPS.find((seconds) => (end - start) / seconds <= most) ?? 3600;
   const marks = [];
-  const last = end - ((end - start) * 64) / (track.clientWidth || 300); // its text has room
+  const last = end - ((end - start) * 64) / widthOf(track); // its text has room
   for (let at = Math.ceil((epoch + start) / step) * step; at < epoch + last; at += step) marks.push(at);
   while (track.children.length > marks.length) track.lastChild.remove();
   while (track.children.length < marks.length) track.append(make("span"));

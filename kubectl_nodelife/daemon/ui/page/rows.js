@@ -10,6 +10,19 @@ export const write = (element, text) => { if (element.textContent !== text) elem
 /** Lay it between two shares of its line. */
 export const stretch = (element, low, high) => Object.assign(element.style, { left: `${low * 100}%`, width: `${(high - low) * 100}%` });
 
+/** @type {WeakMap<Element, number>} */
+const widths = new WeakMap();
+const measured = new ResizeObserver((found) => { for (const { target, contentRect } of found) widths.set(target, contentRect.width); });
+
+/** How wide an element is, as the browser told when that changed: to ask it makes it lay out all that was written so far. */
+export function widthOf(element) {
+  if (!widths.has(element)) {
+    widths.set(element, element.clientWidth);
+    measured.observe(element);
+  }
+  return widths.get(element) || 300;
+}
+
 /** A list of which only new rows are made, and those in another place are moved. */
 export class Rows {
   rows = new Map();
