@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import msgspec
 
@@ -21,8 +21,10 @@ from kubectl_nodelife.kube.times import SECOND_NS
 from kubectl_nodelife.outlook.eviction_forecast import Range
 from kubectl_nodelife.outlook.node import NodeOutlook, Outlook
 from kubectl_nodelife.outlook.node_verdict import WORST_FIRST, NodeVerdict
-from kubectl_nodelife.outlook.works import WorkInProgress
 from kubectl_nodelife.outlook.zone import ZoneOutlook
+
+if TYPE_CHECKING:
+    from kubectl_nodelife.outlook.works import WorkInProgress  # of the page alone
 
 MOST_LANES: Final = 12
 MOST_WORKS: Final = 5

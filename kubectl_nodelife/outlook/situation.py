@@ -22,14 +22,14 @@ from kubectl_nodelife.engine.settings import Settings
 from kubectl_nodelife.kube.names import counted, first_names
 from kubectl_nodelife.kube.pod import TERMINAL_PHASES, Pod, is_daemon_pod, is_mirror_pod
 from kubectl_nodelife.kube.times import SECOND_NS
-from kubectl_nodelife.kube.wellknown import NO_EXECUTE, TAINT_NODE_OUT_OF_SERVICE
+from kubectl_nodelife.kube.wellknown import NO_EXECUTE
 from kubectl_nodelife.outlook.eviction_forecast import LOST, eviction_forecast
 from kubectl_nodelife.outlook.fates import Coming, Judged, Lane, lanes, since_ns, works_lanes
 from kubectl_nodelife.outlook.node import NodeOutlook, Outlook
-from kubectl_nodelife.outlook.node_verdict import FINE, UNHEARD, WORST_FIRST, NodeVerdict, in_words
+from kubectl_nodelife.outlook.node_verdict import FINE, UNHEARD, WORST_FIRST, in_words
+from kubectl_nodelife.outlook.ways_out import Option, ways_out
 from kubectl_nodelife.outlook.works import WorkInProgress
 from kubectl_nodelife.outlook.zone import ZoneOutlook
-from kubectl_nodelife.workloads.force_advice import OUT_OF_SERVICE, release_of
 from kubectl_nodelife.workloads.owners import workload_of
 
 PEACE, OURS, WORSE, GONE, BLIND = "peace", "ours", "worse", "gone", "blind"
@@ -43,16 +43,6 @@ _MOST_NAMES: Final = 3
 _MOST_COMING: Final = 4
 _MOST_PODS: Final = 20_000
 _STAYS: Final = "Nothing comes by itself while things stay as they are."
-
-
-class Option(msgspec.Struct, frozen=True):
-    """A command that one may type, and what it does. `acts`: the same in the words of `what-if`,
-    which plays what comes of it; "" where the command changes nothing.
-    """
-
-    command: str
-    effect: str
-    acts: str = ""
 
 
 class Situation(msgspec.Struct, frozen=True, rename="camel"):
@@ -525,21 +515,3 @@ def _braked(lost: Sequence[NodeOutlook]) -> str:
         "No more nodes are tainted while so many there are not ready, so that their pods stay; "
         f"{pods} on {counted(len(running), 'node')} tainted before still {go}."
     )
-
-
-def ways_out(settings: Settings, of_node: NodeOutlook, verdict: NodeVerdict) -> list[Option]:
-    """What a person can do about a node that is lost by itself instead of waiting; [] for another.
-    Either lets a second copy of its pods run beside the first where its machine is still on, so
-    that the condition comes first.
-    """
-    if verdict.state != "unreachable":
-        return []
-    name = shlex.quote(of_node.node.name)
-    off = "only once its machine is known to be off: its pods go"
-    delete = f"delete node {name}"
-    ways = [Option(f"kubectl {delete}", f"{off}, after a while", delete)]
-    declared = any(t.key == TAINT_NODE_OUT_OF_SERVICE for t in of_node.node.spec.taints)
-    if release_of(settings).collects_out_of_service and not declared:
-        taint = f"taint node {name} {OUT_OF_SERVICE}"
-        ways.insert(0, Option(f"kubectl {taint}", f"{off}, and their volumes are detached", taint))
-    return ways
