@@ -50,6 +50,7 @@ def test_each_cluster_is_told_once_and_trouble_first() -> None:
     assert found[0]["sentence"] == "dark." and found[0]["context"] == "dark"
 
 
+@pytest.mark.deep("daemons as processes")
 def test_daemons_of_the_same_user_are_asked_whatever_they_are_called(tmp_path: Path) -> None:
     """Two of one cluster, under other users, are one; those that only look on are told nothing."""
 
