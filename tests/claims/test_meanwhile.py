@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections import Counter
 from pathlib import Path
 from typing import NamedTuple
 
@@ -68,10 +69,13 @@ def meanwhile(folder: Path, names: list[str], items: list[Document]) -> Meanwhil
         for record in done
         if record["action"] == "DeletePod" and record["detail"].get("gracePeriodSeconds") == 0
     }
-    unmade = len(gone) - sum(record["action"] == "CreatePod" for record in done)
+    unmade = Counter(name.rpartition("-")[0] for name, _ in gone)
+    unmade.subtract(r["detail"]["owner"] for r in done if r["action"] == "CreatePod")
     acts = ("what-if", *NOTHING.split(), "--until", "1h", "-o", "timeline", *where)
     without = courses(items, json.loads(run(*acts)[1])["records"])
-    return Meanwhile("".join(lines), courses(items, records), without, is_drained, max(0, unmade))
+    return Meanwhile(
+        "".join(lines), courses(items, records), without, is_drained, (+unmade).total()
+    )
 
 
 def lies_of_meanwhile(told: Meanwhile) -> list[str]:
