@@ -19,6 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/sets"
 	utilfeature "k8s.io/apiserver/pkg/util/feature"
+	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes/fake"
 	clientscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/tools/events"
@@ -91,12 +92,12 @@ func schedule(raw []json.RawMessage) map[string]verdict {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	client := fake.NewClientset(objects...)
-	f := scheduler.NewInformerFactory(client, 0, nil)
-	snapshot := internalcache.NewEmptySnapshot()
+	f := informers.NewSharedInformerFactory(client, 0)
 	recorders := profile.NewRecorderFactory(events.NewBroadcaster(&events.EventSinkImpl{Interface: client.EventsV1()}))
-	s, err := scheduler.New(ctx, client, f, nil, recorders, scheduler.WithNodeInfoSnapshot(snapshot))
+	s, err := scheduler.New(ctx, client, f, nil, recorders)
 	must(err)
 	plugins := s.Profiles[v1.DefaultSchedulerName]
+	snapshot := plugins.SnapshotSharedLister().(*internalcache.Snapshot)
 	args := &config.DefaultPreemptionArgs{MinCandidateNodesPercentage: 10, MinCandidateNodesAbsolute: 100}
 	preemption, err := defaultpreemption.New(ctx, args, plugins, feature.NewSchedulerFeaturesFromGates(utilfeature.DefaultFeatureGate))
 	must(err)
