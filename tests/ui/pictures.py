@@ -1,14 +1,17 @@
-"""Makes the pictures of docs/ui.md anew: `bin/docs pictures`.
+"""Makes the pictures of docs/ anew: `bin/docs pictures`; `bin/docs pictures reports` those of the
+static pages alone, of a dump of the tests.
 
-A sandbox of 36 nodes in three zones, of which one goes dark and two nodes of another fall silent;
-then somebody drains one of the third, which does not go on.
+For the live page, a sandbox of 36 nodes in three zones, of which one goes dark and two nodes of
+another fall silent; then somebody drains one of the third, which does not go on.
 """
 
 from __future__ import annotations
 
 import asyncio
 import base64
+import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 from tests.daemon.user import silence, user
@@ -75,5 +78,34 @@ def make(folder: Path) -> None:
     play(made)
 
 
+REPORTS = {
+    "drain-plan.png": ("drain-plan", "worker-a1", "worker-a2", "--ignore-daemonsets"),
+    "what-if.png": ("what-if", "lose", "zone", "eu-1a", "--for", "4m"),
+    "replay.png": ("replay",),
+}
+DUMP = Path(__file__).parents[1] / "dumps" / "two-zones"
+
+
+def make_reports(folder: Path) -> None:
+    """Those of the static pages."""
+
+    async def made() -> None:
+        async with browser() as window:
+            for name, words in REPORTS.items():
+                command = [sys.executable, "-m", "kubectl_nodelife", *words, "-f", str(DUMP)]
+                done = subprocess.run([*command, "-o", "html"], capture_output=True, text=True)
+                with tempfile.NamedTemporaryFile("w", suffix=".html") as file:
+                    file.write(done.stdout)
+                    file.flush()
+                    await window.look(1240, 900)
+                    await window.go(Path(file.name).as_uri())
+                    await window.run("document.documentElement.style.overflow = 'hidden'")
+                    await window.picture(folder / name)
+
+    asyncio.run(made())
+
+
 if __name__ == "__main__":
-    make(Path(sys.argv[1]) if len(sys.argv) > 1 else DOCS)
+    make_reports(DOCS)
+    if sys.argv[1:] != ["reports"]:
+        make(DOCS)
