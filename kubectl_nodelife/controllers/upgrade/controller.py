@@ -41,6 +41,7 @@ from kubectl_nodelife.controllers.upgrade.leaving import (
     take_marks_off,
 )
 from kubectl_nodelife.controllers.upgrade.marks import (
+    CHECKED,
     IN_FLIGHT,
     LEFT_TO_A_PERSON,
     CordonOwner,
@@ -86,7 +87,6 @@ STATES: Final[dict[NodeState, Callable[[UpgradePass, Node, NodeMark], None]]] = 
 }
 _CAN_FAIL: Final = states_with(NodeEvent.FAILED)
 _MOVES_ON: Final = frozenset({*IN_FLIGHT, *_CAN_FAIL, *STATES})
-_CLOCK_MAY_STAND: Final = frozenset({NodeState.SETTLING, NodeState.PROVING, NodeState.SOAKING})
 _REFUSED: Final = range(400, 600)
 _LOOK_AGAIN: Final = frozenset({404, 409, 429})
 _NOT_THE_CLUSTERS: Final = frozenset({409, NOT_SENT})
@@ -347,7 +347,7 @@ def _end_at_once(p: UpgradePass) -> bool:
 def _stand_still(p: UpgradePass) -> None:
     """Blind: nothing is written, and nothing counts as seen. In an abort clocks run on."""
     for name, mark in p.marks.items():
-        if mark.state in _CLOCK_MAY_STAND:
+        if mark.state in CHECKED:
             progress = p.progress(name, mark)
             progress.ready_since_ns = None
             if not p.is_aborting:

@@ -40,10 +40,10 @@ from kubectl_nodelife.controllers.upgrade.counts import (
 from kubectl_nodelife.controllers.upgrade.document import RunDocument
 from kubectl_nodelife.controllers.upgrade.marks import (
     ANNOTATION,
+    GOING_DOWN,
     TAINT_OUTDATED,
     TAKEN,
     NodeMark,
-    NodeState,
     UnreadableMark,
     decode_mark,
     is_beyond_epoch,
@@ -63,7 +63,6 @@ from kubectl_nodelife.kube.wellknown import (
 
 STALE: Final = "its Lease is not renewed"
 NORMAL: Final = "Normal"
-_GOING_DOWN: Final = frozenset({NodeState.DRAINING, NodeState.WORKING, NodeState.SETTLING})
 
 T = TypeVar("T")
 
@@ -355,7 +354,7 @@ class Fleet:
             self.unavailable[name] = counted.unavailable
         if mark is not None and mark.state in TAKEN:
             counted = counted._replace(claimed=True)
-            if mark.state in _GOING_DOWN:
+            if mark.state in GOING_DOWN:
                 self._ours.add(name)
         self.counts.put(counted)
 

@@ -77,7 +77,11 @@ TAKEN: Final = frozenset(
 )
 """Out of service by us: these are unavailable, whatever the node shows."""
 IN_FLIGHT: Final = TAKEN | {NodeState.SOAKING}
-"""A growth step waits for these."""
+"""A growth step waits for these; in the others a mark says why the node came into them."""
+GOING_DOWN: Final = frozenset({NodeState.DRAINING, NodeState.WORKING, NodeState.SETTLING})
+"""The node counts for its zone as one that is not Ready, for it may be so at any moment."""
+CHECKED: Final = frozenset({NodeState.SETTLING, NodeState.PROVING, NodeState.SOAKING})
+"""What the node waits for has to be seen: while nothing is, its clock stands."""
 LIMITS: Final[Mapping[NodeState, str]] = {
     NodeState.DRAINING: "drain_timeout_ns",
     NodeState.WORKING: "work_timeout_ns",
@@ -382,9 +386,6 @@ _MARKS_GO: Final = {NodeEvent.PROOF_PASSED: "Proven", NodeEvent.RUN_OVER: "RunOv
 
 CLAIMS: Final = frozenset(row.event for row in TRANSITIONS if row.state is None)
 """The events of a node that bears no mark of the run."""
-
-GIVES_ITS_REASON: Final = frozenset({NodeState.DONE, NodeState.FAILED, NodeState.HELD})
-"""States whose mark says why the node came into them."""
 
 _BY_EVENT: Final = {(row.state, row.event): row for row in TRANSITIONS}
 

@@ -32,7 +32,7 @@ from kubectl_nodelife.controllers.upgrade.claims import (
 from kubectl_nodelife.controllers.upgrade.counts import pool_scope
 from kubectl_nodelife.controllers.upgrade.document import NOT_BEGUN, RunPhase
 from kubectl_nodelife.controllers.upgrade.gates import BLIND
-from kubectl_nodelife.controllers.upgrade.marks import NodeMark, NodeState
+from kubectl_nodelife.controllers.upgrade.marks import IN_FLIGHT, NodeMark, NodeState
 from kubectl_nodelife.controllers.upgrade.policy import Duration, UpgradePolicy, WorkMode
 from kubectl_nodelife.controllers.upgrade.upgrade_pass import UpgradePass
 from kubectl_nodelife.kube.decode import UNDECODABLE
@@ -239,7 +239,6 @@ REPORT_LIMIT: Final = 96 * 1024
 """In bytes: all annotations of an object together may have 256 KiB, the run's document half."""
 MOST_NODES: Final = 100
 MOST_WORDS: Final = 300
-_NOTHING_MORE: Final = (NodeState.DONE, NodeState.FAILED, NodeState.HELD)
 
 
 class LeaderReport(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -270,7 +269,7 @@ def report_of(p: UpgradePass) -> LeaderReport:
     waits = {
         name: progress_of[name].waits_for
         for name, mark in p.marks.items()
-        if mark.state not in _NOTHING_MORE and name in progress_of and progress_of[name].waits_for
+        if mark.state in IN_FLIGHT and name in progress_of and progress_of[name].waits_for
     }
     holds = {name: f"{what}: {why}" if why else what for name, (what, why) in p.holds.items()}
     counts = p.fleet.counts

@@ -26,8 +26,8 @@ from kubectl_nodelife.controllers.upgrade.fleet import Fleet
 from kubectl_nodelife.controllers.upgrade.marks import (
     ANNOTATION,
     CLAIMS,
-    GIVES_ITS_REASON,
     IN_FLIGHT,
+    LEFT_TO_A_PERSON,
     LIMITS,
     TAKEN,
     NodeEvent,
@@ -65,8 +65,6 @@ HELD_NS: Final = 5 * SECOND_NS
 """So long after a guard held a write back it is decided anew."""
 PASS_NS: Final = 10 * SECOND_NS
 """A pass is made at least so often while a node is in flight."""
-
-_WARNINGS: Final = frozenset({NodeState.FAILED, NodeState.HELD})
 
 
 def deletion(obj: KubeObject, because: str, node: str = "") -> DeleteForNode:
@@ -263,7 +261,7 @@ class UpgradePass:
         Raises KeyError where the event cannot take place in the mark's state.
         """
         row = transition(None if event in CLAIMS else mark.state, event)
-        reason = because if row.to in GIVES_ITS_REASON else ""
+        reason = "" if row.to in IN_FLIGHT else because
         after = self.entered(mark, row.to, reason) if row.to else None
         if event in (NodeEvent.FAILED_AGAIN, NodeEvent.HELD_AGAIN):
             after = mark.earlier
@@ -293,7 +291,7 @@ class UpgradePass:
                 kind="Node",
                 name=node.name,
                 object_uid=node.uid,
-                type="Warning" if row.to in _WARNINGS else "Normal",
+                type="Warning" if row.to in LEFT_TO_A_PERSON else "Normal",
                 reason=row.reason,
                 message=because,
             )
