@@ -89,7 +89,19 @@ def add_doubts(plan: DrainPlan, told: Play, plays: Sequence[Play]) -> None:
             node.verdict = node.verdict if node.verdict == UNKNOWN else worst(of_node)
             if node.verdict != NEVER:
                 node.may_fail = _way(left[doubtful[0]], told.options)
+    _add_doubts_behind(plan, told, plays)
     plan.verdict = worst([node.verdict for node in plan.nodes])
+
+
+def _add_doubts_behind(plan: DrainPlan, told: Play, plays: Sequence[Play]) -> None:
+    """Say it also of nodes that kubectl does not come to where one before them is not emptied."""
+    way = next((node.may_fail for node in plan.nodes if node.may_fail), "")
+    for node in plan.nodes if way else ():
+        if node.verdict == NEVER or node.may_fail or not told.empties(node.name):
+            continue
+        if not all(play.empties(node.name) for play in plays):
+            node.may_fail = way
+            node.verdict = SLOW if node.verdict == READY else node.verdict
 
 
 def _add_doubt(pod: PodPlan, target: PodDeletion[PlannedPod], options: DrainOptions) -> None:

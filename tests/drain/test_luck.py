@@ -17,7 +17,7 @@ def sized(cpu: str, *, part: str, **spec: Json) -> Json:
     return {"metadata": {"labels": {"part": part}}, "spec": {"containers": containers, **spec}}
 
 
-def tight(*names: str) -> DrainPlan:
+def tight(*names: str, drained: tuple[str, ...] = ("a1",)) -> DrainPlan:
     """The replacement of a-0 takes half of either node; b-0's fits on b1 only, and only if a-0's is
     not there. The budget spares one of b and c at a time."""
     nodes = [obj for name in names for obj in node(name, cpu="4")]
@@ -28,7 +28,8 @@ def tight(*names: str) -> DrainPlan:
     guard = budget(
         "both", "b", healthy=2, desired=1, expected=2, maxUnavailable=1, selector=selector
     )
-    return plan(node("a1"), nodes, small, large, third, guard)
+    more = [obj for name in drained for obj in node(name)]
+    return plan(more, nodes, small, large, third, guard, nodes=drained)
 
 
 @pytest.mark.parametrize("names", [BOTH, BOTH[::-1]])
@@ -39,6 +40,12 @@ def test_where_a_pod_lands_by_chance_may_decide_the_drain(names: tuple[str, str]
     assert (found.verdict, waits.verdict) == ("slow", "slow")
     assert "if replacements land on other nodes of the same score" in waits.reason
     assert headline(found).startswith("This drain may not finish if replacements land on other")
+
+
+def test_nodes_behind_the_one_that_may_hang_are_not_come_to() -> None:
+    found = tight(*BOTH, drained=("a0", "a1", "a2"))
+    assert [bool(node.may_fail) for node in found.nodes] == [False, True, True]
+    assert headline(found).startswith("This drain may not finish: 2 of 3 nodes may not be drained")
 
 
 def test_a_node_that_is_better_is_no_chance() -> None:
