@@ -91,10 +91,10 @@ class _Queued(NamedTuple):
 
     `ended`: pods whose finalizer comes off in that sync, and what ended them. `failed`: pods that
     it is to count, as they were, and when that was seen. `owed`: pods to be replaced. `failures`:
-    counted so far, the last of them at `last_failed_ns`.
+    counted so far in the play, the last of them at `last_failed_ns`.
     """
 
-    failures: int
+    failures: int = 0
     sync_ns: int = 0
     status_changes: bool = False
     ended: tuple[tuple[Pod, Action | None], ...] = ()
@@ -137,7 +137,7 @@ class JobController:
                 if self._is_stuck(pod, job):
                     self._stuck.add(pod.uid)
                 elif self._is_tracked(pod) and self._has_ended(pod, job):
-                    state = self._state(job, pod)
+                    state = self._state(job)
                     self._see(job, state._replace(ended=(*state.ended, (pod, None))), pod, pod)
 
     # --- a pod has changed -----------------------------------------------------------------------
@@ -148,7 +148,7 @@ class JobController:
         job = _job_of(pod)
         if job is None:
             return
-        state = self._state(job, pod)
+        state = self._state(job)
         has_ended = new is None or self._has_ended(new, job)
         if new is not None and has_ended and self._is_tracked(new):
             others = (each for each in state.ended if each[0].uid != new.uid)
@@ -164,9 +164,9 @@ class JobController:
             if job is not None and job.uid in self._queue:
                 self._see(job, self._queue[job.uid], old, new)
 
-    def _state(self, job: OwnerReference, pod: Pod) -> _Queued:
+    def _state(self, job: OwnerReference) -> _Queued:
         state = self._queue.get(job.uid)
-        return _Queued(self._owners.rule_of(pod).failures) if state is None else state
+        return _Queued() if state is None else state
 
     def _see(self, job: OwnerReference, state: _Queued, old: Pod | None, new: Pod | None) -> None:
         """A pod of the Job has changed."""
@@ -209,7 +209,7 @@ class JobController:
         if not rule.delay_ns:  # finished, suspended, or not read
             return state
         failed = (*state.failed, (lost, self._api.now_ns))
-        failures = state.failures + len(failed) - rule.failures
+        failures = state.failures + len(failed)
         if rule.failures_allowed is not None and failures > rule.failures_allowed:
             self._owners.failed_jobs[job.uid] = None
         return state._replace(failed=failed, owed=(*state.owed, (lost, rule, cause)))
@@ -240,8 +240,8 @@ class JobController:
             failures = state.failures + len(state.failed)
             last_ns = max(self._finished_ns(lost, seen_ns) for lost, seen_ns in state.failed)
             counted = counted._replace(failures=failures, last_failed_ns=last_ns)
-        wait_ns = counted.last_failed_ns + back_off_ns(counted.failures) - at_ns
         gives_up = job.uid in self._owners.failed_jobs
+        wait_ns = self._back_off_ends_ns(counted) - at_ns
         waits = bool(state.owed) and wait_ns > 0 and not gives_up
         if not waits:
             counted = counted._replace(owed=())
@@ -257,6 +257,13 @@ class JobController:
                 self._owners.make_anew(lost, at_ns)
         for ended in let_go:
             in_turn(self._agenda, "Job", at_ns, self._take_finalizer_off, ended)
+
+    def _back_off_ends_ns(self, counted: _Queued) -> int:
+        """Until when a Job that owes pods does not replace them."""
+        failures = counted.failures
+        if counted.owed:
+            failures += counted.owed[-1][1].failures_counted(self._owners.job_failures)
+        return counted.last_failed_ns + back_off_ns(failures)
 
     def _take_finalizer_off(self, ended: tuple[Pod, Action | None], at_ns: int) -> None:
         """A deletion that waited for it is done."""

@@ -57,9 +57,10 @@ class WorkloadControllers:
     """Watches pods and replaces those that their owners lose.
 
     `delay_ns`: how long it takes them to see that a pod is missing. `cut_ns`: how much is cut off
-    the instant of a pod's failure, kept in whole seconds; None: by the clock. `failed_jobs`: uids
-    of those that allow no more failures. `on_successor` is called for each lost pod that is made
-    anew.
+    the instant of a pod's failure, kept in whole seconds; None: by the clock. `job_failures`: which
+    number of earlier failures a Job's back-off counts, see `Replacement.failures_counted`.
+    `failed_jobs`: uids of those that allow no more failures. `on_successor` is called for each lost
+    pod that is made anew.
     """
 
     def __init__(self, api: Api, agenda: Agenda, place: Place) -> None:
@@ -68,6 +69,7 @@ class WorkloadControllers:
         self._place = place
         self.delay_ns = 0
         self.cut_ns: int | None = None
+        self.job_failures = 1
         self._rules_read: dict[str, tuple[KubeObject | None, Replacement]] = {}
         """By the owner's uid: the owner from which its rule was read, and the rule."""
         self.failed_jobs: dict[str, None] = {}

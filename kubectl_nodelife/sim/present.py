@@ -249,6 +249,7 @@ class Branch:
         kubelets = branch.world.kubelets
         if isinstance(kubelets.terms, LearntTerms):
             kubelets.behave(replace(kubelets.terms, timing=timing))
+        branch.world.owners.job_failures = timing.job_failures
         clients = branch.world.clients
         if timing is FAST and clients is not None and not clients.pace.is_seen:
             branch.world.restart_clients(clients.pace.at(FASTER_QPS))

@@ -24,9 +24,10 @@ class Timing(NamedTuple):
     `conflict_ns`: the Eviction API's wait after a write conflict (500 ms and up to 10 %) ·
     `controller_ns`: until a controller has reacted · `grace_percent`, `stop_extra_ns`: how much of
     its grace a pod takes, and the kubelet on top · `ready`: which of the learnt times to Ready is
-    taken, 0 the lowest, 1 the middle, 2 the highest · `cut_ns`: how much is cut off an instant kept
-    in whole seconds, None: as the clock of the play has it. When the command will be run is not
-    known, so that the ends of the estimate cut off a whole second, or nothing.
+    taken, 0 the lowest, 1 the middle, 2 the highest · `job_failures`: likewise how many failures
+    before the play a Job's back-off counts, which no object has · `cut_ns`: how much is cut off an
+    instant kept in whole seconds, None: as the clock of the play has it. When the command will be
+    run is not known, so that the ends of the estimate cut off a whole second, or nothing.
     """
 
     name: str
@@ -37,6 +38,7 @@ class Timing(NamedTuple):
     grace_percent: int
     stop_extra_ns: int
     ready: int
+    job_failures: int
     cut_ns: int | None
 
     @property
@@ -54,6 +56,7 @@ FAST: Final = Timing(
     grace_percent=0,
     stop_extra_ns=50 * MILLISECOND_NS,
     ready=0,
+    job_failures=0,
     cut_ns=999 * MILLISECOND_NS,
 )
 MIDDLE: Final = Timing(
@@ -65,6 +68,7 @@ MIDDLE: Final = Timing(
     grace_percent=100,
     stop_extra_ns=100 * MILLISECOND_NS,
     ready=1,
+    job_failures=1,
     cut_ns=None,
 )
 SLOW: Final = Timing(
@@ -76,6 +80,7 @@ SLOW: Final = Timing(
     grace_percent=100,
     stop_extra_ns=1500 * MILLISECOND_NS,
     ready=2,
+    job_failures=2,
     cut_ns=0,
 )
 

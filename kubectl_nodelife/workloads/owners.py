@@ -73,6 +73,7 @@ class Replacement(NamedTuple):
     NEVER. `ordered`: one pod after another, each only when those before it are Ready. `replicas`:
     how many there shall be, None for as many as there are. `assumed`: the owner was not read.
     `delay_ns`: a Job's first back-off. `failures`: of a Job so far, since a pod succeeded;
+    `failed`: of a Job in all, the most that its back-off may count, see `failures_counted`.
     `failures_allowed`: how many more until it gives up and ends its other pods, None: any number.
     """
 
@@ -84,7 +85,16 @@ class Replacement(NamedTuple):
     assumed: bool = False
     why: str = ""
     failures: int = 0
+    failed: int = 0
     failures_allowed: int | None = None
+
+    def failures_counted(self, which: int) -> int:
+        """How many failures so far the Job's back-off counts: 0 the fewest, 1 the likely number,
+        2 the most. Follows `newBackoffRecord` (pkg/controller/job/backoff_utils.go): the record is
+        in the controller's memory alone. It begins with none where kube-controller-manager was
+        started anew or a pod succeeded, and no object says when that was.
+        """
+        return (0, self.failures, self.failed)[which]
 
 
 def back_off_ns(failures: int) -> int:
@@ -174,6 +184,7 @@ def _of_job(job: Job) -> Replacement:
         WHEN_GONE if only_failed(job) else AT_ONCE,
         delay_ns=JOB_BACK_OFF_NS,
         failures=0 if status.succeeded else status.failed,
+        failed=status.failed,
     )
     if _ignores_disruption(job):
         return rule

@@ -62,6 +62,17 @@ def test_the_estimate_holds_in_whichever_part_of_a_second_the_command_is_typed(
     assert 9 < found.low < 11 and found.high > 15
 
 
+def test_whether_earlier_failures_count_is_in_the_estimate() -> None:
+    """The second pod waits for the first one's successor: 10 s where the Job's controller was
+    started anew since pods failed, else 40 s."""
+    guard = budget("batch", "batch", healthy=2, desired=1, expected=2, minAvailable=1)
+    job = workload("Job", "batch", 0) | {"status": {"failed": 2}}
+    pods = [owned("Job", "batch", "a1", i) for i in range(2)]
+    found = make_plan(snapshot(NODES, job, pods, guard), ("a1",), DrainOptions()).estimate
+    assert found is not None
+    assert 9 < found.low < 16 and found.high > 40
+
+
 def test_only_failed_pods_are_replaced_after_the_grace() -> None:
     job = workload("Job", "batch", 0, podReplacementPolicy="Failed")
     found = pods_of(plan(NODES, job, owned("Job", "batch", "a1", 0, grace=8)))["batch-0"]
