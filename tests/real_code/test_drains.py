@@ -18,8 +18,9 @@ from kubectl_nodelife.kube.times import SECOND_NS
 from kubectl_nodelife.sim.kubectl import drain
 from tests.real_code import drain_plans, drains, evictions
 from tests.real_code.judge import FIRST, Difference, Key, play_real, simulate
+from tests.real_code.owners import pod_of
 from tests.real_code.test_real_code import program
-from tests.real_code.workload_scenario import RELEASE
+from tests.real_code.workload_scenario import RELEASE, ready_node, scenario
 
 __all__ = ["program"]
 
@@ -35,9 +36,10 @@ def test_a_drain_goes_as_the_real_one(seed_of_a_drain: int, program: Path, tmp_p
     assert not apart, f"files in {tmp_path}\n" + "\n".join(apart)
 
 
-ONCE_APART = (110, 112, 256, 288, 449, 546, 561, 580, 813, 972, 1164)
+ONCE_APART = (110, 112, 256, 288, 449, 546, 561, 580, 813, 972, 1164, 1721)
 """Seeds that have shown a kind of difference: a Job's finalizer, its syncs and the failure of its
-pods; a conflict at a budget while another drain evicts the pod; an eviction after --timeout.
+pods; a conflict at a budget while another drain evicts the pod; an eviction after --timeout; a GET
+of each node that kubectl is given.
 """
 
 
@@ -45,6 +47,28 @@ pods; a conflict at a budget while another drain evicts the pod; an eviction aft
 def test_a_kind_of_difference_does_not_come_back(seed: int, program: Path, tmp_path: Path) -> None:
     apart = differences_of(drains.generate(seed), program, tmp_path)
     assert not apart, f"files in {tmp_path}\n" + "\n".join(apart)
+
+
+@pytest.mark.parametrize("count", [1, 2, 5, 14, 25])
+def test_the_first_eviction_comes_when_all_nodes_are_read_and_cordoned(
+    count: int, program: Path, tmp_path: Path
+) -> None:
+    """Two clients of kubectl's, each with a rate limit: one that reads and one that cordons."""
+    names, grace = [f"n{i:02}" for i in range(count)], {"terminationGracePeriodSeconds": 1}
+    container = {"name": "c", "image": "registry.example/app:1"}
+    bare = pod_of(None, "bare", {}, {**grace, "containers": [container], "nodeName": names[0]})
+    event = {"at": "12s", "drain": {"nodes": names, "force": True}}
+    kubelet = {"podStartDuration": "2s", "podStopDuration": "1.5s"}
+    objects = [*map(ready_node, names), bare]
+    document = scenario(f"{count}-nodes", 60, {}, kubelet, objects, [event])
+    path = tmp_path / "scenario.json"
+    path.write_text(json.dumps(document))
+    real = play_real(program, path, tmp_path / "real.json", FIRST)
+    ((theirs,), (ours,)) = (
+        drains.facts(timeline, document)["evicted", "bare"]
+        for timeline in (real, simulate(document))
+    )
+    assert ours == pytest.approx(theirs, abs=0.02)
 
 
 def differences_of(document: dict[str, Any], program: Path, folder: Path) -> list[str]:

@@ -1,8 +1,9 @@
 """Plays `kubectl drain` on virtual time: when each request is sent, and when it is answered.
 
 What kubectl does is in `conversation.py`. The rest is here, after pkg/cmd/drain/drain.go and
-client-go: all nodes are cordoned first, then drained one after another, and a node that fails does
-not stop the next; requests queue at the client's own rate limit, and those that the server answers
+client-go: all nodes are read by name, each with a GET (`resource.Builder`, which has a client of
+its own), and cordoned first, then drained one after another, and a node that fails does not stop
+the next; requests queue at the client's own rate limit, and those that the server answers
 with Retry-After are repeated below kubectl. Left out: dry runs and paging.
 """
 
@@ -104,7 +105,9 @@ class KubectlDrain(Generic[PodT]):
         self._clock.at(at_ns + self._times.startup_ns, self._begin, cordon)
 
     def _begin(self, cordon: bool) -> None:
-        now_ns = self._clock.now_ns + self._times.request_ns
+        now_ns, reads = self._clock.now_ns, client_bucket()
+        for _ in self._nodes:
+            now_ns = reads.reserve(now_ns) + self._times.request_ns
         if cordon:
             to_cordon = self._cluster.to_cordon(self._nodes)
             for _ in to_cordon:
