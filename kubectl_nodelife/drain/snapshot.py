@@ -47,7 +47,7 @@ from kubectl_nodelife.workloads.node_readiness import (
     kubelet_reports,
     node_readiness,
 )
-from kubectl_nodelife.workloads.pod_summary import summary_of
+from kubectl_nodelife.workloads.pod_summary import pods_among
 from kubectl_nodelife.workloads.volumes import claim_names
 
 LEASE_DURATION_SECONDS = 40
@@ -302,8 +302,7 @@ class PlanSnapshot:
 
 def with_uids(cluster: Cache) -> Cache:
     """The cluster with a uid on each pod: hand-written ones have none, and a play goes by them."""
-    summary, pods = summary_of(cluster), cluster.pods
-    among = pods.values() if summary is None else map(pods.__getitem__, summary.nameless)
+    among = pods_among(cluster, lambda summary: summary.nameless)
     nameless = [pod for pod in among if not pod.metadata.uid]
     if nameless:
         cluster = cluster.copy()

@@ -76,7 +76,7 @@ from kubectl_nodelife.kube.workload import (
     default_pod_template,
 )
 from kubectl_nodelife.workloads.admission import DECIDING_KINDS, Admission
-from kubectl_nodelife.workloads.pod_summary import MADE_UID_ENDS, summary_of
+from kubectl_nodelife.workloads.pod_summary import MADE_UID_ENDS, pods_among
 
 
 def _exists(store: Cache, action: Action, old: KubeObject | None) -> str:
@@ -304,9 +304,8 @@ class Api:
     def leave_out_names_in_use(self) -> None:
         """Give no name and no uid that an object has which an earlier play made: the cluster may
         be a snapshot of one."""
-        most, pods = self._created, self.store.pods
-        summary = summary_of(self.store)
-        for pod in pods.values() if summary is None else map(pods.__getitem__, summary.made):
+        most = self._created
+        for pod in pods_among(self.store, lambda summary: summary.made):
             uid = pod.metadata.uid
             if uid[8:] == _MADE and _HEX.fullmatch(uid[:8]):
                 most = max(most, int(uid[:8], 16))

@@ -47,7 +47,7 @@ from kubectl_nodelife.sim.api import Api, event_record
 from kubectl_nodelife.sim.timeline import OWNER, Agenda
 from kubectl_nodelife.workloads.placement import PlacementSimulator, pinned_node, priority
 from kubectl_nodelife.workloads.pod_classes import PodClasses, RoomOnNodes, stock
-from kubectl_nodelife.workloads.pod_summary import summary_of
+from kubectl_nodelife.workloads.pod_summary import pods_among, summary_of
 from kubectl_nodelife.workloads.scheduling import NodeInfo
 from kubectl_nodelife.workloads.scoring import FewestPods, Scoring
 from kubectl_nodelife.workloads.topology import anti_affinity_terms
@@ -404,10 +404,10 @@ class StoreCache:
         self._rooms = RoomOnNodes(classes)
         self._selectors: dict[Hashable, tuple[LabelSelector | None, str]] = {}
         self._free: dict[str, list[PersistentVolume]] | None = None
-        summary, pods = summary_of(self._store), self._store.pods
-        among = pods.values() if summary is None else map(pods.__getitem__, summary.keep_off)
         self._keep_off: dict[Key, None] = dict.fromkeys(
-            pod.key for pod in among if pod.spec.affinity is not None and anti_affinity_terms(pod)
+            pod.key
+            for pod in pods_among(self._store, lambda summary: summary.keep_off)
+            if pod.spec.affinity is not None and anti_affinity_terms(pod)
         )
 
     def fork(self, api: Api) -> StoreCache:

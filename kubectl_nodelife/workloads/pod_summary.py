@@ -28,6 +28,7 @@ _MOST_TEMPLATES: Final = 4096
 
 class _Cluster(Protocol):
     pod_index: Any
+    pods: dict[Key, Pod]
 
     def pods_on(self, node: str) -> list[Pod]: ...
 
@@ -40,6 +41,16 @@ def summary_of(cluster: _Cluster) -> PodSummary | None:
     for _ in summary.catch_up(cluster.pods_on):
         pass
     return summary
+
+
+def pods_among(cluster: _Cluster, kept: Callable[[PodSummary], Iterable[Key]]) -> Iterable[Pod]:
+    """Those pods of a cache among which those are that someone looks for: what is kept of them
+    (`PodSummary.keep_off`, …), or all.
+    """
+    summary = summary_of(cluster)
+    return (
+        cluster.pods.values() if summary is None else map(cluster.pods.__getitem__, kept(summary))
+    )
 
 
 class PodSummary:
