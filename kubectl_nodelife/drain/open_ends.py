@@ -100,8 +100,7 @@ def _add_doubts_behind(plan: DrainPlan, told: Play, plays: Sequence[Play]) -> No
         if node.verdict == NEVER or node.may_fail or not told.empties(node.name):
             continue
         if not all(play.empties(node.name) for play in plays):
-            node.may_fail = way
-            node.verdict = SLOW if node.verdict == READY else node.verdict
+            _doubt(node, way)
 
 
 def _add_doubt(pod: PodPlan, target: PodDeletion[PlannedPod], options: DrainOptions) -> None:
@@ -110,17 +109,29 @@ def _add_doubt(pod: PodPlan, target: PodDeletion[PlannedPod], options: DrainOpti
         return
     if pod.verdict == NEVER:
         pod.verdict, pod.reason, pod.remedy, pod.hint = SLOW, "its eviction is accepted", None, None
-    elif pod.verdict == READY:
-        pod.verdict = SLOW
-    pod.reason += f"; it may not be gone {_way(target, options)}"
+    _doubt_pod(pod, _way(target, options))
+
+
+def _doubt_pod(pod: PodPlan, way: str) -> None:
+    pod.verdict = SLOW if pod.verdict == READY else pod.verdict
+    pod.reason += f"; it may not be gone {way}"
+
+
+def _doubt(node: NodePlan, way: str) -> None:
+    node.verdict = SLOW if node.verdict == READY else node.verdict
+    node.may_fail = way
 
 
 def _way(target: PodDeletion[PlannedPod], options: DrainOptions) -> str:
     if target.outcome == TIMED_OUT:
-        return f"within --timeout={format_duration(options.timeout_ns)}"
+        return _within(options)
     if target.outcome is None:
         return "if replacements land on other nodes of the same score"
     return f"as kubectl may give up: {target.message}"
+
+
+def _within(options: DrainOptions) -> str:
+    return f"within --timeout={format_duration(options.timeout_ns)}"
 
 
 def add_doubts_of_margin(plan: DrainPlan, options: DrainOptions) -> None:
@@ -143,7 +154,5 @@ def _add_margin(
         if pod.node != node.name or pod.verdict not in (READY, SLOW) or pod.gone is None:
             continue
         if pod.gone - (node.start or 0.0) + later > limit:
-            node.may_fail = f"within --timeout={format_duration(options.timeout_ns)}"
-            pod.verdict = SLOW
-            pod.reason += f"; it may not be gone {node.may_fail}"
-            node.verdict = SLOW if node.verdict == READY else node.verdict
+            _doubt_pod(pod, _within(options))
+            _doubt(node, _within(options))
