@@ -1,4 +1,4 @@
-"""The cluster of the benches of `what-if`: zones, Services, budgets, and spread heartbeats."""
+"""The cluster of the benches of forecasts: zones, Services, budgets, and spread heartbeats."""
 
 from __future__ import annotations
 
@@ -17,11 +17,9 @@ from kubectl_nodelife.sim.scenario import DEFAULT_TIME_NS
 _ZONES = 3
 
 
-def question(
-    nodes: int, pods: int, seed: int, acts: Sequence[Act], until_s: int, zones: int = _ZONES
-) -> Question:
-    """The question about a cluster with one Service per node, and one budget per five nodes."""
-    wanted = Generate(
+def served_cluster(nodes: int, pods: int, seed: int, zones: int = _ZONES) -> Generate:
+    """A cluster with one Service per node, and one budget per five nodes."""
+    return Generate(
         zones=zones,
         nodes_per_zone=nodes // zones,
         pods_per_node=max(1, pods // nodes),
@@ -29,8 +27,14 @@ def question(
         services=nodes,
         budgets=nodes // 5,
     )
+
+
+def question(
+    nodes: int, pods: int, seed: int, acts: Sequence[Act], until_s: int, zones: int = _ZONES
+) -> Question:
+    """The question about such a cluster."""
     cluster = Cache()
-    made = generate(wanted, DEFAULT_TIME_NS, "newest")
+    made = generate(served_cluster(nodes, pods, seed, zones), DEFAULT_TIME_NS, "newest")
     cluster.fill(with_leases(made, DEFAULT_TIME_NS), DEFAULT_TIME_NS)
     gc.collect()
     gc.freeze()

@@ -18,6 +18,7 @@ from msgspec.structs import replace
 
 from bench import BenchFailed, Stopwatch
 from bench.__main__ import reference_seconds
+from bench._what_if_cluster import served_cluster
 from kubectl_nodelife.commands.answering import drain_plan, what_if
 from kubectl_nodelife.daemon.cluster_view import ShownCache, keep_summary
 from kubectl_nodelife.daemon.forked_answers import ForkedAnswers, Response
@@ -30,13 +31,12 @@ from kubectl_nodelife.kube.meta import KubeObject
 from kubectl_nodelife.kube.pod import Pod
 from kubectl_nodelife.outlook.node import join_controllers
 from kubectl_nodelife.outlook.view import ClusterView
-from kubectl_nodelife.sim.generate import Generate, generate, with_leases
+from kubectl_nodelife.sim.generate import generate, with_leases
 from kubectl_nodelife.sim.scenario import DEFAULT_TIME_NS
 
 NODES = 5000
 PODS = 150_000
 TIMES: Final = 3
-_ZONES: Final = 3
 _MANY: Final = 10
 """One of so many nodes is drained in the larger plan."""
 
@@ -79,14 +79,7 @@ def run(nodes: int, pods: int, seed: int, stopwatch: Stopwatch) -> dict[str, obj
 
 def _held(nodes: int, pods: int, seed: int) -> tuple[Cache, list[KubeObject]]:
     """What a daemon holds of the cluster, and the rest of it."""
-    wanted = Generate(
-        zones=_ZONES,
-        nodes_per_zone=nodes // _ZONES,
-        pods_per_node=max(1, pods // nodes),
-        seed=seed,
-        services=nodes,
-        budgets=nodes // 5,
-    )
+    wanted = served_cluster(nodes, pods, seed)
     made = list(with_leases(generate(wanted, DEFAULT_TIME_NS, "newest"), DEFAULT_TIME_NS))
     made = [_not_of_a_play(obj) for obj in made]
     made.sort(key=lambda obj: obj.key)  # as the API lists each kind
