@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from kubectl_nodelife.daemon.ui.endpoint import PageEndpoint
     from kubectl_nodelife.daemon.ui.live_feed import LiveFeed
     from kubectl_nodelife.outlook.live_wall import LiveWall
+    from kubectl_nodelife.outlook.situation import Situation
 
 UNSEEN_SECONDS: Final = 600.0
 LEAST_PORT: Final = 1024
@@ -82,6 +83,15 @@ class PageHost:
         """What happens in this cluster, in a sentence, and where its page is ("": closed), for the
         page of another. Raises NotReadYet.
         """
+        told = self._feed.situation if self._feed is not None else None
+        if told is None:
+            told = await self._judged()
+        words = {"level": told.level, "sentence": told.sentence}
+        context = str(self._look().source.get("context") or "")
+        return {"context": context, **words, "url": self.url}
+
+    async def _judged(self) -> Situation:
+        """What happens, while no page shows it."""
         await asyncio.to_thread(import_module, "kubectl_nodelife.outlook.live_wall")
         from kubectl_nodelife.outlook.live_wall import LiveWall
         from kubectl_nodelife.outlook.works import works_of
@@ -90,11 +100,8 @@ class PageHost:
             self._wall = self._wall or LiveWall()
             view = self._look()
             frame = await sliced(self._wall.steps(view, works_of(view.cache)))
-        told = frame.situation
-        assert told is not None
-        context = str(view.source.get("context") or "")
-        words = {"level": told.level, "sentence": told.sentence}
-        return {"context": context, **words, "url": self.url}
+        assert frame.situation is not None
+        return frame.situation
 
     def orders(self) -> dict[str, Answer]:
         """The orders that the daemon's user may give on its own socket."""

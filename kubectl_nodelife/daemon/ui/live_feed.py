@@ -27,6 +27,7 @@ from kubectl_nodelife.errors import NodelifeError
 from kubectl_nodelife.kube.service import Service
 from kubectl_nodelife.kube.times import SECOND_NS
 from kubectl_nodelife.outlook.live_wall import LiveFrame, LiveWall, delta
+from kubectl_nodelife.outlook.situation import Situation
 from kubectl_nodelife.outlook.view import ClusterView
 from kubectl_nodelife.outlook.works import (
     WorkDetails,
@@ -104,6 +105,13 @@ class LiveFeed:
         self._fresh: dict[int, ChangeRecord] = {}
         self._ticked_at = 0.0
         self.broadcast = Broadcast(self._snapshot)
+
+    @property
+    def situation(self) -> Situation | None:
+        """What happens, as the listeners see it; None where nobody listens, or nothing is seen."""
+        if self._published is None or not self.broadcast.subscribers:
+            return None
+        return self._published.situation
 
     async def run(self) -> None:
         """Publish what there is, as long as there are listeners, until cancelled."""
