@@ -32,6 +32,7 @@ FEW_NODES: Final = 20
 SAMPLE_NODES: Final = 60
 """Of a larger plan only a part this size is run with the other assumptions, and its ends scaled."""
 
+
 def variants(nodes: Sequence[str]) -> tuple[Timing, ...]:
     """Fewer of them for large plans, where single pods matter less."""
     return VARIANTS if len(nodes) <= FEW_NODES else VARIANTS[:2]

@@ -383,9 +383,7 @@ class Judge:
             return self._places_of(actor, replacement)
         return self._somewhere(actor)
 
-    def _places_of(
-        self, actor: PlannedPod, replacement: PlannedPod
-    ) -> list[PlannedPlacement]:
+    def _places_of(self, actor: PlannedPod, replacement: PlannedPod) -> list[PlannedPlacement]:
         """Its node, those that it might have got by chance as well, and others where it fits."""
         equals = self._world.equals(replacement)
         chance = [name for name in equals if name != replacement.node]

@@ -25,7 +25,7 @@ _LOST: Final = (
     'state=~"overdue|unreachable|not-ready"}))'
 )
 _STATES: Final = (
-    'sum by (state) (max by (cluster, zone, state) '
+    "sum by (state) (max by (cluster, zone, state) "
     '(nodelife_nodes{cluster=~"$cluster", zone=~"$zone", state!="healthy"}))'
 )
 _UNKNOWN: Final = f"max by (seconds) (nodelife_nodes_unknown_within{_IN})"
