@@ -9,7 +9,7 @@ import re
 import shutil
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, closing
 from typing import TYPE_CHECKING, Any, Final
 
 import click
@@ -279,6 +279,7 @@ def _journal(identity: str) -> Finding:
     import sqlite3
 
     from kubectl_nodelife.daemon.paths import journal_path, state_folder
+    from kubectl_nodelife.daemon.sqlite_file import open_to_read
     from kubectl_nodelife.report.doctor import FAILED, OK, Finding
 
     folder = os.path.join(state_folder(os.environ), identity)
@@ -288,7 +289,7 @@ def _journal(identity: str) -> Finding:
     if path == ":memory:" or not os.path.exists(path):
         return Finding("journal", OK, "none yet")
     try:
-        with sqlite3.connect(f"file:{path}?mode=ro", uri=True, timeout=2) as db:
+        with closing(open_to_read(path, seconds=2)) as db:
             fault = str(db.execute("PRAGMA quick_check(1)").fetchone()[0])
     except sqlite3.Error as error:
         fault = str(error)

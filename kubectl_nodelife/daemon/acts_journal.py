@@ -11,8 +11,10 @@ import json
 import os
 import sqlite3
 from collections.abc import Iterator
+from contextlib import closing
 from typing import Any, Final
 
+from kubectl_nodelife.daemon.sqlite_file import open_to_read
 from kubectl_nodelife.engine.events import NOT_SENT
 from kubectl_nodelife.kube.times import format_micro_time
 
@@ -39,13 +41,10 @@ def changes_of_acts(folder: str, query: dict[str, Any], since_ns: int) -> list[d
 
 
 def _read(path: str, since_ns: int) -> Iterator[dict[str, Any]]:
-    db = sqlite3.connect(f"file:{path}?mode=ro", uri=True, timeout=1)
-    try:
+    with closing(open_to_read(path, seconds=1)) as db:
         rows = db.execute(f"SELECT {_ACT_COLUMNS} FROM writes WHERE time_ns >= ?", (since_ns,))
         for row in rows.fetchall():
             yield from _changes(row)
-    finally:
-        db.close()
 
 
 def _changes(row: tuple[Any, ...]) -> Iterator[dict[str, Any]]:

@@ -21,7 +21,7 @@ from functools import cache
 from itertools import chain
 from typing import Any, Final, NamedTuple, TypeVar
 
-from kubectl_nodelife.daemon.store import file_inode
+from kubectl_nodelife.daemon.sqlite_file import file_inode, open_private
 from kubectl_nodelife.errors import Refused
 from kubectl_nodelife.kube.times import HOUR_NS
 
@@ -37,6 +37,7 @@ _TRIED_EVERY_S: Final = 2.0
 """So often a mark is written where nothing else is: in a quiet cluster a disk that can no longer be
 written would show at the next write alone, when another should have led for long."""
 _TRIED: Final = "last tried"
+_PRAGMAS: Final = ("journal_mode = WAL", "synchronous = FULL")
 
 T = TypeVar("T")
 End = tuple[str, int, str, str, int]
@@ -94,9 +95,9 @@ class Intents:
         self.error = ""
         self._lock = _lock(path)
         try:
-            self._db = _open(path)
+            self._db = open_private(path, _PRAGMAS, _make_tables)
             (highest,) = self._db.execute("SELECT coalesce(max(id), 0) FROM writes").fetchone()
-        except sqlite3.Error as error:
+        except (sqlite3.Error, OSError) as error:
             os.close(self._lock)
             raise Refused(
                 f"the journal of writes cannot be used: {error}",
@@ -307,29 +308,19 @@ def _lock(path: str) -> int:
     return number
 
 
-def _open(path: str) -> sqlite3.Connection:
-    db = sqlite3.connect(path, isolation_level=None, check_same_thread=False, timeout=5)
+def _make_tables(db: sqlite3.Connection) -> None:
+    """Raises sqlite3.Error for a file that is damaged or of another version."""
     db.text_factory = lambda text: text.decode(errors="replace")  # of a damaged row as well
-    try:
-        os.chmod(path, 0o600)
-        db.execute("PRAGMA journal_mode = WAL")
-        db.execute("PRAGMA synchronous = FULL")
-        (version,) = db.execute("PRAGMA user_version").fetchone()
-        if version not in (0, SCHEMA):
-            raise sqlite3.OperationalError(f"its version is {version}, ours is {SCHEMA}")
-        db.execute(
-            f"CREATE TABLE IF NOT EXISTS writes (id INTEGER PRIMARY KEY, {_COLUMNS}, "
-            "state TEXT NOT NULL, code INTEGER NOT NULL DEFAULT 0, "
-            "message TEXT NOT NULL DEFAULT '', new_version TEXT NOT NULL DEFAULT '')"
-        )
-        db.execute("CREATE TABLE IF NOT EXISTS marks (name TEXT PRIMARY KEY, value TEXT NOT NULL)")
-        db.execute(f"PRAGMA user_version = {SCHEMA}")
-        (found,) = db.execute("PRAGMA quick_check(1)").fetchone()
-        if found != "ok":
-            raise sqlite3.OperationalError(f"it is damaged: {found}")
-    except (sqlite3.Error, OSError, UnicodeDecodeError) as error:
-        db.close()
-        damaged = isinstance(error, UnicodeDecodeError)  # a text that quotes bytes of the file
-        why = "its tables cannot be read" if damaged else str(error)
-        raise sqlite3.OperationalError(why) from None
-    return db
+    (version,) = db.execute("PRAGMA user_version").fetchone()
+    if version not in (0, SCHEMA):
+        raise sqlite3.OperationalError(f"its version is {version}, ours is {SCHEMA}")
+    db.execute(
+        f"CREATE TABLE IF NOT EXISTS writes (id INTEGER PRIMARY KEY, {_COLUMNS}, "
+        "state TEXT NOT NULL, code INTEGER NOT NULL DEFAULT 0, "
+        "message TEXT NOT NULL DEFAULT '', new_version TEXT NOT NULL DEFAULT '')"
+    )
+    db.execute("CREATE TABLE IF NOT EXISTS marks (name TEXT PRIMARY KEY, value TEXT NOT NULL)")
+    db.execute(f"PRAGMA user_version = {SCHEMA}")
+    (found,) = db.execute("PRAGMA quick_check(1)").fetchone()
+    if found != "ok":
+        raise sqlite3.OperationalError(f"it is damaged: {found}")

@@ -24,6 +24,7 @@ from kubectl_nodelife.daemon.changes import (
     WOULD,
     ChangeRecord,
 )
+from kubectl_nodelife.daemon.sqlite_file import file_inode, open_private
 from kubectl_nodelife.kube.times import HOUR_NS
 from kubectl_nodelife.outlook.replay import DECISIONS
 
@@ -34,7 +35,12 @@ ACTIONS_RESERVED: Final = 100_000
 """More actions than are decided between two batches."""
 
 _PRUNED_AT_ONCE = 5_000
-_WAL_PAGES = 1_000
+_PRAGMAS = (
+    "auto_vacuum = INCREMENTAL",
+    "journal_mode = WAL",
+    "synchronous = NORMAL",
+    "wal_autocheckpoint = 1000",
+)
 
 _TYPES = {
     "id": "INTEGER PRIMARY KEY",
@@ -137,7 +143,7 @@ class Store:
         self._retention_ns = retention_ns
         self._most_bytes = most_bytes
         self.unreadable = 0
-        self._db = _open(path)
+        self._db = open_private(path, _PRAGMAS, _make_tables)
         self._inode = file_inode(path)
 
     def replaced(self) -> bool:
@@ -243,35 +249,6 @@ def _change(row: tuple[Any, ...]) -> ChangeRecord | None:
     return change
 
 
-def file_inode(path: str) -> tuple[int, int] | None:
-    """Device and inode of the file at that path; None where there is none."""
-    try:
-        found = os.stat(path)
-    except OSError:
-        return None
-    return found.st_dev, found.st_ino
-
-
-def _open(path: str) -> sqlite3.Connection:
-    if path != ":memory:":
-        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600))
-    db = sqlite3.connect(path, isolation_level=None, check_same_thread=False, timeout=5)
-    try:
-        db.execute("PRAGMA auto_vacuum = INCREMENTAL")
-        db.execute("PRAGMA journal_mode = WAL")
-        db.execute("PRAGMA synchronous = NORMAL")
-        db.execute(f"PRAGMA wal_autocheckpoint = {_WAL_PAGES}")
-        _make_tables(db)
-        _check_tables(db)
-    except sqlite3.Error:
-        db.close()
-        raise
-    except UnicodeDecodeError:  # an error whose text quotes bytes of the file
-        db.close()
-        raise sqlite3.DatabaseError("its tables cannot be read") from None
-    return db
-
-
 def _make_tables(db: sqlite3.Connection) -> None:
     (version,) = db.execute("PRAGMA user_version").fetchone()
     if 1 <= version < SCHEMA:
@@ -288,6 +265,7 @@ def _make_tables(db: sqlite3.Connection) -> None:
     db.execute("CREATE TABLE IF NOT EXISTS marks (name TEXT PRIMARY KEY, value INTEGER NOT NULL)")
     db.execute("INSERT OR IGNORE INTO marks VALUES ('next_id', 0)")
     db.execute(f"PRAGMA user_version = {SCHEMA}")
+    _check_tables(db)
 
 
 def _check_tables(db: sqlite3.Connection) -> None:

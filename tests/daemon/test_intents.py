@@ -80,6 +80,38 @@ def test_a_journal_that_is_not_ours_any_more_stops_all_writes_for_good(
     run(story())
 
 
+def test_a_link_is_not_followed_to_a_journal_of_writes(tmp_path: Path) -> None:
+    """Or a file that somebody else has chosen would be written, and its rows be settled."""
+    elsewhere = tmp_path / "elsewhere.db"
+    elsewhere.touch(mode=0o644)
+    link = tmp_path / "enforce.writes.db"
+    link.symlink_to(elsewhere)
+    with pytest.raises(Refused, match=r"cannot be used: .*symbolic links"):
+        Intents(str(link))
+    link.unlink()
+    link.symlink_to(tmp_path / "not-there.db")
+    with pytest.raises(Refused, match=r"cannot be used: .*symbolic links"):
+        Intents(str(link))
+    assert elsewhere.stat().st_size == 0 and elsewhere.stat().st_mode & 0o777 == 0o644
+    assert not (tmp_path / "not-there.db").exists()
+    link.unlink()
+    run(Intents(str(link)).close())  # neither of them kept the lock
+
+
+@pytest.mark.parametrize("of", [Intents, Store])
+def test_a_journal_and_its_log_are_for_their_owner_alone(
+    of: Callable[[str], Intents | Store], tmp_path: Path
+) -> None:
+    path = tmp_path / "j.writes.db"
+    path.touch(mode=0o644)
+    journal = of(str(path))
+    modes = {p.name: p.stat().st_mode & 0o777 for p in tmp_path.glob("j.writes.db*")}
+    assert modes.keys() >= {"j.writes.db", "j.writes.db-wal"}
+    assert set(modes.values()) == {0o600}
+    if (closing := journal.close()) is not None:
+        run(closing)
+
+
 def test_a_full_disk_stops_writes_as_long_as_it_is_full(tmp_path: Path) -> None:
     path = str(tmp_path / "journal.writes.db")
 
