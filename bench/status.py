@@ -16,8 +16,8 @@ import msgspec
 from bench import Stopwatch
 from bench.zone_outage import make_setting
 from kubectl_nodelife.commands.answering.status import finished
-from kubectl_nodelife.commands.cluster.dump import read_dump
 from kubectl_nodelife.commands.cluster.look import view_of_dump
+from kubectl_nodelife.dumps.dump import read_dump
 from kubectl_nodelife.kube.encode import encode
 from kubectl_nodelife.kube.meta import MicroTime
 from kubectl_nodelife.kube.node import Lease, LeaseMeta, LeaseSpec, Node

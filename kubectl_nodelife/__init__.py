@@ -30,7 +30,7 @@ Import rule (tests/test_layers.py holds it, as a table): a folder imports only f
 it in
 
     kube < workloads, engine < kubelet < controllers < sim < drain < upgrade, live < outlook
-         < sandbox, snapshot < sweep < daemon < acts, report < commands < cli
+         < sandbox, snapshot < sweep < daemon < acts, report < dumps < commands < cli
 
 where `engine` does without `workloads`, controllers never import one another or `kubelet`, `live`
 and `sim` never each other, and `report` takes data types only. `errors`, `copy_on_write` and
@@ -54,6 +54,7 @@ asyncio, os, logging or click in there. Only `report` and `cli` print.
 - `daemon`       the per-user process: socket, single instance, config reload, journal
 - `acts`         what a person orders and watches: drain, repair, rollback, the leader of an upgrade
 - `report`       results to text, pictures and JSON
+- `dumps`        a cluster out of the files that `-f` names: folders, archives, standard input
 - `commands`     one file for each verb: parse, plug together, call, report
 """
 

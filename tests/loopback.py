@@ -15,8 +15,8 @@ import yaml
 from aiohttp import web
 from aiohttp.typedefs import Handler, Middleware
 
-from kubectl_nodelife.commands.cluster.file_size import read_named
 from kubectl_nodelife.controllers import make_controllers
+from kubectl_nodelife.dumps.file_size import read_named
 from kubectl_nodelife.engine.settings import make_settings
 from kubectl_nodelife.kubelet.releases import rules_for
 from kubectl_nodelife.live.auth import Session

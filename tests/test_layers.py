@@ -30,8 +30,9 @@ RULES = {
     "daemon": "kube workloads engine controllers drain upgrade outlook live sim sandbox",
     "acts": "kube workloads engine controllers drain upgrade outlook live sim daemon",
     "report": "kube workloads engine drain upgrade outlook sim sweep",  # their data types
+    "dumps": "kube engine outlook daemon report",
     "commands": "kube workloads engine kubelet controllers drain upgrade outlook live sim sandbox"
-    " snapshot sweep daemon acts report",
+    " snapshot sweep daemon acts report dumps",
     "cli": "commands report",
     "quick": "commands daemon report cli",
     "__main__": "quick",

@@ -7,9 +7,15 @@ from typing import Any, Final
 import click
 
 from kubectl_nodelife.commands import ask
-from kubectl_nodelife.commands.cluster.file_size import max_file_size, strict_files
 from kubectl_nodelife.commands.cluster.where import Where
-from kubectl_nodelife.commands.flags import Connection, Output, connection_flags, output_flags
+from kubectl_nodelife.commands.flags import (
+    Connection,
+    Output,
+    connection_flags,
+    max_file_size,
+    output_flags,
+    strict_files,
+)
 from kubectl_nodelife.commands.several_clusters import several_clusters
 from kubectl_nodelife.errors import EXIT_FAILED, EXIT_NO, BadInput
 from kubectl_nodelife.report import terminal
@@ -157,8 +163,8 @@ def divergence_of_dump(where: Where, since_ns: int | None) -> tuple[dict[str, An
     """
     from msgspec.structs import replace
 
-    from kubectl_nodelife.commands.cluster.dump import OWN_CLOCK, load
     from kubectl_nodelife.commands.cluster.look import view_of_dump
+    from kubectl_nodelife.dumps.dump import OWN_CLOCK, load
     from kubectl_nodelife.kube.workload import Event
     from kubectl_nodelife.outlook.diverge.dump_observations import dump_observations
     from kubectl_nodelife.outlook.diverge.judgement import divergence_document, divergence_judgement

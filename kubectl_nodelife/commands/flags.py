@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 import click
 
+from kubectl_nodelife.dumps.file_size import SIZE_GIVEN, STRICT_GIVEN
 from kubectl_nodelife.errors import BadInput
 from kubectl_nodelife.live.connection import Connection as Connection
 from kubectl_nodelife.report import terminal
@@ -252,6 +253,45 @@ def output_flags(*formats: str) -> Callable[[Callback], Callback]:
         return output(no_headers(color(with_output)))
 
     return decorate
+
+
+def _note_size(context: click.Context, _: click.Parameter, text: str | None) -> None:
+    if text is None:
+        return
+    from kubectl_nodelife.kube.quantity import value as quantity_value
+
+    try:
+        size = quantity_value(text)
+    except ValueError:
+        size = 0
+    if size <= 0:
+        remedy = "give a number of bytes with a unit, such as 4Gi"
+        raise BadInput(f'invalid size "{text}"', on="--max-file-size", remedy=remedy)
+    context.meta[SIZE_GIVEN] = size
+
+
+max_file_size = click.option(
+    "--max-file-size",
+    metavar="SIZE",
+    expose_value=False,
+    callback=_note_size,
+    help="The longest file that -f takes, unpacked. Default: 2Gi.",
+)
+"""The flag, for verbs that take `-f`."""
+
+
+def _note_strict(context: click.Context, _: click.Parameter, given: bool) -> None:
+    context.meta[STRICT_GIVEN] = given
+
+
+strict_files = click.option(
+    "--strict",
+    is_flag=True,
+    expose_value=False,
+    callback=_note_strict,
+    help="Refuse a folder or archive with a file that holds no Kubernetes object.",
+)
+"""The flag, for verbs that take a dump."""
 
 
 def duration_ns(text: str, flag: str) -> int:

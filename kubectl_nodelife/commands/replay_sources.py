@@ -14,13 +14,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from kubectl_nodelife.commands import ask
-from kubectl_nodelife.commands.cluster.dump import load
 from kubectl_nodelife.commands.flags import Connection
 from kubectl_nodelife.daemon.acts_journal import changes_of_acts
 from kubectl_nodelife.daemon.changes import document
 from kubectl_nodelife.daemon.paths import journal_path
 from kubectl_nodelife.daemon.store import ChangeFilter as ChosenChanges
 from kubectl_nodelife.daemon.store import read_only
+from kubectl_nodelife.dumps.dump import load
 from kubectl_nodelife.errors import BadInput, Failed, NotFound
 from kubectl_nodelife.kube.documents import Json
 from kubectl_nodelife.kube.kinds import OPTIONAL_KINDS, Kind, kind_of

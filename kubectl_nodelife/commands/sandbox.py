@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from kubectl_nodelife.commands.cluster.file_size import max_file_size, read_named
+from kubectl_nodelife.commands.flags import max_file_size
 from kubectl_nodelife.controllers import CONTROLLERS, IN_KUBELETS, make_controllers
+from kubectl_nodelife.dumps.file_size import read_named
 from kubectl_nodelife.errors import BadInput
 from kubectl_nodelife.report import terminal
 
@@ -89,7 +90,7 @@ def _content(path: str) -> bytes:
         return read_named(path)
     import msgspec
 
-    from kubectl_nodelife.commands.cluster.dump import read_dump
+    from kubectl_nodelife.dumps.dump import read_dump
     from kubectl_nodelife.kube.kinds import Kind
 
     items: list[dict[str, Any]] = []

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from kubectl_nodelife.commands.cluster.file_size import max_file_size, read_named, read_stdin
-from kubectl_nodelife.commands.flags import Output, duration_ns, output_flags
+from kubectl_nodelife.commands.flags import Output, duration_ns, max_file_size, output_flags
 from kubectl_nodelife.controllers import make_controllers
+from kubectl_nodelife.dumps.file_size import read_named, read_stdin
 from kubectl_nodelife.errors import BadInput
 from kubectl_nodelife.report import terminal
 from kubectl_nodelife.report.formats import FORMATTERS
@@ -108,7 +108,7 @@ def _show(summary: RunSummary, output: Output) -> None:
 def _read_scenario(filename: str, profile: str | None) -> Scenario:
     from msgspec.structs import replace
 
-    from kubectl_nodelife.commands.cluster.dump_files import SUFFIXES
+    from kubectl_nodelife.dumps.dump_files import SUFFIXES
     from kubectl_nodelife.engine.profiles import parse_profile
     from kubectl_nodelife.sim.scenario import parse_scenario
 
@@ -161,7 +161,7 @@ def _is_dump(content: bytes, name: str) -> bool:
 
 def read_given(scenario: Scenario) -> Given | None:
     """The snapshot that the scenario names, by a path relative to its own."""
-    from kubectl_nodelife.commands.cluster.dump import OWN_CLOCK, UNDATED, read_dump
+    from kubectl_nodelife.dumps.dump import OWN_CLOCK, UNDATED, read_dump
     from kubectl_nodelife.kube.kinds import KINDS
     from kubectl_nodelife.report.live_line import progress_bar
     from kubectl_nodelife.sim.scenario import Given

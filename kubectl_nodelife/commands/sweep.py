@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
-from kubectl_nodelife.commands.cluster.file_size import max_file_size, read_named
-from kubectl_nodelife.commands.flags import Output, gathered_flags, output_flags
+from kubectl_nodelife.commands.flags import Output, gathered_flags, max_file_size, output_flags
+from kubectl_nodelife.dumps.file_size import read_named
 from kubectl_nodelife.errors import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_NO, BadInput
 from kubectl_nodelife.report import terminal
 from kubectl_nodelife.report.formats import FORMATTERS
@@ -261,8 +261,8 @@ def read_base(study: Study) -> tuple[Base, int, list[str]]:
 
 
 def _of_dump(study: Study, path: str) -> tuple[Base, int, list[str]]:
-    from kubectl_nodelife.commands.cluster.dump import load
     from kubectl_nodelife.commands.cluster.look import view_of_dump
+    from kubectl_nodelife.dumps.dump import load
     from kubectl_nodelife.kube.kinds import KINDS
     from kubectl_nodelife.sweep.points import base_of_cluster
 

@@ -12,8 +12,8 @@ from typing import Any, Final, NamedTuple
 
 import click
 
-from kubectl_nodelife.commands.cluster.file_size import read_named
 from kubectl_nodelife.commands.flags import duration_ns, gathered_flags
+from kubectl_nodelife.dumps.file_size import read_named
 from kubectl_nodelife.errors import BadInput
 from kubectl_nodelife.outlook.what_if import CONDITIONS, EACH
 

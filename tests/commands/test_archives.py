@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from kubectl_nodelife.cli import main
-from kubectl_nodelife.commands.cluster import dump_files
-from kubectl_nodelife.commands.cluster.dump import read_dump
+from kubectl_nodelife.dumps import dump_files
+from kubectl_nodelife.dumps.dump import read_dump
 from kubectl_nodelife.errors import BadInput
 from tests.commands.test_dumps_as_they_come import (
     STRANGERS,

@@ -17,8 +17,8 @@ import pytest
 import yaml
 
 from kubectl_nodelife.cli import main
-from kubectl_nodelife.commands.cluster.dump import Dump, read_dump, without_logs
-from kubectl_nodelife.commands.cluster.dump_files import kind_of_path
+from kubectl_nodelife.dumps.dump import Dump, read_dump, without_logs
+from kubectl_nodelife.dumps.dump_files import kind_of_path
 from kubectl_nodelife.errors import BadInput
 from kubectl_nodelife.kube.kinds import kind_of
 from kubectl_nodelife.kube.node import Node

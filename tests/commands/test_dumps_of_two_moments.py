@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from kubectl_nodelife.commands.cluster.dump import read_dump
+from kubectl_nodelife.dumps.dump import read_dump
 from tests.commands.test_dumps_as_they_come import archive_of, of_kind, pod, text, told
 
 Document = dict[str, Any]

@@ -12,8 +12,8 @@ from msgspec.structs import replace
 from kubectl_nodelife import cli
 from kubectl_nodelife.commands.answering.status import StatusLines, finished
 from kubectl_nodelife.commands.ask import say_first_look
-from kubectl_nodelife.commands.cluster.dump import load
 from kubectl_nodelife.commands.cluster.look import view_of_dump
+from kubectl_nodelife.dumps.dump import load
 from kubectl_nodelife.outlook.status import NodeLifeStatus, status_steps
 
 DUMP = str(Path(__file__).parents[1] / "dumps" / "two-zones")

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from kubectl_nodelife.commands.cluster.dump import load
 from kubectl_nodelife.daemon.options import Options, with_limits
 from kubectl_nodelife.daemon.preflight import check_settings
 from kubectl_nodelife.daemon.settings import (
@@ -17,6 +16,7 @@ from kubectl_nodelife.daemon.settings import (
     load_config,
     resolve_settings,
 )
+from kubectl_nodelife.dumps.dump import load
 from kubectl_nodelife.engine.cache import Cache
 from kubectl_nodelife.engine.events import Put
 from kubectl_nodelife.errors import BadInput, Refused

@@ -12,11 +12,11 @@ import pytest
 from bench.status import dump
 from kubectl_nodelife.commands.answering.for_daemon import make_answers
 from kubectl_nodelife.commands.answering.what_if import KINDS
-from kubectl_nodelife.commands.cluster.dump import read_dump
 from kubectl_nodelife.commands.cluster.look import view_of_dump
 from kubectl_nodelife.daemon.forked_answers import ForkedAnswers
 from kubectl_nodelife.daemon.journal import open_journal
 from kubectl_nodelife.daemon.list_once import ListedOnce
+from kubectl_nodelife.dumps.dump import read_dump
 from kubectl_nodelife.errors import NodelifeError
 from kubectl_nodelife.kube.pod import is_daemon_pod
 from tests.daemon.both_ways import ask_both_ways

@@ -16,10 +16,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from kubectl_nodelife.commands.cluster.dump import read_dump
 from kubectl_nodelife.drain.plan import make_plan
 from kubectl_nodelife.drain.results import DrainPlan, PodPlan
 from kubectl_nodelife.drain.snapshot import PlanSnapshot
+from kubectl_nodelife.dumps.dump import read_dump
 from kubectl_nodelife.kube.times import parse_duration
 from kubectl_nodelife.sim.kubectl.options import DrainOptions
 

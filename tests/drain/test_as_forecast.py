@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from kubectl_nodelife.commands.cluster.dump import read_dump
 from kubectl_nodelife.drain.plan import make_plan
 from kubectl_nodelife.drain.snapshot import PlanSnapshot
+from kubectl_nodelife.dumps.dump import read_dump
 from kubectl_nodelife.engine.cache import Cache
 from kubectl_nodelife.kube.kinds import KINDS
 from kubectl_nodelife.kube.load import decode

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from kubectl_nodelife.cli import main
-from kubectl_nodelife.commands.cluster.dump import load
 from kubectl_nodelife.drain.plan import make_plan
 from kubectl_nodelife.drain.results import DrainPlan
 from kubectl_nodelife.drain.snapshot import PlanSnapshot
+from kubectl_nodelife.dumps.dump import load
 from kubectl_nodelife.report.drain import outage_length
 from kubectl_nodelife.sim.kubectl.options import DrainOptions
 from tests.drain.build import (

@@ -158,7 +158,7 @@ def test_a_file_without_an_end_is_refused() -> None:
 READ = """
 import resource, sys
 resource.setrlimit(resource.RLIMIT_AS, (%d, %d))
-from kubectl_nodelife.commands.cluster.dump import read_dump
+from kubectl_nodelife.dumps.dump import read_dump
 print(len(read_dump(sys.argv[1:]).objects))
 """
 HEAVY = json.dumps({**POD, "metadata": {**POD["metadata"], "managedFields": [{"f:a": {}}] * 2000}})

@@ -11,8 +11,8 @@ import pytest
 import yaml
 from msgspec.structs import replace
 
-from kubectl_nodelife.commands.cluster.dump import read_dump
 from kubectl_nodelife.commands.cluster.look import view_of_dump
+from kubectl_nodelife.dumps.dump import read_dump
 from kubectl_nodelife.engine.settings import make_settings
 from kubectl_nodelife.kube.pod import Pod
 from kubectl_nodelife.outlook.audit.audit_pods import (

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from kubectl_nodelife.commands.cluster.dump import read_dump
 from kubectl_nodelife.drain.plan import make_plan
 from kubectl_nodelife.drain.snapshot import PlanSnapshot
+from kubectl_nodelife.dumps.dump import read_dump
 from kubectl_nodelife.engine.cache import Cache
 from kubectl_nodelife.kube.kinds import KINDS
 from kubectl_nodelife.outlook.what_if.acts import read_acts

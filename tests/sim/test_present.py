@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 
 from kubectl_nodelife.commands.answering.status import finished
-from kubectl_nodelife.commands.cluster.dump import load
 from kubectl_nodelife.commands.cluster.look import view_of_dump
+from kubectl_nodelife.dumps.dump import load
 from kubectl_nodelife.engine.cache import Cache
 from kubectl_nodelife.engine.profiles import NEWEST, parse_profile
 from kubectl_nodelife.engine.settings import Settings, make_settings

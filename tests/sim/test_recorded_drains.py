@@ -12,7 +12,7 @@ from functools import cache
 
 import pytest
 
-from kubectl_nodelife.commands.cluster.dump import read_dump
+from kubectl_nodelife.dumps.dump import read_dump
 from kubectl_nodelife.engine.settings import make_settings
 from kubectl_nodelife.kube.kinds import KINDS
 from kubectl_nodelife.kube.pod import Pod

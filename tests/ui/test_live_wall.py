@@ -11,8 +11,8 @@ import pytest
 from msgspec.structs import replace
 
 from bench.status import dump
-from kubectl_nodelife.commands.cluster.dump import read_dump
 from kubectl_nodelife.commands.cluster.look import view_of_dump
+from kubectl_nodelife.dumps.dump import read_dump
 from kubectl_nodelife.engine.cache import Cache
 from kubectl_nodelife.kube.meta import MicroTime, ObjectMeta
 from kubectl_nodelife.kube.node import Lease, LeaseMeta, LeaseSpec, Node

@@ -13,10 +13,10 @@ from collections.abc import Sequence
 
 import pytest
 
-from kubectl_nodelife.commands.cluster.dump import read_dump, settings_of
 from kubectl_nodelife.drain.plan import make_plan
 from kubectl_nodelife.drain.results import DrainPlan
 from kubectl_nodelife.drain.snapshot import PlanSnapshot
+from kubectl_nodelife.dumps.dump import read_dump, settings_of
 from kubectl_nodelife.engine.cache import Cache
 from kubectl_nodelife.engine.settings import Settings
 from kubectl_nodelife.kube.times import SECOND_NS

@@ -15,8 +15,8 @@ from typing import NamedTuple
 import msgspec
 import pytest
 
-from kubectl_nodelife.commands.cluster.dump import read_dump, settings_of
 from kubectl_nodelife.controllers import make_controllers
+from kubectl_nodelife.dumps.dump import read_dump, settings_of
 from kubectl_nodelife.engine.cache import Cache
 from kubectl_nodelife.engine.settings import Settings, make_settings
 from kubectl_nodelife.kube.kinds import KINDS

@@ -10,7 +10,6 @@ import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from kubectl_nodelife.commands.cluster.dump import Dump, load, settings_of
 from kubectl_nodelife.commands.cluster.where import Where
 from kubectl_nodelife.daemon.paths import config_file
 from kubectl_nodelife.daemon.settings import (
@@ -19,6 +18,7 @@ from kubectl_nodelife.daemon.settings import (
     load_config,
     resolve_settings,
 )
+from kubectl_nodelife.dumps.dump import Dump, load, settings_of
 from kubectl_nodelife.engine.cache import Cache
 from kubectl_nodelife.engine.settings import Settings
 from kubectl_nodelife.errors import Failed

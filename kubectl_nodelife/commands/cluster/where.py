@@ -10,8 +10,14 @@ from typing import Any, Final, NamedTuple
 
 import click
 
-from kubectl_nodelife.commands.cluster.file_size import max_file_size, strict_files
-from kubectl_nodelife.commands.flags import Callback, Connection, connection_flags, lead_to
+from kubectl_nodelife.commands.flags import (
+    Callback,
+    Connection,
+    connection_flags,
+    lead_to,
+    max_file_size,
+    strict_files,
+)
 from kubectl_nodelife.errors import BadInput
 
 answer_by: ContextVar[float | None] = ContextVar("answer by", default=None)

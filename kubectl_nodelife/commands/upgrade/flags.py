@@ -16,9 +16,9 @@ from typing import Any, Final, NamedTuple
 import click
 from msgspec.structs import fields
 
-from kubectl_nodelife.commands.cluster.file_size import read_named
 from kubectl_nodelife.commands.flags import Connection
 from kubectl_nodelife.controllers.upgrade.policy import NodeWork, UpgradePolicy, WorkMode
+from kubectl_nodelife.dumps.file_size import read_named
 from kubectl_nodelife.errors import BadInput
 from kubectl_nodelife.kube.subjects import parse_names
 

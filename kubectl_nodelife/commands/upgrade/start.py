@@ -11,9 +11,15 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import click
 
-from kubectl_nodelife.commands.cluster.file_size import max_file_size, strict_files
 from kubectl_nodelife.commands.cluster.where import Where, where_flags
-from kubectl_nodelife.commands.flags import Connection, Output, connection_flags, output_flags
+from kubectl_nodelife.commands.flags import (
+    Connection,
+    Output,
+    connection_flags,
+    max_file_size,
+    output_flags,
+    strict_files,
+)
 from kubectl_nodelife.commands.upgrade.flags import policy_flags, policy_of, split_dumps
 from kubectl_nodelife.commands.upgrade.run import (
     LeadFlags,

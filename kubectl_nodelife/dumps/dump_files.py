@@ -24,7 +24,7 @@ from itertools import chain
 from pathlib import Path, PurePosixPath
 from typing import IO, Any, Final, NamedTuple, Self, cast
 
-from kubectl_nodelife.commands.cluster.file_size import (
+from kubectl_nodelife.dumps.file_size import (
     PACKED_SUFFIXES,
     ZSTD_SUFFIXES,
     Peekable,

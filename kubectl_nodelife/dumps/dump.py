@@ -28,8 +28,8 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import msgspec
 
-from kubectl_nodelife.commands.cluster.dump_files import SkippedFiles, dump_files, is_stranger
-from kubectl_nodelife.commands.cluster.moment import (
+from kubectl_nodelife.dumps.dump_files import SkippedFiles, dump_files, is_stranger
+from kubectl_nodelife.dumps.moment import (
     ClockSign,
     DoubtedClock,
     agreed_sign,

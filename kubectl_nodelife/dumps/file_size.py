@@ -38,8 +38,10 @@ MAX_FILE_BYTES: Final = 2 << 30
 --show-managed-fields, for which the flag is needed. A List is read piece by piece, of YAML
 too, and costs some 4 KB a pod; any other document is held as a whole.
 """
-_META: Final = "nodelife.max_file_bytes"
-_STRICT: Final = "nodelife.strict_files"
+SIZE_GIVEN: Final = "nodelife.max_file_bytes"
+STRICT_GIVEN: Final = "nodelife.strict_files"
+"""Where click's context keeps what the flags say, for whoever reads a file of this command."""
+
 _PIECE: Final = 8 << 20
 
 
@@ -120,49 +122,10 @@ class _Decompressed:
                 return piece
 
 
-def _note(context: click.Context, _: click.Parameter, text: str | None) -> None:
-    if text is None:
-        return
-    from kubectl_nodelife.kube.quantity import value as quantity_value
-
-    try:
-        size = quantity_value(text)
-    except ValueError:
-        size = 0
-    if size <= 0:
-        remedy = "give a number of bytes with a unit, such as 4Gi"
-        raise BadInput(f'invalid size "{text}"', on="--max-file-size", remedy=remedy)
-    context.meta[_META] = size
-
-
-max_file_size = click.option(
-    "--max-file-size",
-    metavar="SIZE",
-    expose_value=False,
-    callback=_note,
-    help="The longest file that -f takes, unpacked. Default: 2Gi.",
-)
-"""The flag, for verbs that take `-f`."""
-
-
-def _note_strict(context: click.Context, _: click.Parameter, given: bool) -> None:
-    context.meta[_STRICT] = given
-
-
-strict_files = click.option(
-    "--strict",
-    is_flag=True,
-    expose_value=False,
-    callback=_note_strict,
-    help="Refuse a folder or archive with a file that holds no Kubernetes object.",
-)
-"""The flag, for verbs that take a dump."""
-
-
 def is_strict() -> bool:
-    """True if the flag is given."""
+    """True if --strict is given."""
     context = click.get_current_context(silent=True)
-    return context is not None and bool(context.meta.get(_STRICT))
+    return context is not None and bool(context.meta.get(STRICT_GIVEN))
 
 
 def read_file(path: Path) -> bytes:
@@ -245,7 +208,7 @@ def limited_pieces(file: Readable, source: str) -> Iterator[bytes]:
 def most_bytes() -> int:
     """How much a file may hold, unpacked."""
     context = click.get_current_context(silent=True)
-    found = context.meta.get(_META) if context is not None else None
+    found = context.meta.get(SIZE_GIVEN) if context is not None else None
     return MAX_FILE_BYTES if found is None else int(found)
 
 
