@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from multiprocessing import connection, get_context
 from typing import Final, TypeVar
 
+from kubectl_nodelife.commands.answering.beside import cores
 from kubectl_nodelife.commands.answering.what_if import beta_only, ignored, question_of
 from kubectl_nodelife.commands.what_if_flags import QuestionFlags
 from kubectl_nodelife.errors import Failed
@@ -69,7 +70,7 @@ def play_all(
     play: Callable[[str], T], targets: Sequence[str], jobs: int | None
 ) -> tuple[list[T], bool]:
     """(what `play` says of each target, whether it was interrupted). Raises what `play` raises."""
-    processes = min(jobs or _cores(), len(targets))
+    processes = min(jobs or cores(), len(targets))
     found: dict[int, T] = {}
     with progress_bar("playing", len(targets)) as step:
         try:
@@ -82,10 +83,6 @@ def play_all(
         except KeyboardInterrupt:
             return [found[number] for number in sorted(found)], True
     return [found[number] for number in sorted(found)], False
-
-
-def _cores() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1
 
 
 def _play_in_processes(

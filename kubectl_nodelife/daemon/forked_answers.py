@@ -3,8 +3,8 @@
 The child has the daemon's memory as it was at that instant, and nothing else of it: all sockets and
 files are closed in it before it begins, so that it can neither read nor write the cluster or the
 journal. It runs below the daemon's priority, for so many seconds and with so much memory more at
-most, and what it makes comes back through a pipe, a document a line: how far it is, where it tells
-that, and the answer last. What it changes in memory stays its own.
+most; whom it forks itself ends with it. What it makes comes back through a pipe, a document a line:
+how far it is, where it tells that, and the answer last. What it changes in memory stays its own.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import os
 import resource
 import signal
 from collections.abc import AsyncGenerator, Awaitable, Callable
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from typing import Any, Final, NoReturn, TypeVar
 
 from kubectl_nodelife.errors import Failed, NodelifeError, error_of
@@ -109,6 +109,8 @@ class ForkedAnswers:
         pid = os.fork()
         if pid == 0:
             _child(make, writable, seconds, self._most_bytes)
+        with suppress(ProcessLookupError):
+            os.setpgid(pid, pid)  # as the child does itself: whichever comes first
         os.close(writable)
         lines = _lines_of(readable, seconds)
         try:
@@ -119,7 +121,8 @@ class ForkedAnswers:
             what = f"the answer was not there after {seconds:g}s"
             raise Failed(what, remedy=_LOOK_YOURSELF) from None
         finally:
-            os.kill(pid, signal.SIGKILL)
+            with suppress(ProcessLookupError):
+                os.killpg(pid, signal.SIGKILL)  # and whom it has forked itself
             await asyncio.shield(asyncio.to_thread(os.waitpid, pid, 0))
 
     def _checked(self, received: bytes) -> Response:
@@ -166,6 +169,7 @@ async def _lines_of(readable: int, seconds: float) -> AsyncGenerator[bytes]:
 def _child(make: Callable[[Tell], Response], writable: int, seconds: float, more: int) -> NoReturn:
     """Make the answer, write it to the pipe, and end without the daemon's own ending."""
     try:
+        os.setpgid(0, 0)
         gc.freeze()  # what the daemon holds is never collected here, nor copied for it
         gc.disable()  # nor is what is made: the child ends with its answer
         _close_all_but(writable)

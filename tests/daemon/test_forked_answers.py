@@ -7,6 +7,7 @@ import os
 import socket
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -54,6 +55,30 @@ def test_nothing_of_the_daemon_is_open_in_it() -> None:
 
         links = (await forked(make))["links"]
         assert [link for link in links if not link.startswith(("/dev/null", "pipe:"))] == []
+
+    play(test)
+
+
+def test_whom_it_has_forked_ends_with_it(tmp_path: Path) -> None:
+    async def test() -> None:
+        told = tmp_path / "pid"
+
+        def make() -> dict[str, Any]:
+            pid = os.fork()
+            if pid == 0:
+                time.sleep(600)
+            told.write_text(f"{pid}")
+            time.sleep(600)
+            return {}
+
+        with pytest.raises(Failed, match="not there after"):
+            await forked(make, seconds=1.0)
+        status = Path(f"/proc/{told.read_text()}/status")
+        for _ in range(100):
+            if not status.exists() or "State:\tZ" in status.read_text():
+                return
+            await asyncio.sleep(0.05)
+        raise AssertionError("a process of the child's is left")
 
     play(test)
 

@@ -12,6 +12,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
+from kubectl_nodelife.commands.answering.beside import in_child
 from kubectl_nodelife.commands.answering.query import Query, Response, flags_of, output_of, word
 from kubectl_nodelife.commands.cluster.drain import KINDS as DRAIN_KINDS
 from kubectl_nodelife.commands.cluster.look import KindsToRead
@@ -24,7 +25,7 @@ from kubectl_nodelife.outlook.what_if import CONDITIONS
 from kubectl_nodelife.outlook.what_if.acts import Act, acts_of_file, enforced_act, read_acts
 from kubectl_nodelife.outlook.what_if.answer import make_answer
 from kubectl_nodelife.outlook.what_if.document import Both, chains
-from kubectl_nodelife.outlook.what_if.question import Question, play, run_summary_of
+from kubectl_nodelife.outlook.what_if.question import Question, afterwards, play, run_summary_of
 from kubectl_nodelife.outlook.what_if.service_levels import ServedObject, named_workloads
 from kubectl_nodelife.report.live_line import progress_bar
 from kubectl_nodelife.report.narration import NarrationPage
@@ -42,6 +43,9 @@ _PLAYS: Final = (
     "puts the answer together",
 )
 """What is done after so many plays."""
+
+_MANY_PODS: Final = 2000
+"""From so many on a play takes longer than another process to begin."""
 
 _HOUR_NS: Final = 3600 * SECOND_NS
 
@@ -73,7 +77,8 @@ def answer(
             step(done)
             says(_PLAYS[done])
 
-        plays = play(question, progress)
+        large = len(view.cache.pods) >= _MANY_PODS
+        plays = play(question, progress, in_child if large else afterwards)
     found = make_answer(
         plays,
         acts,

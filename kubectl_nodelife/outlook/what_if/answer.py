@@ -27,7 +27,6 @@ from kubectl_nodelife.outlook.what_if.document import (
     NodeFuture,
     OtherCourse,
     PendingEvents,
-    PlayExtreme,
     Point,
     ServiceFuture,
     UnreadKindNote,
@@ -54,6 +53,7 @@ from kubectl_nodelife.outlook.what_if.service_levels import (
     Level,
     Outage,
     ServedObject,
+    outage_of,
 )
 from kubectl_nodelife.outlook.what_if.write_spans import WriteSpans, write_spans
 from kubectl_nodelife.sim.present import Present
@@ -87,11 +87,11 @@ def make_answer(
     if plays.without_acts is not plays.baseline:
         without = PlayReading(plays.without_acts, now, ignores)
     after = PlayReading(plays.future, plays.settings, ignores)
-    ranges = [PlayReading(each, plays.settings, ignores) for each in (plays.fast, plays.slow)]
-    workloads = list(_workloads(without, before, after, ranges, plays.present))
+    workloads = list(_workloads(without, before, after, plays))
     services = list(_services(without, after))
     zones = list(zone_futures(without, after, plays.present.setting.cluster))
-    drains, nodes = after.drains(), node_futures(before, after, acts, ranges)
+    drains, elsewhere = after.drains(), (plays.fast.deleted, plays.slow.deleted)
+    nodes = node_futures(before, after, acts, elsewhere)
     differences = _differences(plays, acts)
     return WhatIf(
         source=source,
@@ -177,13 +177,12 @@ def _workloads(
     without: PlayReading,
     before: PlayReading,
     after: PlayReading,
-    ranges: Sequence[PlayReading],
-    present: Present,
+    plays: Plays,
 ) -> Iterator[WorkloadFuture]:
     """Those that fare otherwise than without any act, or than in the baseline."""
     workloads = sorted({*after.workloads(), *before.workloads(), *without.workloads()})
     found = [
-        _workload(workload, without, before, after, ranges, present)
+        _workload(workload, without, before, after, plays)
         for workload in workloads
         if any(_differs(workload, other, after) for other in dict.fromkeys((without, before)))
     ]
@@ -228,14 +227,15 @@ def _workload(
     without: PlayReading,
     before: PlayReading,
     reading: PlayReading,
-    ranges: Sequence[PlayReading],
-    present: Present,
+    plays: Plays,
 ) -> WorkloadFuture:
     outage = reading.outage(workload)
     levels = reading.played.levels
-    low, high = (_range(each, workload) for each in ranges)
-    evicted = [each.evicted[workload] for each in (reading, *ranges)]
-    owner = _Owner.of(workload, present)
+    unchanged = outage_of([levels.at_start(workload)], reading.played.end_ns)
+    extremes = (plays.fast, plays.slow)
+    low, high = (extreme.of_workload(workload, unchanged) for extreme in extremes)
+    evicted = [reading.evicted[workload], *(each.evicted.get(workload, 0) for each in extremes)]
+    owner = _Owner.of(workload, plays.present)
     wanted = owner.replicas if owner.replicas is not None else levels.pods_at_start(workload)
     return WorkloadFuture(
         namespace=workload.namespace,
@@ -305,15 +305,6 @@ class _Owner(NamedTuple):
         if not isinstance(spec, (ScaleSpec, ReplicationControllerSpec)):
             return cls(None, top)
         return cls(1 if spec.replicas is None else spec.replicas, top)
-
-
-def _range(reading: PlayReading, workload: ServedObject) -> PlayExtreme:
-    outage = reading.outage(workload)
-    return PlayExtreme(
-        lowest_serving=outage.lowest_serving,
-        at_zero_seconds=_span(outage.at_zero_ns),
-        back_seconds=reading.seconds(outage.back_ns),
-    )
 
 
 def _word(outage: Outage) -> str:

@@ -28,15 +28,14 @@ def node_futures(
     before: PlayReading,
     after: PlayReading,
     acts: Sequence[Act],
-    others: Sequence[PlayReading] = (),
+    others: Sequence[Mapping[str, int]] = (),
 ) -> list[NodeFuture]:
     """The nodes that the acts name, and those that fare otherwise than without them. `others`:
-    plays of the same acts, in which pods get other nodes.
+    how many pods of each node are deleted in plays of the same acts, in which pods get other nodes.
     """
     named = {name for act in acts for name in act.nodes}
     changed = {n for n in after.nodes if after.nodes[n] and after.nodes[n] != before.nodes.get(n)}
-    deletions, waited = _deletions(after)
-    elsewhere = [_deletions(other)[0] for other in others]
+    deletions, waited = deletions_by_node(after)
     losses = Losses(after, deletions, waited)
     return [
         _node(
@@ -44,13 +43,13 @@ def node_futures(
             after,
             deletions.get(name, []),
             losses,
-            [len(play.get(name, ())) for play in elsewhere],
+            [deleted.get(name, 0) for deleted in others],
         )
         for name in sorted(named | changed)
     ]
 
 
-def _deletions(after: PlayReading) -> tuple[dict[str, list[Deletion]], dict[str, float]]:
+def deletions_by_node(after: PlayReading) -> tuple[dict[str, list[Deletion]], dict[str, float]]:
     """Of each node the deletions of its pods, and for how long the first waited for its client."""
     deletions: dict[str, list[Deletion]] = {}
     home_of, deleted = after.played.levels.node_of, set[str]()

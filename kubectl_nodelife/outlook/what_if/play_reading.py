@@ -35,7 +35,7 @@ from kubectl_nodelife.outlook.what_if.document import (
     ZoneChange,
     ZoneFuture,
 )
-from kubectl_nodelife.outlook.what_if.question import Played, seconds
+from kubectl_nodelife.outlook.what_if.played import Played, seconds
 from kubectl_nodelife.outlook.what_if.service_levels import (
     SERVICE,
     Outage,

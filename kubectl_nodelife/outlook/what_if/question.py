@@ -8,24 +8,24 @@ middle play is shown, a fast and a slow one give the ranges.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import cached_property
+from contextlib import AbstractContextManager, contextmanager
+from functools import cached_property, partial
 from itertools import chain
 from typing import Any, Final, NamedTuple
 
-import msgspec
 from msgspec.structs import replace
 
 from kubectl_nodelife.controllers import make_controllers
-from kubectl_nodelife.engine.cache import Cache, Key
-from kubectl_nodelife.engine.events import Outcome
+from kubectl_nodelife.engine.cache import Cache
 from kubectl_nodelife.engine.pace import FASTER_QPS, pace_of
 from kubectl_nodelife.engine.settings import Settings, SettingsError, make_settings
 from kubectl_nodelife.engine.sign_of_life import sign_of_life
 from kubectl_nodelife.errors import BadInput
 from kubectl_nodelife.kube.meta import controller_of
-from kubectl_nodelife.kube.pod import Pod
 from kubectl_nodelife.kube.times import SECOND_NS, human_duration
 from kubectl_nodelife.outlook.what_if.acts import TOLERATION_SECONDS, Act
+from kubectl_nodelife.outlook.what_if.extremes import Extreme
+from kubectl_nodelife.outlook.what_if.played import DueThing, Played
 from kubectl_nodelife.outlook.what_if.service_levels import ServiceLevels
 from kubectl_nodelife.sim.api import DefaultTolerationSeconds, template_of
 from kubectl_nodelife.sim.attached_volumes import AttachedVolumes
@@ -36,9 +36,8 @@ from kubectl_nodelife.sim.kubelet_state import KubeletTerms
 from kubectl_nodelife.sim.present import Branch, Present, join
 from kubectl_nodelife.sim.run import Run, RunSummary, summarize_run
 from kubectl_nodelife.sim.scenario import CONTROLLER_NAMES, HIGHEST_SCORE, PASS_DRIFT_NS
-from kubectl_nodelife.sim.timeline import Record, Timeline, without_collector
+from kubectl_nodelife.sim.timeline import without_collector
 from kubectl_nodelife.sim.timing import FAST, MIDDLE, SLOW, Timing
-from kubectl_nodelife.workloads.budget_ledger import BudgetLedger
 from kubectl_nodelife.workloads.placement import Luck
 
 TOLERATION_FLAGS: Final = (
@@ -68,59 +67,16 @@ class Question(NamedTuple):
     controllers: tuple[str, ...] = CONTROLLER_NAMES
 
 
-class DueThing(NamedTuple):
-    """Something that was still to happen when a play ended: whose, and when, ns."""
-
-    at_ns: int
-    whose: str
-
-
-class Played(msgspec.Struct, frozen=True):
-    """A play to its end: the cluster as it is then, what happened, and what served when.
-
-    `end_ns`: the horizon; `ended_ns`: when nothing was to happen any more, the horizon where that
-    was not so: then `due` is what was to come. `silent`: the nodes whose kubelets are silent at the
-    end, and their last sign of life; `last_signs`: between which instants that of each node came
-    before it first fell silent, where that is known; `no_room`: why pods have no node then;
-    `volume_on`: which node has a volume for which a pod that is bound waits; `not_made`: in
-    whose place a StatefulSet makes no pod, and why. `budgets`: those whose status changed, as it
-    went.
-    """
-
-    start_ns: int
-    end_ns: int
-    ended_ns: int
-    cluster: Cache
-    timeline: Timeline
-    failures: list[Outcome]
-    records: list[Record]
-    levels: ServiceLevels
-    silent: dict[str, int | None]
-    last_signs: dict[str, tuple[int, int]]
-    no_room: dict[Key, str]
-    volume_on: dict[Key, str]
-    not_made: list[tuple[Pod, str]]
-    budgets: dict[Key, BudgetLedger]
-    due: list[DueThing]
-    waited_ns: int = 0
-    """The longest that a request of kube-controller-manager's waited for its client's token."""
-
-    @property
-    def is_quiet(self) -> bool:
-        """True if nothing was to happen any more."""
-        return self.ended_ns < self.end_ns
-
-
 class Plays(NamedTuple):
-    """Baseline and future of a question; the futures of a fast and a slow cluster. `without_acts`:
-    the baseline, or where that has acts a play without any. `assumed`: sentences; `unread`: (kind,
-    what the play does instead); `present`: what was played."""
+    """Baseline and future of a question; what is read of the futures of a fast and a slow cluster.
+    `without_acts`: the baseline, or where that has acts a play without any. `assumed`: sentences;
+    `unread`: (kind, what the play does instead); `present`: what was played."""
 
     without_acts: Played
     baseline: Played
     future: Played
-    fast: Played
-    slow: Played
+    fast: Extreme
+    slow: Extreme
     settings: Settings
     present: Present
     assumed: tuple[str, ...]
@@ -150,10 +106,26 @@ class _Future(NamedTuple):
         return self.restarts[-1].settings if self.restarts else self.settings
 
 
+Works = Sequence[Callable[[], Any]]
+Beside = Callable[[Works], AbstractContextManager[Callable[[], list[Any]]]]
+"""Begins works that do not depend on what is done meanwhile; the function waits for what they
+return."""
+
+
+@contextmanager
+def afterwards(works: Works) -> Iterator[Callable[[], list[Any]]]:
+    """Nothing is done beside: the works are done when it is asked for what they return."""
+    yield lambda: [work() for work in works]
+
+
 @without_collector()
-def play(question: Question, progress: Callable[[int], None] = lambda done: None) -> Plays:
+def play(
+    question: Question,
+    progress: Callable[[int], None] = lambda done: None,
+    beside: Beside = afterwards,
+) -> Plays:
     """Play the question. `progress` receives how many of the plays are done, 0 as the first one
-    begins. Raises BadInput.
+    begins; `beside` may play the extremes meanwhile. Raises BadInput.
     """
     setting = [act for act in question.acts if act.is_setting]
     events = events_of([act for act in question.acts if not act.is_setting])
@@ -167,23 +139,25 @@ def play(question: Question, progress: Callable[[int], None] = lambda done: None
     acting = [act for act in question.acts if not act.is_setting]
     today = _Beginning(present, question)
     begun = today if under is present else _Beginning(under, question)
+    last = asked.last_settings
+
+    def extreme(timing: Timing, *, seeks: bool) -> Extreme:
+        branch = begun.fork_under(timing, acting, asked.restarts)
+        branch = _with_luck(branch, acting, seeks=seeks)
+        return Extreme.of(_played(branch, events, question, asked.restarts), last)
+
     progress(0)
-    without_acts = baseline = _played(today.fork(()), (), question)
-    if setting and acting:
-        baseline = _played(today.fork(acting), events, question)
-    progress(1)
-    future = _played(begun.fork(acting, asked.restarts), events, question, asked.restarts)
-    progress(2)
-    fast, slow = (
-        _played(_with_luck(branch, acting, seeks=seeks), events, question, asked.restarts)
-        for branch, seeks in (
-            (begun.fork_under(FAST, acting, asked.restarts), False),
-            (begun.fork_under(SLOW, acting, asked.restarts), True),
-        )
-    )
+    works = (partial(extreme, FAST, seeks=False), partial(extreme, SLOW, seeks=True))
+    with beside(works) as extremes:
+        without_acts = baseline = _played(today.fork(()), (), question)
+        if setting and acting:
+            baseline = _played(today.fork(acting), events, question)
+        progress(1)
+        future = _played(begun.fork(acting, asked.restarts), events, question, asked.restarts)
+        progress(2)
+        fast, slow = extremes()
     progress(4)
     unread = tuple((kind.kind, kind.means) for kind in present.unread)
-    last = asked.last_settings
     assumed = (*present.assumed, *_paced(future, fast, last))
     return Plays(without_acts, baseline, future, fast, slow, last, present, assumed, unread)
 
@@ -195,7 +169,7 @@ def _with_luck(branch: Branch, acts: Sequence[Act], *, seeks: bool) -> Branch:
     return branch
 
 
-def _paced(future: Played, fast: Played, settings: Settings) -> Iterator[str]:
+def _paced(future: Played, fast: Extreme, settings: Settings) -> Iterator[str]:
     """Which pace the play took, where writes had to wait for it, and how far it may be off."""
     pace = pace_of(settings)
     if pace is not None and future.waited_ns >= SECOND_NS:
@@ -445,8 +419,3 @@ def _flags(detail: Mapping[str, str]) -> Mapping[str, str]:
     if TOLERATION_SECONDS in detail:
         return dict.fromkeys(TOLERATION_FLAGS, detail[TOLERATION_SECONDS])
     return detail
-
-
-def seconds(at_ns: int | None, start_ns: int) -> float | None:
-    """An instant as seconds after the question, to the ms."""
-    return None if at_ns is None else round((at_ns - start_ns) / SECOND_NS, 3)

@@ -201,6 +201,10 @@ class ServiceLevels:
         """Its levels, the first one that of the beginning."""
         return self._series.get(counted) or [self._start.level(counted)]
 
+    def at_start(self, counted: ServedObject) -> Level:
+        """Its level at the beginning."""
+        return self._start.level(counted)
+
     def workload_of(self, pod: _PodIdentity) -> ServedObject | None:
         """The workload of a pod that ever was there."""
         workload = self._workload_of.get(pod.uid)

@@ -1,0 +1,90 @@
+"""Two processes play one question: the answer is that of one, and no process is left behind."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from kubectl_nodelife.commands.answering.beside import cores, in_child
+from kubectl_nodelife.engine.settings import make_settings
+from kubectl_nodelife.kube.times import SECOND_NS
+from kubectl_nodelife.outlook.what_if.acts import read_acts
+from kubectl_nodelife.outlook.what_if.answer import make_answer
+from kubectl_nodelife.outlook.what_if.question import Beside, Question, afterwards, play
+from kubectl_nodelife.report.formats import render
+from kubectl_nodelife.report.what_if import WhatIfPage
+from tests.what_if.stand import ALL_KINDS, NOW_NS, cluster_of, workload
+
+NEEDS_TWO = pytest.mark.skipif(
+    sys.platform != "linux" or cores() < 2, reason="one core, or forks are unsafe: nothing forks"
+)
+
+
+def answer(words: str, beside: Beside) -> str:
+    made = workload("web", ["a1", "a2", "b1"]) + workload("db", ["a1", "b2"], "StatefulSet")
+    cluster, settings = cluster_of(made), make_settings("newest")
+    acts = read_acts(words.split(), cluster, beta_zone_labels_only=False)
+    question = Question(cluster, settings, NOW_NS, ALL_KINDS, acts, 3600 * SECOND_NS)
+    plays = play(question, beside=beside)
+    found = make_answer(plays, acts, settings, source={}, moment={}, warnings=())
+    return render(WhatIfPage(found), "json")
+
+
+@pytest.mark.parametrize("words", ["lose node a1", "lose zone a", "drain node b1"])
+def test_two_processes_make_the_answer_of_one(words: str) -> None:
+    assert answer(words, in_child) == answer(words, afterwards)
+
+
+@NEEDS_TWO
+def test_the_works_are_done_in_one_child_that_is_gone_then() -> None:
+    with in_child([os.getpid, lambda: "second"]) as made:
+        child, second = made()
+    assert child != os.getpid() and second == "second"
+    with pytest.raises(ProcessLookupError):
+        os.kill(child, 0)
+
+
+@NEEDS_TWO
+def test_who_does_not_ask_for_them_does_not_wait_for_them() -> None:
+    began = time.monotonic()
+    with in_child([lambda: time.sleep(60)]):
+        pass
+    assert time.monotonic() - began < 30
+
+
+@pytest.mark.parametrize("ends", [signal.SIGKILL, signal.SIGTERM])
+def test_what_a_child_does_not_bring_is_made_here(ends: signal.Signals) -> None:
+    ours = os.getpid()
+
+    def work() -> int:
+        if os.getpid() != ours:
+            os.kill(os.getpid(), ends)
+        return os.getpid()
+
+    with in_child([work]) as made:
+        assert made() == [ours]
+
+
+def test_an_error_of_the_works_is_raised_here() -> None:
+    def work() -> int:
+        raise ValueError("both times")
+
+    with pytest.raises(ValueError, match="both times"), in_child([work]) as made:
+        made()
+
+
+@NEEDS_TWO
+def test_a_child_has_no_more_time_than_this_process(tmp_path: Path) -> None:
+    told = tmp_path / "left"
+    before = signal.setitimer(signal.ITIMER_REAL, 1000)
+    try:
+        with in_child([lambda: told.write_text(f"{signal.getitimer(signal.ITIMER_REAL)[0]}")]) as m:
+            m()
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, *before)
+    assert 0 < float(told.read_text()) <= 1000
