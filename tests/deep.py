@@ -111,8 +111,13 @@ DEEP: Final = {
     "some seconds of computing": """
         tests/what_if/test_hostile.py::test_a_cluster_that_never_rests_for_a_day
         tests/claims/test_what_if.py::test_a_lie_of_what_if_is_caught
+        tests/claims/test_what_if.py::test_a_wrong_exit_code_is_caught
+        tests/engine/test_fork.py::test_two_branches_of_an_outage_of_5000_nodes_are_as_two_runs
+        tests/enforce/test_as_simulated.py
         tests/enforce/test_mass_loss.py
+        tests/enforce/test_simulation.py
         tests/hostile/test_flapping.py
+        tests/upgrade/test_hand_calculation.py::test_500_nodes_as_calculated_by_hand
     """,
 }
 """Paths and node ids, by the reason; what takes longest first."""

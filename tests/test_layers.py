@@ -4,6 +4,7 @@ of the world in the core. Imports inside functions and for type checking count a
 from __future__ import annotations
 
 import ast
+import functools
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
@@ -62,6 +63,7 @@ def modules() -> dict[str, Path]:
 MODULES = modules()
 
 
+@functools.cache
 def imports(name: str) -> set[str]:
     """The modules that `name` imports, ours with full name and others too."""
     names = set()
@@ -75,9 +77,6 @@ def imports(name: str) -> set[str]:
     return names
 
 
-IMPORTS = {name: imports(name) for name in MODULES}
-
-
 def folder_of(module: str) -> str:
     return module.split(".")[1] if "." in module else ""
 
@@ -86,7 +85,7 @@ def folder_of(module: str) -> str:
 def test_imports_only_what_its_folder_may(name: str) -> None:
     folder = folder_of(name)
     assert folder in MAY_IMPORT, f"rule: each folder has a row in RULES; {folder!r} has none"
-    for other in IMPORTS[name] & MODULES.keys():
+    for other in imports(name) & MODULES.keys():
         allowed = MAY_IMPORT[folder] | {folder}
         assert folder_of(other) in allowed, (
             f"rule: {folder!r} may import only {sorted(MAY_IMPORT[folder])}; {name} imports {other}"
@@ -99,14 +98,14 @@ def test_controllers_never_import_one_another() -> None:
 
     for name in MODULES:
         mine = controller_of(name)
-        for other in IMPORTS[name] if mine.count(".") == 2 else ():
+        for other in imports(name) if mine.count(".") == 2 else ():
             assert controller_of(other) in ("", mine), (
                 f"rule: controllers never import one another; {name} imports {other}"
             )
 
 
 def test_no_import_cycles() -> None:
-    graph = {name: (IMPORTS[name] & MODULES.keys()) - {name} for name in MODULES}
+    graph = {name: (imports(name) & MODULES.keys()) - {name} for name in MODULES}
     try:
         TopologicalSorter(graph).prepare()
     except CycleError as error:
@@ -115,7 +114,7 @@ def test_no_import_cycles() -> None:
 
 @pytest.mark.parametrize("name", [name for name in MODULES if folder_of(name) in CORE])
 def test_core_knows_no_clock_nor_world(name: str) -> None:
-    found = {other.split(".")[0] for other in IMPORTS[name]} & BANNED_IN_CORE
+    found = {other.split(".")[0] for other in imports(name)} & BANNED_IN_CORE
     assert not found, f"rule: the core imports no {', '.join(sorted(BANNED_IN_CORE))}; {name} does"
 
 
@@ -137,7 +136,7 @@ MAY_WRITE = {
 
 def test_only_enforcing_can_send_anything_but_get() -> None:
     writer = "kubectl_nodelife.live.writer"
-    importers = {name for name in MODULES if writer in IMPORTS[name]}
+    importers = {name for name in MODULES if writer in imports(name)}
     assert importers <= MAY_WRITE, (
         "rule: live.writer is the only code that can write to a cluster, and only these import "
         f"it; {sorted(importers - MAY_WRITE)} do too"

@@ -21,6 +21,7 @@ from kubectl_nodelife.engine.calls import Answer, Get
 from kubectl_nodelife.kube.times import SECOND_NS
 from kubectl_nodelife.live import action_sender
 from kubectl_nodelife.live.clock import MonotonicClock
+from tests.deep import one_of
 from tests.enforce.audit import on_the_true_clock
 from tests.enforce.observer import LEASE, Rules, broken_rules
 from tests.enforce.simulated_api import MOST_DELAY_S, Fault, Sent
@@ -105,13 +106,7 @@ def _at_s(entry: Json) -> float:
     return at - EPOCH_NS / SECOND_NS
 
 
-by_clock = pytest.mark.parametrize(
-    "set_by_s",
-    [
-        pytest.param(set_by_s, id=name, marks=pytest.mark.deep if len(set_by_s) > 1 else ())
-        for name, set_by_s in SET_BY_S.items()
-    ],
-)
+by_clock = pytest.mark.parametrize("set_by_s", one_of(3, SET_BY_S.values()), ids=SET_BY_S)
 
 
 @by_clock

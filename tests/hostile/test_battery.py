@@ -13,7 +13,7 @@ from tests.hostile.battery import Scenario, Stand, faults_found
 from tests.hostile.scenarios import SCENARIOS, lying
 
 
-@pytest.mark.parametrize("scenario", one_of(5, SCENARIOS), ids=lambda row: row.name)
+@pytest.mark.parametrize("scenario", one_of(15, SCENARIOS), ids=lambda row: row.name)
 def test_nothing_is_believed_and_nothing_is_given_up(scenario: Scenario) -> None:
     found, stand = faults_found(scenario)
     assert found == []

@@ -17,6 +17,7 @@ from kubectl_nodelife.live.listwatch import WatchStream
 from kubectl_nodelife.live.news import ListNews, WatchNews
 from tests.daemon.lab import CLUSTER, Lab, lease, make_lab, node, pod, run, unreachable
 from tests.daemonset.shown import agent, revision
+from tests.deep import one_of
 from tests.hostile.bad import BAD, line
 
 LOST = node("n1", "Unknown", taints=(unreachable(),))
@@ -31,7 +32,7 @@ def documents(lab: Lab) -> list[dict[str, Any]]:
     return entries
 
 
-@pytest.mark.parametrize("name", BAD)
+@pytest.mark.parametrize("name", one_of(3, BAD))
 def test_no_object_ends_the_daemon(tmp_path: Path, name: str) -> None:
     kind, document = BAD[name]
     stream: WatchStream[Any] = WatchStream(kind_named(kind).type)

@@ -12,7 +12,7 @@ import pytest
 
 from tests.hostile.parsers import Find, Parser, fuzz, parsers, run
 
-FEW_INPUTS, INPUTS, MANY_INPUTS = 100, 300, 1_000
+FEW_INPUTS, INPUTS, MANY_INPUTS = 50, 300, 1_000
 """Of each parser, and where CI asks for more seeds: the same on every machine, so that a faster one
 finds nothing new.
 """

@@ -36,6 +36,7 @@ from kubectl_nodelife.sim.present import Branch, Present, join
 from kubectl_nodelife.sim.scenario import CONTROLLER_NAMES, assemble, parse_scenario
 from kubectl_nodelife.sim.timeline import Record
 from kubectl_nodelife.sim.timing import FAST, SLOW, Timing
+from tests.deep import first_few, one_of
 from tests.drain.troubled import troubled
 from tests.sim.cut import cut
 from tests.sim.documents import found, node, pod, scenario, stop, story, times
@@ -107,7 +108,7 @@ def test_status_and_play_of_a_dump(path: Path) -> None:
     assert list(disagreements(finished(status_steps(view)), present)) == []
 
 
-@pytest.mark.parametrize("name", TRACES)
+@pytest.mark.parametrize("name", one_of(3, TRACES))
 def test_status_and_play_of_a_cut_trace(name: str) -> None:
     path = HERE / "traces" / name / "scenario.yaml"
     read_in = parse_scenario(path.read_bytes(), name)
@@ -265,7 +266,7 @@ def test_a_daemon_set_whose_revisions_were_not_read_is_up_to_date() -> None:
 
 
 @pytest.mark.parametrize("timing", [FAST, SLOW], ids=lambda timing: timing.name)
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", first_few(range(20)))
 def test_a_fork_under_another_timing_is_the_present_under_that_timing(
     seed: int, timing: Timing
 ) -> None:
