@@ -22,6 +22,7 @@ import msgspec
 from msgspec.structs import replace
 
 from kubectl_nodelife.controllers import make_controllers
+from kubectl_nodelife.controllers.daemonset import DaemonSetController
 from kubectl_nodelife.controllers.nodelifecycle import NodeLifecycleController
 from kubectl_nodelife.engine.cache import Cache
 from kubectl_nodelife.engine.controller import Controller
@@ -48,7 +49,7 @@ from kubectl_nodelife.sim.scenario import (
 )
 from kubectl_nodelife.sim.script import Script
 from kubectl_nodelife.sim.timeline import Record, Timeline
-from kubectl_nodelife.sim.timing import FAST, MIDDLE, LearntTerms, Timing
+from kubectl_nodelife.sim.timing import FAST, MIDDLE, SLOW, LearntTerms, Timing
 from kubectl_nodelife.sim.world import PATIENCE_NS, Asker, Faults, World
 from kubectl_nodelife.workloads.time_to_ready import TimesToReady, is_on_its_way
 from kubectl_nodelife.workloads.volumes import volumes_elsewhere
@@ -250,6 +251,11 @@ class Branch:
         if isinstance(kubelets.terms, LearntTerms):
             kubelets.behave(replace(kubelets.terms, timing=timing))
         branch.world.owners.job_failures = timing.job_failures
+        if timing is SLOW:
+            for controller in branch.engine.controllers:
+                if isinstance(controller, DaemonSetController):
+                    api = branch.world.api
+                    controller.assume_longest_back_offs(api.store, api.now_ns)
         clients = branch.world.clients
         if timing is FAST and clients is not None and not clients.pace.is_seen:
             branch.world.restart_clients(clients.pace.at(FASTER_QPS))

@@ -120,6 +120,21 @@ class DaemonSetController:
         self.handlers.await_availability(cache, now_ns)
         yield from self._wake(now_ns)
 
+    def assume_longest_back_offs(self, cache: Cache, now_ns: int) -> None:
+        """Take in the longest back-offs of failed pods that the running controller may have; before
+        `join`, or after one that did nothing. Otherwise none are assumed.
+        """
+        if not self.rules.failed_pods_back_off:
+            return
+        for daemon_set in cache.all("DaemonSet"):
+            assert isinstance(daemon_set, DaemonSet)
+            for pod in cache.pods_of(daemon_set.uid):
+                node = pod.spec.node_name
+                if node and pod.metadata.namespace == daemon_set.namespace:
+                    at_ns = self.backoff.assume_longest(daemon_set, node, pod, now_ns)
+                    if at_ns > now_ns:
+                        self.queue.add_after(daemon_set.key, at_ns)
+
     def changed(self, change: Change, cache: Cache, now_ns: int) -> Iterable[Action | Requeue]:
         """Pass the change to the handlers, and go on with a sync that waited for it."""
         if not self._awaited and change.kind == "Pod" and self.handlers.passes_by(change):

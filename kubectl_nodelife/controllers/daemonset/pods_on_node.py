@@ -32,7 +32,7 @@ from kubectl_nodelife.copy_on_write import copy_of_dict, fork_dict
 from kubectl_nodelife.kube.meta import KubeObject, controller_of
 from kubectl_nodelife.kube.pod import TERMINAL_PHASES, Pod
 from kubectl_nodelife.kube.selectors import matches
-from kubectl_nodelife.kube.times import SECOND_NS
+from kubectl_nodelife.kube.times import MILLISECOND_NS, SECOND_NS
 from kubectl_nodelife.kube.wellknown import (
     LABEL_CONTROLLER_REVISION_HASH,
     LABEL_POD_TEMPLATE_GENERATION,
@@ -45,6 +45,11 @@ SUCCEEDED_DAEMON_POD = "SucceededDaemonPod"
 BACKOFF_INITIAL_NS = 1 * SECOND_NS
 BACKOFF_MAX_NS = 15 * 60 * SECOND_NS
 BACKOFF_GC_INTERVAL_NS = 60 * SECOND_NS
+
+WHOLE_SECOND_NS = SECOND_NS - 1
+"""How much later an instant may have been that is kept in whole seconds."""
+FAILURE_SEEN_NS = 2 * SECOND_NS
+"""A pod's failure, kept in whole seconds, reaches the controller within that time."""
 
 
 @dataclass(frozen=True)
@@ -261,6 +266,15 @@ def failed_pods_backoff_key(daemon_set: DaemonSet, node_name: str) -> str:
     return f"{daemon_set.uid}/{daemon_set.status.observed_generation}/{node_name}"
 
 
+def _failed_by(pod: Pod) -> int | None:
+    """The latest instant at which the controller can have seen first that the pod has failed."""
+    statuses, ready = pod.status.container_statuses or (), pod.status.condition("Ready")
+    ends = [s.state.terminated.finished_at for s in statuses if s.state.terminated is not None]
+    ends.append(None if ready is None else ready.last_transition_time)
+    known = [end for end in ends if end is not None]
+    return max(known) + FAILURE_SEEN_NS if known else None
+
+
 class FailedPodsBackoff:
     """Delays by key, with an exponential cap."""
 
@@ -303,6 +317,44 @@ class FailedPodsBackoff:
         else:
             delay = min(2 * entry.delay_ns, self.max_ns)
         self._entries[key] = BackoffEntry(delay, now)
+        return delay
+
+    def assume_longest(self, daemon_set: DaemonSet, node_name: str, pod: Pod, now: int) -> int:
+        """Take in the longest back-off that a running controller may have of the pod's node, which
+        is in its memory alone; returns until when it may leave the failed pod there, `now` if not
+        at all.
+
+        The key advanced for the last time before this pod was made, and each delay was waited for
+        since the set was made. A pod that failed within its delay is looked at again after the
+        whole delay, counted from its failure (`podsShouldBeOnNode`).
+        """
+        made, set_made = pod.metadata.creation_timestamp, daemon_set.metadata.creation_timestamp
+        if made is None or set_made is None:
+            return now
+        last_update = min(now, made + WHOLE_SECOND_NS)
+        delay = self._longest(last_update - set_made)
+        last_in_backoff = last_update + delay - 1
+        comes_back = now
+        if pod.status.phase == "Failed":
+            failed = _failed_by(pod)
+            if failed is None:
+                failed = now
+            elif failed - FAILURE_SEEN_NS > last_in_backoff:
+                return now
+            comes_back = max(now, min(failed, now, last_in_backoff) + delay)
+            if comes_back > now:
+                last_update = max(last_update, now + MILLISECOND_NS - delay)  # not by our join
+        if now < last_update + delay:
+            key = failed_pods_backoff_key(daemon_set, node_name)
+            self._entries[key] = BackoffEntry(delay, last_update)
+        return comes_back
+
+    def _longest(self, passed: int) -> int:
+        """The longest delay of a key so many ns after its set was made."""
+        delay, waited = self.initial_ns, 0
+        while delay < self.max_ns and waited + delay <= passed:
+            waited += delay
+            delay = min(2 * delay, self.max_ns)
         return delay
 
     def collect(self, now: int) -> None:
