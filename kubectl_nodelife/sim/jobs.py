@@ -36,9 +36,12 @@ from kubectl_nodelife.workloads.owners import (
     FAILED,
     JOB_BATCH_NS,
     JOB_TRACKING,
+    MOST,
     back_off_ns,
     counts_as_ended,
+    ignores_failures,
     is_active,
+    most_failures,
     only_failed,
 )
 
@@ -119,6 +122,8 @@ class JobController:
         """By the Job's uid."""
         self._stuck: set[str] = set()
         """The uids of pods that their Jobs did not let go long before the play, nor do in it."""
+        self._uncounted: dict[str, int] = {}
+        """By the uid of a Job that ignores failures: how many there may have been at most."""
 
     def fork(self, api: Api, agenda: Agenda, owners: WorkloadControllers) -> JobController:
         """The same for a fork of the world."""
@@ -139,6 +144,10 @@ class JobController:
                 elif self._is_tracked(pod) and self._has_ended(pod, job):
                     state = self._state(job)
                     self._see(job, state._replace(ended=(*state.ended, (pod, None))), pod, pod)
+        for found in self._api.store.all("Job"):
+            if isinstance(found, Job) and ignores_failures(found):
+                pods = self._api.store.pods_of(found.uid)
+                self._uncounted[found.uid] = most_failures(found, pods)
 
     # --- a pod has changed -----------------------------------------------------------------------
 
@@ -241,7 +250,7 @@ class JobController:
             last_ns = max(self._finished_ns(lost, seen_ns) for lost, seen_ns in state.failed)
             counted = counted._replace(failures=failures, last_failed_ns=last_ns)
         gives_up = job.uid in self._owners.failed_jobs
-        wait_ns = self._back_off_ends_ns(counted) - at_ns
+        wait_ns = self._back_off_ends_ns(job, counted) - at_ns
         waits = bool(state.owed) and wait_ns > 0 and not gives_up
         if not waits:
             counted = counted._replace(owed=())
@@ -258,11 +267,15 @@ class JobController:
         for ended in let_go:
             in_turn(self._agenda, "Job", at_ns, self._take_finalizer_off, ended)
 
-    def _back_off_ends_ns(self, counted: _Queued) -> int:
+    def _back_off_ends_ns(self, job: OwnerReference, counted: _Queued) -> int:
         """Until when a Job that owes pods does not replace them."""
         failures = counted.failures
         if counted.owed:
-            failures += counted.owed[-1][1].failures_counted(self._owners.job_failures)
+            _, rule, _ = counted.owed[-1]
+            before = rule.failures_counted(self._owners.job_failures)
+            if self._owners.job_failures == MOST:
+                before = max(before, self._uncounted.get(job.uid, 0))
+            failures += before
         return counted.last_failed_ns + back_off_ns(failures)
 
     def _take_finalizer_off(self, ended: tuple[Pod, Action | None], at_ns: int) -> None:

@@ -22,6 +22,7 @@ it.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from typing import Final, NamedTuple, Protocol, TypeVar
 
 from msgspec.structs import replace
@@ -45,6 +46,9 @@ JOB_BACK_OFF_NS: Final = 10 * SECOND_NS
 JOB_LONGEST_BACK_OFF_NS: Final = 600 * SECOND_NS
 """MaxJobPodFailureBackOff."""
 
+JOB_MOST_DOUBLED: Final = 7
+"""The number of failures from which on the back-off is the longest."""
+
 JOB_BATCH_NS: Final = 1 * SECOND_NS
 """SyncJobBatchPeriod: how long a Job's controller batches changes of pods."""
 
@@ -57,6 +61,9 @@ FAILED: Final = "Failed"
 AT_ONCE: Final = "at-once"
 WHEN_GONE: Final = "when-gone"
 NEVER: Final = "never"
+
+MOST: Final = 2
+"""Of `Replacement.failures_counted`: the most."""
 
 _JOB_FINISHED = frozenset({"Complete", "Failed", "SuccessCriteriaMet", "FailureTarget"})
 LABEL_POD_TEMPLATE_HASH: Final = "pod-template-hash"
@@ -101,6 +108,35 @@ def back_off_ns(failures: int) -> int:
     """How long a Job waits after so many failures. Follows `getRemainingTimeForFailuresCount`."""
     doubled = JOB_BACK_OFF_NS << min(max(failures, 1) - 1, 10)
     return min(doubled, JOB_LONGEST_BACK_OFF_NS)
+
+
+def ignores_failures(job: Job) -> bool:
+    """True if its back-off may count failures that its status does not: those for which its
+    podFailurePolicy says Ignore (`matchPodFailurePolicy`)."""
+    policy = job.spec.pod_failure_policy
+    return policy is not None and any(rule.action == "Ignore" for rule in policy.rules)
+
+
+def most_failures(job: Job, pods: Iterable[Pod]) -> int:
+    """How many failures its back-off can count at most, by its pods, up to those that bring the
+    longest back-off.
+
+    A pod is made in another's place once the back-off after all failures so far is over
+    (`manageJob`), so that its youngest pod shows how long that can have been; each pod that it
+    lacks may be one more.
+    """
+    pods, spec = list(pods), job.spec
+    made = job.metadata.creation_timestamp
+    youngest = max((p.metadata.creation_timestamp or 0 for p in pods), default=0)
+    if made is None or not youngest:
+        return JOB_MOST_DOUBLED
+    passed_ns = youngest + SECOND_NS - made
+    replaced = [n for n in range(1, JOB_MOST_DOUBLED + 1) if back_off_ns(n) <= passed_ns]
+    wanted = 1 if spec.parallelism is None else spec.parallelism
+    if spec.completions is not None:
+        wanted = min(wanted, spec.completions - job.status.succeeded)
+    lacking = max(0, wanted - sum(p.status.phase not in TERMINAL_PHASES for p in pods))
+    return min(len(replaced) + lacking, JOB_MOST_DOUBLED)
 
 
 def replacement_of(pod: Pod, owners: OwnerLookup) -> Replacement:

@@ -9,11 +9,13 @@ from typing import NamedTuple
 
 import pytest
 
+from kubectl_nodelife.controllers import make_controllers
 from kubectl_nodelife.engine.actions import DeletePod
 from kubectl_nodelife.engine.settings import make_settings
 from kubectl_nodelife.kube.times import SECOND_NS
-from kubectl_nodelife.outlook.what_if.acts import read_acts
-from kubectl_nodelife.outlook.what_if.question import Played, Plays, Question, play
+from kubectl_nodelife.sim.present import Branch, join
+from kubectl_nodelife.sim.scenario import CONTROLLER_NAMES
+from kubectl_nodelife.sim.timing import FAST, MIDDLE, SLOW, Timing
 from tests.simulating import NO_LIMIT
 from tests.what_if.stand import ALL_KINDS, NOW_NS, Document, ask, at, cluster_of, of, workload
 
@@ -39,16 +41,23 @@ def _objects(set_age: float, made: float, failed: float | None) -> list[Document
     return [owner, *pods]
 
 
-def _plays(objects: list[Document], words: str = "lose node b3", release: str = "newest") -> Plays:
-    cluster = cluster_of(objects, (*NODES, "b3"))
+def _gone_s(timing: Timing, objects: list[Document], release: str = "newest") -> int | None:
+    """When the failed pod is deleted in a play of that timing."""
+    return _deleted_s(_begun(objects, release).fork_under(timing))
+
+
+def _begun(
+    objects: list[Document], release: str = "newest", nodes: tuple[str, ...] = NODES
+) -> Branch:
     settings = make_settings(release, dict(NO_LIMIT))
-    acts = read_acts(words.split(), cluster, beta_zone_labels_only=False)
-    return play(Question(cluster, settings, NOW_NS, ALL_KINDS, acts, 7200 * SECOND_NS))
+    present = join(cluster_of(objects, nodes), settings, NOW_NS, ALL_KINDS)
+    return present.begin(7200 * SECOND_NS)
 
 
-def _gone_s(played: Played) -> float | None:
-    """When the failed pod is deleted in that play, to the whole second."""
-    for at_ns, action in played.timeline.entries:
+def _deleted_s(branch: Branch) -> int | None:
+    """When the failed pod is deleted once the branch was played, to the whole second."""
+    branch.play_until_quiet()
+    for at_ns, action in branch.timeline.entries:
         if isinstance(action, DeletePod) and action.target[1][1] == "agent-1":
             return (at_ns - NOW_NS) // SECOND_NS
     return None
@@ -76,10 +85,17 @@ class _Case(NamedTuple):
     ],
 )
 def test_a_failed_pod_goes_at_once_or_after_the_longest_back_off(case: _Case) -> None:
-    plays = _plays(_objects(*case[:3]))
-    assert _gone_s(plays.fast) == 0
-    assert _gone_s(plays.future) == 0
-    assert _gone_s(plays.slow) == case.latest
+    objects = _objects(*case[:3])
+    assert _gone_s(FAST, objects) == 0
+    assert _gone_s(MIDDLE, objects) == 0
+    assert _gone_s(SLOW, objects) == case.latest
+
+
+def test_a_sync_for_another_reason_ends_the_wait_once_the_back_off_is_over() -> None:
+    """On b3 the set makes a pod, whose status has it synced; the back-off is 5 minutes ago."""
+    objects, nodes = _objects(86400, 1200, 800), (*NODES, "b3")
+    deleted_s = _deleted_s(_begun(objects, nodes=nodes).fork_under(SLOW))
+    assert deleted_s is not None and 0 < deleted_s <= STARTS_S
 
 
 def test_the_ends_are_told() -> None:
@@ -99,15 +115,18 @@ def test_the_ends_are_told() -> None:
     ],
 )
 def test_nothing_is_open_where_no_back_off_can_be(made: float, failed: float) -> None:
-    plays = _plays(_objects(86400, made, failed))
-    assert [_gone_s(each) for each in (plays.fast, plays.future, plays.slow)] == [0, 0, 0]
+    objects = _objects(86400, made, failed)
+    assert [_gone_s(timing, objects) for timing in (FAST, MIDDLE, SLOW)] == [0, 0, 0]
 
 
 def test_nothing_is_open_before_v1_12() -> None:
     """Failed daemon pods had no back-off (`failed_pods_back_off`)."""
-    assert _gone_s(_plays(_objects(86400, 10, 5), release="v1.11").slow) == 0
+    assert _gone_s(SLOW, _objects(86400, 10, 5), "v1.11") == 0
 
 
 def test_a_manager_that_is_started_anew_knows_of_no_back_off() -> None:
-    words = "set node-monitor-period=6s --restart --at 20s"
-    assert _gone_s(_plays(_objects(86400, 10, 5), words).slow) == 20
+    branch = _begun(_objects(86400, 10, 5)).fork_under(SLOW)
+    settings = make_settings("newest", dict(NO_LIMIT))
+    made = make_controllers(settings, CONTROLLER_NAMES)
+    branch.restart(made, NOW_NS + 20 * SECOND_NS, settings)
+    assert _deleted_s(branch) == 20

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from kubectl_nodelife.outlook.what_if.document import WorkloadFuture
-from tests.what_if.stand import Document, ask, of, workload
+from tests.what_if.stand import Document, ask, at, of, workload
 
 NODES = ("a1", "a2")
 READY_S = 2.0
@@ -77,3 +77,43 @@ def test_the_limit_counts_all_failures_in_each_play(pods: int, gives_up: bool) -
     found = _lost({"failed": 3, "succeeded": 1}, pods, backoffLimit=4)
     backs = (found.low.back_seconds, found.back_seconds, found.high.back_seconds)
     assert [back is None for back in backs] == [gives_up] * 3
+
+
+_IGNORES = {"rules": [{"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget"}]}]}
+_COUNTS = {"rules": [{"action": "Count", "onPodConditions": [{"type": "DisruptionTarget"}]}]}
+
+
+@pytest.mark.parametrize(
+    ("age_s", "back_off_s"),
+    [
+        pytest.param(8, 10, id="no-back-off-was-over-when-its-youngest-pod-was-made"),
+        pytest.param(30, 40, id="2-failures-that-took-20s"),
+        pytest.param(100, 160, id="4-failures-the-last-of-which-took-80s"),
+        pytest.param(7200, 600, id="any-number"),
+    ],
+)
+def test_ignored_failures_of_before_count_as_far_as_there_can_be_any(
+    age_s: int, back_off_s: int
+) -> None:
+    """A pod takes the place of another only when the back-off after all failures is over, so that
+    the last one was no longer than from the Job to its youngest pod. This play's failure is one
+    more."""
+    objects = _job({}, podFailurePolicy=_IGNORES)
+    objects[0]["metadata"]["creationTimestamp"] = at(-3600 - age_s)
+    found = of(ask("delete pod default/batch-0", objects), "batch")
+    gone_s = 30  # it replaces a pod that has failed, not one that terminates
+    low, shown, high = _back_s(found)
+    assert low <= shown <= gone_s + 10 + READY_S + AROUND_S
+    assert back_off_s + READY_S - 1 <= high <= gone_s + back_off_s + READY_S + AROUND_S
+
+
+def test_each_pod_that_it_lacks_may_have_failed() -> None:
+    objects = _job({}, podFailurePolicy=_IGNORES, parallelism=4)
+    objects[0]["metadata"]["creationTimestamp"] = at(-3600)
+    found = of(ask("delete pod default/batch-0", objects), "batch")
+    assert 40 <= _back_s(found)[2] <= 40 + 30 + READY_S + AROUND_S
+
+
+def test_a_policy_that_ignores_nothing_hides_no_failure() -> None:
+    found = of(ask("delete pod default/batch-0", _job({}, podFailurePolicy=_COUNTS)), "batch")
+    assert _back_s(found)[2] <= 30 + 10 + READY_S + AROUND_S
