@@ -78,6 +78,7 @@ DEEP: Final = {
         tests/report/test_watch_in_tmux.py
 
         tests/ui/test_accessible.py
+        tests/ui/test_crowded_looks.py
         tests/ui/test_drawing.py
         tests/ui/test_looks.py
         tests/ui/test_modules.py

@@ -107,18 +107,14 @@ def test_it_looks_as_it_did(pytestconfig: pytest.Config) -> None:
             still = group.create_task(stand_still(told))
             first = await window.command("GET", "window")
             painter = await window.command("POST", "window/new", type="tab")
-            found = {}
-            for width in WIDTHS:
-                for scheme in ("light", "dark"):
-                    found[f"{width}-{scheme}"] = await pictured(
-                        window, first, painter["handle"], width, scheme
-                    )
+            found = await all_pictured(window, first, painter["handle"], "", WIDTHS)
             await window.command("POST", "window", handle=painter["handle"])
             assert await far_from_kept(window, found, pytestconfig) == {}
             assert await window.run(DIFFERENT, found["360-light"], found["360-dark"]) > 0.5
             await window.command("POST", "window", handle=first)
             await window.run("document.getElementById('works').remove()")
-            without = await pictured(window, first, painter["handle"], 1280, "light")
+            height = WIDTHS[1280]
+            without = await pictured(window, first, painter["handle"], 1280, height, "light")
             await window.command("POST", "window", handle=painter["handle"])
             assert await window.run(DIFFERENT, found["1280-light"], without) > TOLERATED
             still.cancel()
@@ -143,12 +139,23 @@ async def far_from_kept(
     return far
 
 
+async def all_pictured(
+    window: Browser, page: str, painter: str, of: str, heights: dict[int, int]
+) -> dict[str, str]:
+    """Small pictures by name, at each width with its height, light and dark."""
+    return {
+        f"{of}{width}-{scheme}": await pictured(window, page, painter, width, height, scheme)
+        for width, height in heights.items()
+        for scheme in ("light", "dark")
+    }
+
+
 async def pictured(
-    window: Browser, page: str, painter: str, width: int, scheme: str, height: int = 0
+    window: Browser, page: str, painter: str, width: int, height: int, scheme: str
 ) -> str:
-    """A small picture of the page, made smaller in another tab; 0: all of it."""
+    """A small picture of the page, made smaller in another tab."""
     await window.command("POST", "window", handle=page)
-    await window.look(width, height or WIDTHS[width], scheme)
+    await window.look(width, height, scheme)
     await window.run("document.activeElement.blur(); scrollTo(0, 0)")
     await window.run(
         "return new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))"

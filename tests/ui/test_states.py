@@ -22,7 +22,7 @@ from kubectl_nodelife.outlook.ways_out import Option
 from tests.loopback import play
 from tests.ui.browser import needs_chromium
 from tests.ui.test_drawing import shown
-from tests.ui.test_looks import DIFFERENT, far_from_kept, pictured, stand_still
+from tests.ui.test_looks import DIFFERENT, all_pictured, far_from_kept, stand_still
 
 pytestmark = needs_chromium
 
@@ -179,7 +179,7 @@ def test_each_state_looks_as_it_did_and_unlike_the_others(pytestconfig: pytest.C
             still = group.create_task(stand_still(told))
             first = await window.command("GET", "window")
             painter = await window.command("POST", "window/new", type="tab")
-            found = {}
+            found: dict[str, str] = {}
             for state, situation in states(now_s).items():
                 await window.command("POST", "window", handle=first)
                 told.broadcast.publish("snapshot", wall(now_s, state, situation))
@@ -187,11 +187,8 @@ def test_each_state_looks_as_it_did_and_unlike_the_others(pytestconfig: pytest.C
                     "return document.getElementById('now-says').textContent === arguments[0]",
                     situation.sentence,
                 )
-                for width, height in HEIGHTS.items():
-                    for scheme in ("light", "dark"):
-                        found[f"{state}-{width}-{scheme}"] = await pictured(
-                            window, first, painter["handle"], width, scheme, height
-                        )
+                of = f"{state}-"
+                found |= await all_pictured(window, first, painter["handle"], of, HEIGHTS)
             await window.command("POST", "window", handle=painter["handle"])
             assert await far_from_kept(window, found, pytestconfig) == {}
             for one, other in combinations(states(now_s), 2):
