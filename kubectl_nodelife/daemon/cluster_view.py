@@ -228,6 +228,7 @@ def _source(watcher: DecisionTask, cluster: WatchedCluster, now_ns: int) -> dict
     }
     if watcher.is_cold(now_ns):
         source["coldUntil"] = format_micro_time(watcher.cold_until_ns)
+        source["firstLook"] = watcher.is_first_look
     if watcher.stands_still:
         source["standsStill"] = watcher.stands_still
     return source

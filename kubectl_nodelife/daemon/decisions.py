@@ -75,7 +75,8 @@ class DecisionRole:
 class DecisionTask:
     """The task that feeds the engine, and the only one that touches it.
 
-    `cold_until_ns`: before that no node is called lost for silence.
+    `cold_until_ns`: before that no node is called lost for silence. `is_first_look`: since it has
+    just begun, so that the controllers that it follows know more of the silence than it does.
 
     `slices.longest_s`: the longest time without a pause since synced. `read`: the kinds whose first
     list has come.
@@ -109,6 +110,7 @@ class DecisionTask:
         self.cold_since_ns = 0
         self.cold_until_ns = 0
         self.cold_because = ""
+        self.is_first_look = False
         self.last_news_ns = 0
         self.slices = TimeSlices()
         self._names = list(controllers)
@@ -391,6 +393,7 @@ class DecisionTask:
         self._decided_ns = 0
         watched_ns = self.cold_since_ns
         self._note_cold(because)
+        self.is_first_look = not self.synced.is_set() and manager is None
         return self._first_ticks(manager.at_ns if manager is not None else None, watched_ns)
 
     def _first_ticks(self, began_ns: int | None, watched_ns: int) -> Iterator[Tick]:
@@ -456,7 +459,7 @@ class DecisionTask:
     def _note_cold(self, because: str) -> None:
         self.cold_since_ns = self.clock.now_ns()
         self.cold_until_ns = self.cold_since_ns + self.settings.node_monitor_grace_period_ns
-        self.cold_because = because
+        self.cold_because, self.is_first_look = because, False
         if self.role.begins_warm() and not self.synced.is_set():
             self.cold_until_ns = self.cold_since_ns
 

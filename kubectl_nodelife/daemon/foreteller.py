@@ -53,7 +53,7 @@ class Foreteller:
     async def take(self) -> None:
         """Play once more, if something has changed since the last play."""
         view = self._look()
-        under_way = await sliced(_under_way(view.outlook)) if view.decides else None
+        under_way = await sliced(_under_way(view.outlook)) if view.foretells else None
         if under_way is None:
             self.foretold = self._played = None
         elif under_way != self._played:

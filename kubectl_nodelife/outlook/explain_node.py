@@ -342,7 +342,7 @@ def _when(of_node: NodeOutlook) -> Iterator[str]:
 
 def _zone(zone: ZoneOutlook, of_node: NodeOutlook, outlook: Outlook) -> Iterator[str]:
     name = f"Zone {zone.name}" if zone.name else "The nodes without a zone label"
-    yield f"{name}: {zone.state or 'no state'}, {zone.why}."
+    yield f"{name}: {zone.state or 'no state'}, {zone.coming_and_why(outlook.now_ns)}."
     yield from not_counted(outlook, zone.key)
     if of_node.classic is not None:
         yield pace(zone.rate)

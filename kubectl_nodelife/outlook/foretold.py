@@ -14,8 +14,8 @@ from kubectl_nodelife.kube.names import counted
 from kubectl_nodelife.kube.times import SECOND_NS, human_duration
 from kubectl_nodelife.outlook.eviction_forecast import Range, clock_time
 
-LATE_NS: Final = SECOND_NS
-"""A brake that comes later than that is said to."""
+LATE_NS: Final = 5 * SECOND_NS
+"""A pass that takes longer is told; by as much, the default period, its beginning is unknown."""
 
 
 class ForetoldState(msgspec.Struct, frozen=True):

@@ -74,9 +74,13 @@ class ClusterView:
         return self._running is not None
 
     @property
-    def decides(self) -> bool:
-        """True if controllers decide by it: not in a daemon that has just begun, or is blind."""
-        return not (self.source.get("cold") or self.source.get("standsStill"))
+    def foretells(self) -> bool:
+        """True if the present may be played by it: not in a daemon that is blind, or for which
+        silence counts from an instant of its own. One that has just begun takes silence from the
+        objects, as a first look does."""
+        if self.source.get("standsStill"):
+            return False
+        return not self.source.get("cold") or bool(self.source.get("firstLook"))
 
     @cached_property
     def cache(self) -> Cache:

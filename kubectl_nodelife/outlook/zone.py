@@ -65,6 +65,10 @@ class ZoneOutlook(msgspec.Struct, frozen=True):
         """What becomes of it while no silent node reports, "" for nothing; see `in_words`."""
         return self.foretold.in_words(self.nodes, self.state, now_ns)
 
+    def coming_and_why(self, now_ns: int) -> str:
+        """What becomes of it, if anything else, and why it is as it is."""
+        return "; ".join(filter(None, (self.coming(now_ns), self.why)))
+
     def metrics(self) -> dict[str, float]:
         """Upstream's metrics of the zone, by their names there without the prefix.
 
@@ -293,9 +297,7 @@ def zone_sections(outlook: Outlook, zone: ZoneOutlook) -> Iterator[ExplainedQues
 
 
 def _zone_state(outlook: Outlook, zone: ZoneOutlook, nodes: list[NodeOutlook]) -> Iterator[str]:
-    yield f"{zone.state or 'No state'}: {zone.why}."
-    if coming := zone.coming(outlook.now_ns):
-        yield f"{coming}."
+    yield f"{zone.state or 'No state'}: {zone.coming_and_why(outlook.now_ns)}."
     if zone.rate > 0:
         yield f"Nodes are tainted at {zone.rate:g} a second, one each {1 / zone.rate:g}s."
     else:
@@ -321,6 +323,9 @@ def not_counted(outlook: Outlook, zone: str) -> Iterator[str]:
 
 def _brake_lines(outlook: Outlook, zone: ZoneOutlook) -> Iterator[str]:
     brake = zone_brakes(outlook, [zone])[zone.key]
+    if (silent := zone.foretold.silent) and brake.after is not None:
+        is_ready = "counts as ready until it is" if silent == 1 else "count as ready until they are"
+        yield f"Its {counted(silent, 'silent node')} {is_ready} lost."
     yield f"{brake.sentence[0].upper()}{brake.sentence[1:]}."
     ready = zone.nodes - zone.not_ready
     if ready and brake.after is not None and brake.after.lost != ready:

@@ -353,7 +353,7 @@ def _zone_row(zone: ZoneOutlook, brake: ZoneBrake, now_ns: int) -> list[object]:
         len(zone.queued),
         f"{zone.metrics()['zoneHealth']:g}%",
         zone.evictions,
-        "; ".join(filter(None, (zone.coming(now_ns), zone.why))),
+        zone.coming_and_why(now_ns),
         brake.sentence,
     ]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +30,10 @@ def foreteller_of(lab: Lab) -> tuple[Foreteller, Any]:
     return foreteller, looked
 
 
+silent_node = partial(node, posted_ns=-20 * SECOND)
+silent_lease = partial(lease, renewed_ns=-20 * SECOND)
+
+
 async def twelve_fall_silent(lab: Lab, seconds: float) -> None:
     """Zone a renewed its Leases last so many seconds ago; the daemon has watched for a minute."""
     nodes = [*(node(name) for name in DARK), *(node(name, zone="b") for name in LIT)]
@@ -54,6 +59,28 @@ def test_a_dark_zone_is_foretold_and_becomes_so(tmp_path: Path) -> None:
         assert coming["earliestSeconds"] <= waited <= coming["latestSeconds"] + 1
         (zone, _) = status.finished(status.steps(looked(), {})).document()["zones"]
         assert zone["state"] == "FullDisruption" and "foretold" not in zone, "it has come"
+
+    run(story())
+
+
+def test_a_daemon_that_has_just_begun_foretells_as_a_first_look(tmp_path: Path) -> None:
+    """Who starts one in an outage reads no less than without it; but nothing is foretold where
+    silence counts from an instant of its own, which the cluster's controllers do not know of."""
+
+    async def story() -> None:
+        lab = make_lab(tmp_path)
+        silent = [make(name) for name in DARK for make in (silent_node, silent_lease)]
+        await lab.begin(*silent, *(node(name, zone="b") for name in LIT), *map(lease, LIT))
+        foreteller, looked = foreteller_of(lab)
+        await foreteller.take()
+        assert looked().source["cold"]
+        (zone, _) = status.finished(status.steps(looked(), {})).document()["zones"]
+        (coming,) = zone["foretold"]
+        assert (zone["silent"], coming["state"]) == (12, "FullDisruption")
+        lab.watcher._watch_afresh("nothing was seen for 30s")
+        assert looked().source["cold"]
+        await foreteller.take()
+        assert foreteller.foretold is None
 
     run(story())
 

@@ -135,7 +135,7 @@ def _explained(look: ViewSource, list_kinds: ListKinds, forked: ForkedAnswers) -
 
         def made(found: ListedOnce | NodelifeError | None) -> Response:
             view = look()
-            view.outlook.plays = view.decides
+            view.outlook.plays = view.foretells
             return explain.answer_with(view, found, query)
 
         return await forked.answer(listed, made)
