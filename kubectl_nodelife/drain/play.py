@@ -40,9 +40,9 @@ from kubectl_nodelife.sim.kubectl.conversation import (
 )
 from kubectl_nodelife.sim.kubectl.drain import KubectlDrain
 from kubectl_nodelife.sim.kubectl.options import DrainOptions
-from kubectl_nodelife.sim.timeline import SCRIPT
+from kubectl_nodelife.sim.timeline import SCRIPT, Asker
 from kubectl_nodelife.sim.timing import OVERDUE_NS, SLOW, Timing
-from kubectl_nodelife.sim.world import Asker, World
+from kubectl_nodelife.sim.world import World
 from kubectl_nodelife.workloads.budget_ledger import BudgetLedger
 from kubectl_nodelife.workloads.force_advice import finalizers_that_hold
 from kubectl_nodelife.workloads.owners import NEVER, Replacement

@@ -58,7 +58,7 @@ from kubectl_nodelife.sim.fields import (
     sequence,
     text,
 )
-from kubectl_nodelife.sim.timeline import CLIENT, OWNER, SCRIPT, Agenda, Happening
+from kubectl_nodelife.sim.timeline import OWNER, SCRIPT, Agenda, Happening
 
 UNREACHABLE: Final = "unreachable"
 READ_CODES: Final = (401, 403, 404, 429, 500, 502, 503, 504)
@@ -223,19 +223,17 @@ class ServerPort(Protocol):
 class Clients:
     """The API clients of the manager's controllers, each with a token bucket of its own.
 
-    `pace`: of each of them; `last`: the number of the last writer that began;
-    `longest_wait_ns`: that of one request for its token.
+    `pace`: of each of them; `longest_wait_ns`: that of one request for its token.
     """
 
-    def __init__(self, agenda: Agenda, pace: Pace, server: ServerPort, last: int = 0) -> None:
-        """`last`: the number of the last writer before."""
+    def __init__(self, agenda: Agenda, pace: Pace, server: ServerPort) -> None:
         self._agenda = agenda
         self.pace = pace
         self._server: ServerPort | None = server
         self._buckets: dict[str, TokenBucket] = {}
         self._writers: dict[int, WriterThread] = {}
         self._ready: deque[int] = deque()
-        self.last = last
+        self._last = 0
         self.longest_wait_ns = 0
         self._pools: dict[str, int] = {}
         self._waiting: dict[str, deque[int]] = {}
@@ -256,6 +254,7 @@ class Clients:
         """The process has ended: nothing that waits is sent. Removes the cycle with the server."""
         self._writers.clear()
         self._ready.clear()
+        self._agenda.tokens.clear()
         self._server = None
 
     def start(self, actions: Sequence[Action], now_ns: int) -> None:
@@ -268,6 +267,28 @@ class Clients:
             by_target.setdefault(action.target, []).append(action)
         for together in by_target.values():
             self._begin(together, now_ns)
+
+    def take_tokens(self, now_ns: int) -> None:
+        """Go on with all writers that have their token now."""
+        self._ready.extend(self._agenda.take_tokens(now_ns))
+        self.run(now_ns)
+
+    def only_read(self, until_ns: int) -> int | None:
+        """Take the tokens that come before that instant, one after another, as long as they do
+        nothing but read Leases, as passes over a dark zone do for hours. For a time in which
+        nothing else happens, so that nobody else asks for a token. Returns the last one's instant.
+        """
+        agenda, read_ns = self._agenda, None
+        tokens = agenda.tokens
+        while tokens and tokens[0][0] < until_ns:
+            at_ns, _, number = tokens[0]
+            writer = self._writers.get(number)
+            if writer is None or writer.left <= 1 or type(writer.actions[0]) is not ReadLeases:
+                break
+            writer.left -= 1
+            agenda.wait_anew(self.token(writer.client, at_ns))
+            read_ns = at_ns
+        return read_ns
 
     def run(self, now_ns: int) -> None:
         """Go on with all writers that have their token, in the order in which these came."""
@@ -288,7 +309,8 @@ class Clients:
         if bucket is None:
             bucket = self._buckets[client] = TokenBucket(self.pace.qps, self.pace.burst)
         at_ns = bucket.reserve(now_ns)
-        self.longest_wait_ns = max(self.longest_wait_ns, at_ns - now_ns)
+        if at_ns - now_ns > self.longest_wait_ns:
+            self.longest_wait_ns = at_ns - now_ns
         return at_ns
 
     def _begin(self, actions: Iterable[Action], now_ns: int) -> None:
@@ -305,9 +327,9 @@ class Clients:
         self._ready.append(number)
 
     def _add(self, writer: WriterThread) -> int:
-        self.last += 1
-        self._writers[self.last] = writer
-        return self.last
+        self._last += 1
+        self._writers[self._last] = writer
+        return self._last
 
     def _client(self, action: Action) -> str:
         controller = action.controller
@@ -350,7 +372,7 @@ class Clients:
         if at_ns <= now_ns:
             self._ready.append(number)
         else:
-            self._agenda.add(at_ns, CLIENT, self._granted, number)
+            self._agenda.wait_for_token(at_ns, number)
 
     def _read(self, writer: WriterThread) -> None:
         """The object of the next action is read: there may be none any more."""
@@ -373,9 +395,6 @@ class Clients:
         if type(action) is MarkPodNotReady:
             action = action.stamped(now_ns)
         self._api.carry_out(action, writer.decided_ns)
-
-    def _granted(self, number: int, at_ns: int) -> None:
-        self._ready.append(number)
 
     def _end(self, number: int, writer: WriterThread) -> None:
         del self._writers[number]

@@ -48,9 +48,9 @@ from kubectl_nodelife.sim.scenario import (
     Setting,
 )
 from kubectl_nodelife.sim.script import Script
-from kubectl_nodelife.sim.timeline import Record, Timeline
+from kubectl_nodelife.sim.timeline import PATIENCE_NS, Asker, Record, Timeline
 from kubectl_nodelife.sim.timing import FAST, MIDDLE, SLOW, LearntTerms, Timing
-from kubectl_nodelife.sim.world import PATIENCE_NS, Asker, Faults, World
+from kubectl_nodelife.sim.world import Faults, World
 from kubectl_nodelife.workloads.time_to_ready import TimesToReady, is_on_its_way
 from kubectl_nodelife.workloads.volumes import volumes_elsewhere
 

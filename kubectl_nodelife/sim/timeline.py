@@ -14,6 +14,9 @@ a node tend to become ready in the same nanosecond.
 A happening is stored as data: the class of the part of the world that acts, the method and its
 arguments. So a fork of the world shares the entries and calls its own parts.
 
+Tokens that clients wait for have a heap of their own, since most instants of a large outage bring
+one and nothing else; they come last at their instant.
+
 Apart from these stand questions: calls of clients that only ask again, and learn nothing new unless
 something has happened since. At one instant they come last, each by itself, and they may be put
 off. Once nothing but questions is left, and each was answered, nothing will ever happen.
@@ -29,7 +32,7 @@ import heapq
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from types import MethodType
-from typing import Any
+from typing import Any, Final, Protocol
 
 import msgspec
 
@@ -158,7 +161,9 @@ def _first_record(action: Action | None, first: dict[int, int]) -> int | None:
 SCRIPT = 0
 KUBELET = 1
 OWNER = 2
-CLIENT = 3
+
+CLIENTS: Final = "Clients"
+"""The part that waits for tokens, as `Agenda.due` names parts."""
 
 Happening = Callable[..., None]
 """Is called with the arguments it was added with, and its instant."""
@@ -166,6 +171,20 @@ Happening = Callable[..., None]
 _Entry = tuple[type | None, Happening, tuple[Any, ...]]
 _Question = tuple[int, int, bool, type | None, Happening, tuple[Any, ...]]
 """(instant, its number, whether it may be put off), and the entry."""
+
+
+PATIENCE_NS: Final = 10 * MINUTE_NS
+"""For so long after the last change every question is asked at its instant."""
+
+
+class Asker(Protocol):
+    """Who asks the questions of a world's agenda."""
+
+    def settled(self) -> bool:
+        """Called when nothing but questions is left: True if no answer will ever be another one."""
+
+    def answered(self) -> bool:
+        """True if every question gets the same answer until something changes."""
 
 
 class NotForkableError(Failed):
@@ -185,6 +204,7 @@ class Agenda:
         self._heap: list[tuple[int, int]] = []
         self._due: dict[tuple[int, int], list[_Entry]] = {}
         self.questions: list[_Question] = []
+        self.tokens: list[tuple[int, int, int]] = []
         self._asked = 0
         self._foreign = 0
 
@@ -194,7 +214,7 @@ class Agenda:
             raise NotForkableError("something is under way that is no part of the world")
         other = Agenda()
         other._heap, other.questions = list(self._heap), list(self.questions)
-        other._asked = self._asked
+        other.tokens, other._asked = list(self.tokens), self._asked
         self._due, other._due = fork_dict(self._due, list)
         return other
 
@@ -251,7 +271,26 @@ class Agenda:
     @property
     def goes_on(self) -> bool:
         """True if something is to happen or to be asked."""
-        return bool(self._heap or self.questions)
+        return bool(self._heap or self.questions or self.tokens)
+
+    def wait_for_token(self, at_ns: int, writer: int) -> None:
+        """A writer of the clients has its token at that instant."""
+        self._asked += 1
+        heapq.heappush(self.tokens, (at_ns, self._asked, writer))
+
+    def wait_anew(self, at_ns: int) -> None:
+        """The writer that has the first token waits for another one, until that instant."""
+        self._asked += 1
+        heapq.heapreplace(self.tokens, (at_ns, self._asked, self.tokens[0][2]))
+
+    def take_tokens(self, now_ns: int) -> list[int]:
+        """Take out the tokens that are there now, each as its writer's number, in the order in
+        which they were asked for: those before which nothing else is to happen.
+        """
+        tokens, heap, taken = self.tokens, self._heap, []
+        while tokens and tokens[0][0] <= now_ns and not (heap and heap[0][0] <= tokens[0][0]):
+            taken.append(heapq.heappop(tokens)[2])
+        return taken
 
     def ask_first(self) -> None:
         """Ask the first question."""
@@ -292,17 +331,22 @@ class Agenda:
 
     def next_at(self) -> int | None:
         """The earliest instant at which something happens, or None."""
-        return self._heap[0][0] if self._heap else None
+        heap, tokens = self._heap, self.tokens
+        if tokens and (not heap or tokens[0][0] < heap[0][0]):
+            return tokens[0][0]
+        return heap[0][0] if heap else None
 
-    def brings_a_token_alone(self, at_ns: int) -> bool:
-        """True if nothing is due then but that clients get their tokens."""
-        return bool(self._heap) and self._heap[0] == (at_ns, CLIENT)
+    def next_but_tokens(self) -> int | None:
+        """The earliest instant at which something else happens than that clients get tokens."""
+        return self._heap[0][0] if self._heap else None
 
     def due(self) -> Iterator[tuple[int, str]]:
         """(instant, name of the part that acts) of all that is to happen or to be asked."""
         for (at_ns, _), entries in self._due.items():
             for kind, happening, _ in entries:
                 yield at_ns, kind.__name__ if kind is not None else happening.__name__
+        for at_ns, _, _ in self.tokens:
+            yield at_ns, CLIENTS
         for at_ns, _, _, kind, question, _ in self.questions:
             yield at_ns, kind.__name__ if kind is not None else question.__name__
 
@@ -311,6 +355,7 @@ class Agenda:
         self._heap.clear()
         self._due.clear()
         self.questions.clear()
+        self.tokens.clear()
         self.parts.clear()
 
     def run(self, now_ns: int) -> None:

@@ -39,6 +39,7 @@ from kubectl_nodelife.engine.actions import (
     UpdateRun,
 )
 from kubectl_nodelife.engine.cache import Cache
+from kubectl_nodelife.engine.calls.call import CONFLICT
 from kubectl_nodelife.engine.events import Event, Outcome
 from kubectl_nodelife.engine.loop import EngineHost
 from kubectl_nodelife.kube.meta import KubeObject
@@ -49,7 +50,7 @@ from kubectl_nodelife.sim.timeline import Timeline
 from kubectl_nodelife.sim.upgrade_course import Course, UpgradeWatch
 from kubectl_nodelife.sim.upgrade_reading import UpgradeCommandEvent, UpgradeEvent
 from kubectl_nodelife.sim.upgrade_work import VirtualWork
-from kubectl_nodelife.sim.world import CONFLICT, World
+from kubectl_nodelife.sim.world import World
 
 RUN: Final = "u1"
 MOST_WAITING: Final = 20

@@ -28,6 +28,7 @@ from kubectl_nodelife.engine.actions import (
 )
 from kubectl_nodelife.engine.cache import Cache
 from kubectl_nodelife.engine.calls import Result
+from kubectl_nodelife.engine.calls.call import CONFLICT, NOT_FOUND
 from kubectl_nodelife.engine.dependent_writes import (
     FailedWrite,
     FailedWrites,
@@ -49,7 +50,7 @@ from kubectl_nodelife.engine.pace import Pace
 from kubectl_nodelife.errors import Failed
 from kubectl_nodelife.kube.meta import KubeObject
 from kubectl_nodelife.kube.pod import Pod
-from kubectl_nodelife.kube.times import MILLISECOND_NS, MINUTE_NS, format_time
+from kubectl_nodelife.kube.times import MILLISECOND_NS, format_time
 from kubectl_nodelife.kubelet.releases import StatusRules
 from kubectl_nodelife.sim.api import CLUSTER, PRECONDITIONS, Api, RunRecorder
 from kubectl_nodelife.sim.clients import Clients, FailingRead, LeaseView
@@ -67,12 +68,9 @@ from kubectl_nodelife.sim.namespaces import NamespaceController
 from kubectl_nodelife.sim.owners import WorkloadControllers
 from kubectl_nodelife.sim.scheduler import Scheduler
 from kubectl_nodelife.sim.status_manager import StatusManagers
-from kubectl_nodelife.sim.timeline import KUBELET, Agenda
+from kubectl_nodelife.sim.timeline import KUBELET, PATIENCE_NS, Agenda, Asker
 from kubectl_nodelife.workloads.budgets import EvictionRefused
 from kubectl_nodelife.workloads.scoring import Scoring
-
-NOT_FOUND = 404
-CONFLICT = 409
 
 MOST_TICKS = 10_000
 """Rounds within a millisecond that count as an endless loop; a dozen is usual."""
@@ -90,20 +88,6 @@ class StandstillError(Failed):
 
 Faults = Callable[[Action, int], InjectedFault | None]
 """(action, now) -> its failure, None where it succeeds."""
-
-
-PATIENCE_NS = 10 * MINUTE_NS
-"""For so long after the last change every question is asked at its instant."""
-
-
-class Asker(Protocol):
-    """Who asks the questions of a world's agenda."""
-
-    def settled(self) -> bool:
-        """Called when nothing but questions is left: True if no answer will ever be another one."""
-
-    def answered(self) -> bool:
-        """True if every question gets the same answer until something changes."""
 
 
 class ForkablePart(Protocol):
@@ -207,16 +191,14 @@ class World:
         other.scheduler.ask_as(agenda.mine)
         return other
 
-    def _make_clients(self, pace: Pace | None, last: int = 0) -> Clients | None:
-        return Clients(self.agenda, pace, self, last) if pace is not None else None
+    def _make_clients(self, pace: Pace | None) -> Clients | None:
+        return Clients(self.agenda, pace, self) if pace is not None else None
 
     def restart_clients(self, pace: Pace | None) -> None:
         """Another process begins: what waited to be sent is not, and buckets are full."""
-        first = 0
         if self.clients is not None:
-            first = self.clients.last  # tokens of the one before are still to come
             self.clients.end()
-        self.clients = self._make_clients(pace, first)
+        self.clients = self._make_clients(pace)
         self.agenda.parts.pop(Clients, None)
         if self.clients is not None:
             self.join(self.clients)
@@ -284,13 +266,31 @@ class World:
             if api.pending:
                 return self._tick()
             at_ns = self._next_at(due_ns)
-        while at_ns is not None and at_ns <= self.end_ns:
-            only_token = self.agenda.brings_a_token_alone(at_ns)
-            tick = self.advance(at_ns)
-            if tick[1] or at_ns == due_ns or questions or not only_token:
-                return tick
-            at_ns = self._next_at(due_ns)  # the engine sees nothing of a read or an Event
-        return None
+        if self.clients is not None and not questions:
+            at_ns = self._take_tokens(self.clients, due_ns)
+            if api.pending or self._shown:
+                return self._tick()
+        return self.advance(at_ns) if at_ns is not None and at_ns <= self.end_ns else None
+
+    def _take_tokens(self, clients: Clients, due_ns: int | None) -> int | None:
+        """Clients get their tokens until something else happens, or comes of it that the engine
+        sees, as nothing does of a read or an Event. Returns the next instant."""
+        api, agenda = self.api, self.agenda
+        limit_ns = self.end_ns + 1 if due_ns is None else min(due_ns, self.end_ns + 1)
+        while not (api.pending or self._shown):
+            other_ns = agenda.next_but_tokens()
+            until_ns = limit_ns if other_ns is None else min(limit_ns, other_ns)
+            now_ns = clients.only_read(until_ns)
+            if now_ns is None:
+                now_ns = agenda.next_at()
+                if now_ns is None or now_ns >= until_ns:
+                    break
+                api.now_ns = now_ns
+                clients.take_tokens(now_ns)
+            api.now_ns = self._moved_ns = now_ns
+            if self._failed_now:
+                self._failed_now.forget_before(now_ns)
+        return self._next_at(due_ns)
 
     def _next_at(self, due_ns: int | None) -> int | None:
         at_ns = self.agenda.next_at()
@@ -323,7 +323,7 @@ class World:
         self.api.now_ns = self._moved_ns = now_ns
         self.agenda.run(now_ns)
         if self.clients is not None:
-            self.clients.run(now_ns)
+            self.clients.take_tokens(now_ns)
         return self._tick()
 
     @property
