@@ -197,6 +197,9 @@ class RateLimitedTimedQueue:
     def __len__(self) -> int:
         return len(self._entries)
 
+    def __bool__(self) -> bool:
+        return bool(self._entries)  # in a fork it takes long to count them
+
     def is_waiting(self, value: str) -> bool:
         """True if the value is in the heap, not only remembered."""
         return value in self._entries

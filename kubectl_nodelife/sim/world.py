@@ -266,7 +266,7 @@ class World:
             if api.pending:
                 return self._tick()
             at_ns = self._next_at(due_ns)
-        if self.clients is not None and not questions:
+        if self.clients is not None and self.agenda.tokens and not questions:
             at_ns = self._take_tokens(self.clients, due_ns)
             if api.pending or self._shown:
                 return self._tick()

@@ -308,7 +308,8 @@ def _manage_nodes(revision_hash: str, sync: SyncContext, _failures: Failures) ->
     create: list[tuple[str, str]] = []
     delete: list[PodToDelete] = []
     failed = 0
-    sync.events += _failed_placements(sync, node_index)
+    if node_index.failing:
+        sync.events += _failed_placements(sync, node_index)
     for node, decision in decisions(sync, node_index, revision_hash):
         if decision.create_because:
             create.append((node, f"node {node}: {decision.create_because}"))
@@ -390,7 +391,8 @@ def _failed_placements(context: SyncContext, node_index: NodeStatusIndex) -> Ite
 def rolling_update(sync: SyncContext, revision_hash: str) -> Calls:
     """The update step. Raises SyncError."""
     node_index = sync.tracked.refresh(sync.now, revision_hash)
-    sync.events += _failed_placements(sync, node_index)
+    if node_index.failing:
+        sync.events += _failed_placements(sync, node_index)
     try:
         step = plan_update(sync.tracked, node_index, revision_hash, sync.now)
     except UpdateImpossibleError as error:
@@ -401,7 +403,8 @@ def rolling_update(sync: SyncContext, revision_hash: str) -> Calls:
 def update_status(sync: SyncContext, revision_hash: str, observe: bool) -> Calls:
     """Write the status if it differs; come back when minReadySeconds are over. Raises SyncError."""
     node_index = sync.tracked.refresh(sync.now, revision_hash)
-    sync.events += _failed_placements(sync, node_index)
+    if node_index.failing:
+        sync.events += _failed_placements(sync, node_index)
     tally = node_index.tally
     if tally.ready != tally.available:
         sync.then(_come_back)

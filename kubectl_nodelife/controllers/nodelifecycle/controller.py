@@ -421,7 +421,7 @@ class NodeLifecycleController:
             return
         at: int | None = None
         for queue in self.memory.zones.queues.values():
-            if len(queue):
+            if queue:
                 accepts = queue.limiter.next_accept(now_ns)
                 if accepts is not None:
                     at = accepts if at is None else min(at, accepts)

@@ -9,7 +9,7 @@ likely value; reports give it as a range.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Set
 from copy import copy
 from heapq import heappush
 from typing import Final
@@ -53,6 +53,7 @@ class OpenPass(msgspec.Struct):
     after which none is looked at, `""` for none at all; `only_read`: how many Leases of
     nodes that are not looked at each worker is yet to read. `owing`: the version of the Lease that
     a busy worker reads, which the watch has yet to show: it counts once the answer is there.
+    `over`: names that came once their turn was over.
     """
 
     nodes: dict[str, Node]
@@ -65,6 +66,7 @@ class OpenPass(msgspec.Struct):
     held_up_from: str | None = None
     only_read: list[int] = []
     owing: dict[str, int] = {}
+    over: set[str] = set()
 
     def fork(self) -> OpenPass:
         """The same for another controller."""
@@ -75,11 +77,14 @@ class OpenPass(msgspec.Struct):
             busy=set(self.busy),
             only_read=list(self.only_read),
             owing=dict(self.owing),
+            over=set(self.over),
         )
 
-    def include(self, names: Iterable[str]) -> set[str]:
+    def include(self, names: Set[str]) -> set[str]:
         """Look at these too, unless their turn is over: then the next pass does. Returns them."""
-        fresh = {name for name in names if name > self.looked_at and name in self.nodes}
+        later = names - self.over
+        fresh = {name for name in later if name > self.looked_at and name in self.nodes}
+        self.over |= later - fresh
         for name in fresh.difference(self.names) if fresh else ():
             heappush(self.names, name)
         return fresh
