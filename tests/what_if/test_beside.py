@@ -1,4 +1,4 @@
-"""Two processes play one question: the answer is that of one, and no process is left behind."""
+"""Several processes play one question: the answer is that of one, and no process is left behind."""
 
 from __future__ import annotations
 
@@ -6,11 +6,13 @@ import os
 import signal
 import sys
 import time
+from functools import partial
 from pathlib import Path
 
 import pytest
 
-from kubectl_nodelife.commands.answering.beside import cores, in_child
+from kubectl_nodelife.commands.answering import beside
+from kubectl_nodelife.commands.answering.beside import cores, in_children
 from kubectl_nodelife.engine.settings import make_settings
 from kubectl_nodelife.kube.times import SECOND_NS
 from kubectl_nodelife.outlook.what_if.acts import read_acts
@@ -37,22 +39,32 @@ def answer(words: str, beside: Beside) -> str:
 
 @pytest.mark.parametrize("words", ["lose node a1", "lose zone a", "drain node b1"])
 def test_two_processes_make_the_answer_of_one(words: str) -> None:
-    assert answer(words, in_child) == answer(words, afterwards)
+    assert answer(words, in_children) == answer(words, afterwards)
 
 
 @NEEDS_TWO
-def test_the_works_are_done_in_one_child_that_is_gone_then() -> None:
-    with in_child([os.getpid, lambda: "second"]) as made:
-        child, second = made()
-    assert child != os.getpid() and second == "second"
-    with pytest.raises(ProcessLookupError):
-        os.kill(child, 0)
+def test_the_works_are_done_in_children_that_are_gone_then() -> None:
+    with in_children([os.getpid, lambda: "second", os.getpid]) as made:
+        first, second, third = made()
+    assert os.getpid() not in (first, third) and second == "second"
+    for child in (first, third):
+        with pytest.raises(ProcessLookupError):
+            os.kill(child, 0)
+
+
+@pytest.mark.parametrize("usable", [1, 2, 3, 4, 9])
+def test_each_work_is_done_once_whatever_the_cores(
+    usable: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(beside, "cores", lambda: usable)
+    with in_children([partial(str, n) for n in range(4)]) as made:
+        assert made() == ["0", "1", "2", "3"]
 
 
 @NEEDS_TWO
 def test_who_does_not_ask_for_them_does_not_wait_for_them() -> None:
     began = time.monotonic()
-    with in_child([lambda: time.sleep(60)]):
+    with in_children([lambda: time.sleep(60)]):
         pass
     assert time.monotonic() - began < 30
 
@@ -66,7 +78,7 @@ def test_what_a_child_does_not_bring_is_made_here(ends: signal.Signals) -> None:
             os.kill(os.getpid(), ends)
         return os.getpid()
 
-    with in_child([work]) as made:
+    with in_children([work]) as made:
         assert made() == [ours]
 
 
@@ -74,8 +86,12 @@ def test_an_error_of_the_works_is_raised_here() -> None:
     def work() -> int:
         raise ValueError("both times")
 
-    with pytest.raises(ValueError, match="both times"), in_child([work]) as made:
+    with pytest.raises(ValueError, match="both times"), in_children([work]) as made:
         made()
+
+
+def left_seconds() -> float:
+    return signal.getitimer(signal.ITIMER_REAL)[0]
 
 
 @NEEDS_TWO
@@ -83,7 +99,9 @@ def test_a_child_has_no_more_time_than_this_process(tmp_path: Path) -> None:
     told = tmp_path / "left"
     before = signal.setitimer(signal.ITIMER_REAL, 1000)
     try:
-        with in_child([lambda: told.write_text(f"{signal.getitimer(signal.ITIMER_REAL)[0]}")]) as m:
+        with in_children(
+            [lambda: told.write_text(f"{signal.getitimer(signal.ITIMER_REAL)[0]}")]
+        ) as m:
             m()
     finally:
         signal.setitimer(signal.ITIMER_REAL, *before)

@@ -1,8 +1,8 @@
-"""Does works in a forked process while this one goes on with its own: two cores play one question.
+"""Does works in forked processes while this one goes on with its own: cores share one question.
 
-The child has the memory of this process as it is then, and no more time than this one has left
+A child has the memory of this process as it is then, and no more time than this one has left
 (`ITIMER_REAL`). What it makes comes back pickled through a pipe, all at its end. Where it cannot
-begin, or ends without having made it, the works are done here instead, so that whatever goes wrong
+begin, or ends without having made it, its works are done here instead, so that whatever goes wrong
 with them is raised here.
 """
 
@@ -25,24 +25,32 @@ def cores() -> int:
 
 
 @contextmanager
-def in_child(works: Works) -> Iterator[Callable[[], list[Any]]]:
-    """Begin them; the function waits for what they return. At the end the child is gone. Works are
+def in_children(works: Works) -> Iterator[Callable[[], list[Any]]]:
+    """Begin them; the function waits for what they return. At the end no child is left. Works are
     done when they are asked for where there is one core, or forks are unsafe (macOS).
     """
-    readable, child = _begun(works)
+    children = min(len(works), cores() - 1) if sys.platform == "linux" else 0
+    begun = [(works[n::children], *_begun(works[n::children])) for n in range(children)]
     try:
-        yield lambda: _made(readable) or [work() for work in works]
+        yield lambda: _made_by_all(works, begun)
     finally:
-        if child:
-            os.close(readable)
-            os.kill(child, signal.SIGKILL)
-            os.waitpid(child, 0)
+        for _, readable, child in begun:
+            if child:
+                os.close(readable)
+                os.kill(child, signal.SIGKILL)
+                os.waitpid(child, 0)
+
+
+def _made_by_all(works: Works, begun: Sequence[tuple[Works, int, int]]) -> list[Any]:
+    """What the works return, in their order: of N children each has every Nth."""
+    shares = [_made(readable) or [work() for work in own] for own, readable, _ in begun]
+    if not shares:
+        return [work() for work in works]
+    return [shares[n % len(shares)][n // len(shares)] for n in range(len(works))]
 
 
 def _begun(works: Works) -> tuple[int, int]:
     """(where what they return can be read, the child); -1 and 0 where there is none."""
-    if sys.platform != "linux" or cores() == 1:
-        return -1, 0
     readable, writable = os.pipe()
     left_s, _ = signal.getitimer(signal.ITIMER_REAL)
     try:

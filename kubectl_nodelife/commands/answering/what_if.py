@@ -12,7 +12,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from kubectl_nodelife.commands.answering.beside import in_child
+from kubectl_nodelife.commands.answering.beside import in_children
 from kubectl_nodelife.commands.answering.query import Query, Response, flags_of, output_of, word
 from kubectl_nodelife.commands.cluster.drain import KINDS as DRAIN_KINDS
 from kubectl_nodelife.commands.cluster.look import KindsToRead
@@ -78,7 +78,7 @@ def answer(
             says(_PLAYS[done])
 
         large = len(view.cache.pods) >= _MANY_PODS
-        plays = play(question, progress, in_child if large else afterwards)
+        plays = play(question, progress, in_children if large else afterwards)
     found = make_answer(
         plays,
         acts,
