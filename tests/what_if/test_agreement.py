@@ -13,10 +13,11 @@ from kubectl_nodelife.outlook.what_if.answer import make_answer
 from kubectl_nodelife.outlook.what_if.document import WhatIf
 from kubectl_nodelife.outlook.what_if.question import Plays, Question, play
 from kubectl_nodelife.outlook.zone import LossByZone
+from tests.deep import first_few
 from tests.what_if.stand import ALL_KINDS
-from tests.what_if.test_proofs import SEEDS, _of
+from tests.what_if.test_proofs import _of
 
-PLACES = ["two-zones", *(f"seed {seed}" for seed in SEEDS)]
+PLACES = ["two-zones", *first_few([f"seed {seed}" for seed in range(24)], 8)]
 
 
 class Asked:
