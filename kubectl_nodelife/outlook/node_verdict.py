@@ -54,6 +54,7 @@ class NextAction(msgspec.Struct, frozen=True):
     that is over: no time is foreseen for what its controller does not do. `within`: at the earliest
     and at the latest, where that depends on what cannot be seen; `in_seconds` is then the middle.
     `act`: the class of the action. `about`: the pod as namespace/name, the taint, the condition.
+    `held`: why it does not come, or not surely, where `in_seconds` is None.
     """
 
     act: str
@@ -62,6 +63,7 @@ class NextAction(msgspec.Struct, frozen=True):
     within: Range | None = None
     overdue_since_ns: int | None = None
     overdue_ns: int = 0
+    held: str = ""
 
     @property
     def action(self) -> str:
@@ -102,10 +104,10 @@ _NOUNS: Final = {
 }
 
 
-def within(act: str, about: str, span: Range | None) -> NextAction:
-    """The action that comes within that time; None: not while things stay as they are."""
+def within(act: str, about: str, span: Range | None, held: str = "") -> NextAction:
+    """The action that comes within that time; None: it is `held`, in words."""
     if span is None:
-        return NextAction(act, about, None)
+        return NextAction(act, about, None, held=held)
     seconds = span.middle_ns / SECOND_NS
     return NextAction(act, about, seconds, span if span.low_ns < span.high_ns else None)
 
@@ -320,7 +322,7 @@ def _not_ready(outlook: NodeOutlook, now_ns: int) -> NodeVerdict:
             return NodeVerdict(state, because, overdue)
         if turn is None:
             because = f"{cause}; waits for its NoExecute taint, but {outlook.queued.held}{missing}"
-            return NodeVerdict(state, because, NextAction(*taint, None))
+            return NodeVerdict(state, because, within(*taint, None, outlook.queued.held))
         because = f"{cause}; {place} for a NoExecute taint{missing}"
         return NodeVerdict(state, because, within(*taint, turn))
     if outlook.pass_overdue_ns is not None:
@@ -376,17 +378,17 @@ def _lost_without_taints(
         return NodeVerdict(state, f"{cause}; its pods were evicted after {timeout}: {stay}", None)
     if classic.first_to_go is None:
         return NodeVerdict(state, f"{cause}; no pod is on it that would be evicted", None)
-    left = classic.left
+    left, held = classic.left, ""
     because = f"{cause}; its pods are evicted after {timeout}, counted since {classic.clock}"
     if outlook.queued is not None:
-        left, place = outlook.queued.turn, outlook.queued.in_words()
-        because = f"{cause}; {place} for the eviction of its pods"
+        left, held = outlook.queued.turn, outlook.queued.held
+        because = f"{cause}; {outlook.queued.in_words()} for the eviction of its pods"
         if left is None:
-            because = f"{cause}; waits for the eviction of its pods, but its zone is stopped"
+            because = f"{cause}; waits for the eviction of its pods, but {held}"
     elif left is None:
         return NodeVerdict(state, f"{because}, which was not read", None)
     first = "/".join(classic.first_to_go)
-    return NodeVerdict(state, because, within("DeletePod", first, left))
+    return NodeVerdict(state, because, within("DeletePod", first, left, held))
 
 
 def _no_taint_at_all(key: str) -> str:

@@ -344,7 +344,7 @@ def _queue(zone: ZoneOutlook, nodes: list[NodeOutlook]) -> Iterator[str]:
         if len(names) > _MOST:
             shown += f" and {len(names) - _MOST} more"
         if place.turn is None:
-            yield f"{shown}: not now, since {place.held}."
+            yield f"{shown}: {place.held}."
             continue
         low, high = place.turn.low_ns / SECOND_NS, place.turn.high_ns / SECOND_NS
         when = f"in {low:.0f} to {high:.0f}s, at {zone.rate:g} a second"

@@ -331,7 +331,7 @@ def _next(status: NodeEntry) -> str:
         late = human_duration(upcoming.overdue_ns)
         return f", {what} overdue since {format_time(upcoming.overdue_since_ns)} ({late})"
     if upcoming.in_seconds is None:
-        return f", {what}: not at the zone's rate 0"
+        return f", {what}: {upcoming.held}"
     when = due_in(round(upcoming.in_seconds * SECOND_NS))
     if upcoming.within is not None:
         when = _due(upcoming.within)
