@@ -42,7 +42,7 @@ _BUDGETS: Final = columns(
     "namespace | budget | healthy:4 | lowest:2 | desired | at zero for | below for | points*"
 )
 _NODES: Final = columns(
-    "node | zone:2 | unknown in | tainted in | deletions | back:1 | pods | at risk:4 | ranges*"
+    "node | zone:2 | unknown in | tainted in | deletions | back:1 | pods | at risk:4"
 )
 _WRITES: Final = columns("write | today:3 | first | last | then:3 | first | last")
 _RANKED: Final = columns(
@@ -246,26 +246,34 @@ def _unknown(node: NodeFuture) -> str:
     may_be = node.ranges.get("unknownSeconds")
     if node.unknown_seconds is None and may_be is not None:
         return f"{_span(may_be.earliest_seconds)} or later"
-    return _dash(node.unknown_seconds)
+    return _range(may_be) if may_be is not None else _dash(node.unknown_seconds)
+
+
+def _tainted(node: NodeFuture) -> str:
+    may_be = node.ranges.get("taintedSeconds")
+    return _range(may_be) if may_be is not None else _dash(node.tainted_seconds)
+
+
+def _deletions(node: NodeFuture) -> str:
+    """How many pods taint eviction or the garbage collector deletes, from when to when."""
+    first, last = node.ranges.get("firstDeletionSeconds"), node.ranges.get("lastDeletionSeconds")
+    begins = first.earliest_seconds if first is not None else node.first_deletion_seconds
+    if begins is None:
+        return "-"
+    ends = last.latest_seconds if last is not None else node.last_deletion_seconds
+    return f"{node.evicted_range.text} in {_range(InstantRange(begins, ends))}"
 
 
 def _node_row(node: NodeFuture) -> list[object]:
-    deletions = "-"
-    if node.first_deletion_seconds is not None and node.last_deletion_seconds is not None:
-        first, last = _span(node.first_deletion_seconds), _span(node.last_deletion_seconds)
-        many = node.evicted_range.text
-        deletions = f"{many} in {first}" if first == last else f"{many} in {first}-{last}"
     return [
         node.name,
         node.zone,
         _unknown(node),
-        _dash(node.tainted_seconds),
-        deletions,
+        _tainted(node),
+        _deletions(node),
         _dash(node.back_seconds),
         node.pods,
         node.at_risk.all(),
-        ", ".join(f"{name.removesuffix('Seconds')} {_range(r)}" for name, r in node.ranges.items())
-        or "-",
     ]
 
 
@@ -291,8 +299,12 @@ def _dash(at: float | None) -> str:
 
 
 def _range(span: InstantRange) -> str:
-    latest = span.latest_seconds
-    return f"{_span(span.earliest_seconds)}{' or never' if latest is None else f'-{_span(latest)}'}"
+    """To the nearest second: `50s-55s`, `50s` where both ends are shown alike, `50s or never`."""
+    low, latest = _span(round(span.earliest_seconds)), span.latest_seconds
+    if latest is None:
+        return f"{low} or never"
+    high = _span(round(latest))
+    return low if low == high else f"{low}-{high}"
 
 
 def _span(span_s: float) -> str:
