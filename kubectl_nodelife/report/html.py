@@ -19,10 +19,11 @@ LONGEST: Final = 600
 
 
 class Tick(NamedTuple):
-    """A mark of a picture's time axis: its place in pixels, and its text."""
+    """A mark of a picture's axis: its place, its text, and the class of that."""
 
     x: str
     label: str
+    style: str = "tick"
 
 
 def render_page(template: str, **values: Any) -> str:

@@ -24,7 +24,7 @@ _LEAST: Final = 0.3
 """Of a bar's width, in percent: a pixel or two."""
 _MOST_TICKS: Final = 6
 _LABELLED: Final = 86.0
-"""Percent: a mark of the scale to the right of it has no room for its text."""
+"""Percent: a mark of the scale to the right of it has its text on its left."""
 _STEPS: Final = (
     *(1, 2, 5, 10, 15, 20, 30, 60, 90, 120, 180, 300, 600, 900, 1800),
     *(3600, 7200, 14400, 21600, 43200, 86400),
@@ -161,7 +161,7 @@ def _ticks(first: float, last: float, text: Callable[[float], str]) -> list[Tick
     found = []
     for at in ticks(first, last):
         x = percent(at)
-        found.append(Tick(f"{x:.2f}", text(at) if x <= _LABELLED else ""))
+        found.append(Tick(f"{x:.2f}", text(at), "tick" if x <= _LABELLED else "tick end"))
     return found
 
 

@@ -1,5 +1,5 @@
 """The course that `simulate` played as one self-contained page: lanes of zones, drains, nodes that
-were lost and workloads that lost pods, then the blocks that the terminal shows.
+were lost, an upgrade and workloads that lost pods, then the blocks that the terminal shows.
 
 No script, no font, nothing fetched. What is here are plain values; templates/simulate.html makes
 markup of them.
@@ -14,7 +14,6 @@ from kubectl_nodelife.kube.times import SECOND_NS
 from kubectl_nodelife.outlook.fates import BACK, PODS_LEAVE, Fate, FateStep, folded
 from kubectl_nodelife.report.html import render_page
 from kubectl_nodelife.report.lanes import (
-    RANGE,
     STATES_OF_NODES,
     Bar,
     Row,
@@ -24,6 +23,7 @@ from kubectl_nodelife.report.lanes import (
 )
 from kubectl_nodelife.report.narration import NarrationPage, instant_text
 from kubectl_nodelife.report.table import cell
+from kubectl_nodelife.report.upgrade_lanes import PLAYED, played_rows
 from kubectl_nodelife.sim.api import CLUSTER
 from kubectl_nodelife.sim.run import NodeLoss, RunSummary, WorkloadLoss
 from kubectl_nodelife.sim.timeline import Record
@@ -31,7 +31,7 @@ from kubectl_nodelife.sim.timeline import Record
 _BARS: Final = (
     ("stopped", "zone not Normal"),
     ("going", "is drained"),
-    *((style, word) for style, word in STATES_OF_NODES if style != RANGE),
+    *STATES_OF_NODES,
 )
 _MOST_LANES: Final = 300
 _MOST_ROWS: Final = 2000
@@ -60,7 +60,7 @@ def page(summary: RunSummary) -> str:
     return render_page(
         "simulate",
         title=f"Simulation of {summary.name}{only}" if summary.name else f"Simulation{only}",
-        bars=_BARS,
+        bars=_key(lanes[:_MOST_LANES]),
         when=draw_lanes(lanes[:_MOST_LANES], 0.0, last) if lanes else None,
         more_lanes=max(0, len(lanes) - _MOST_LANES),
         hurt=draw_lanes(hurt[:_MOST_LANES], 0.0, last) if hurt else None,
@@ -71,6 +71,12 @@ def page(summary: RunSummary) -> str:
         story=story,
         ending=ending,
     )
+
+
+def _key(rows: Iterable[Row]) -> list[tuple[str, str]]:
+    """What those colours mean that are there."""
+    drawn = {bar.style for row in rows for bar in row.bars}
+    return [(style, word) for style, word in (*_BARS, *PLAYED) if style in drawn]
 
 
 def _blocks(summary: RunSummary) -> tuple[list[_Shown], list[str], list[str], int]:
@@ -89,7 +95,8 @@ def _blocks(summary: RunSummary) -> tuple[list[_Shown], list[str], list[str], in
 
 
 def _rows(summary: RunSummary, last: float) -> Iterator[Row]:
-    """Zones that left Normal, drains, then nodes that were lost, those of one fate as one."""
+    """Zones that left Normal, drains, an upgrade, then nodes that were lost, those of one fate as
+    one."""
     states: dict[str, list[tuple[float, str]]] = {}
     for record in summary.records:
         if record.action == "SetZoneState":
@@ -99,6 +106,7 @@ def _rows(summary: RunSummary, last: float) -> Iterator[Row]:
         if row.bars:
             yield row
     yield from _drains(summary.records, last)
+    yield from played_rows(summary.records, last, _whole)
     yield from rows_of(folded(map(_fate, summary.nodes)), last, _whole)
 
 

@@ -17,9 +17,9 @@ from kubectl_nodelife.report.ages import clock
 from kubectl_nodelife.report.drain_lanes import budget_lines
 from kubectl_nodelife.report.formats import Block
 from kubectl_nodelife.report.html import render_page
-from kubectl_nodelife.report.lanes import Bar, Row, draw_lanes
+from kubectl_nodelife.report.lanes import Row, draw_lanes
 from kubectl_nodelife.report.table import Table, cell, columns
-from kubectl_nodelife.sim.upgrade_course import NodeTurn
+from kubectl_nodelife.report.upgrade_lanes import PHASES, turn_bars
 from kubectl_nodelife.upgrade.findings import CLAIM, REFUSED_BY, PlannedNode, UpgradePlan
 
 _MANY: Final = 40
@@ -220,13 +220,6 @@ def _budget_rows(plan: UpgradePlan) -> Iterator[list[object]]:
 
 
 _MOST_NODES: Final = 2000
-_PHASES: Final = (
-    ("draining", "Draining"),
-    ("working", "Working"),
-    ("settling", "Settling"),
-    ("proving", "Proving"),
-    ("soaking", "Soaking (in service)"),
-)
 
 
 def page(plan: UpgradePlan, source: dict[str, Any]) -> str:
@@ -244,7 +237,7 @@ def page(plan: UpgradePlan, source: dict[str, Any]) -> str:
         consequences=list(lowest_lines(plan)),
         moment=moment and {"time": moment.get("time", ""), "origin": moment.get("origin", "")},
         findings=[*finding_lines(plan), *undone_lines(plan)],
-        phases=_PHASES,
+        phases=PHASES,
         available=bool(plan.course.turns),
         when=draw_lanes(rows, 0.0, last),
         steps=_on_page(Table(_STEP_COLUMNS, _step_rows(plan))),
@@ -277,24 +270,10 @@ def _rows(plan: UpgradePlan) -> Iterator[Row]:
         yield Row(where, style="group", note=f"{done} of {counted(len(nodes), 'node')}")
         nodes.sort(key=lambda n: (n.turn is None, n.turn.claimed_ns if n.turn else 0, n.name))
         for node in nodes:
-            bars = list(_bars(node.turn)) if node.turn is not None else []
+            bars = list(turn_bars(node.turn)) if node.turn is not None else []
             why = node.reason.partition(": ")[0]
             mark = "" if node.decision == "claim" else f"{node.decision}: {why}"
             yield Row(node.name, bars, node.reason or node.verdict.sentence, node.decision, mark)
-
-
-def _bars(turn: NodeTurn) -> Iterator[Bar]:
-    instants = (
-        turn.claimed_ns,
-        turn.drained_ns,
-        turn.worked_ns,
-        turn.settled_ns,
-        turn.released_ns,
-        turn.done_ns,
-    )
-    for (style, _), begin, end in zip(_PHASES, instants, instants[1:], strict=False):
-        if begin is not None and end is not None and end > begin:
-            yield Bar(begin / SECOND_NS, end / SECOND_NS, style)
 
 
 def _on_page(table: Table) -> tuple[list[str], list[list[str]]]:

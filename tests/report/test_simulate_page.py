@@ -14,6 +14,7 @@ from tests.sim.documents import node, owner, pod, stop, story
 
 ROOT = Path(__file__).parents[2]
 OUTAGE = ROOT / "bin/stories/zone-outage.yaml"
+UPGRADES = ROOT / "tests/scenarios"
 DRAIN = ROOT / "tests/scenarios/drain-while-a-zone-is-dark.yaml"
 EVIL = "<script>alert(1)</script>\"'&"
 
@@ -42,6 +43,49 @@ def test_nodes_of_one_fate_are_one_lane_beside_their_zone(
 def test_drains_are_lanes(capsys: pytest.CaptureFixture[str]) -> None:
     text = shown(capsys, "-f", str(DRAIN))
     assert text.count('<rect class="going"') == 1 and "drained 7m1s" in text
+
+
+def lane_of(text: str, name: str) -> tuple[list[str], str]:
+    """The classes of the lane's bars, and the words behind it."""
+    (lane,) = re.findall(
+        rf'<li class="lane[^>]*><span class="name"><b>{name}</b>.*?</li>', text, re.S
+    )
+    words = re.findall(r'<span class="words">(.*?)</span>', lane)
+    return re.findall(r'<rect class="([\w-]+)"', lane), "".join(words)
+
+
+def test_an_upgrades_nodes_are_lanes_in_the_order_of_their_claims(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    text = shown(capsys, "-f", str(UPGRADES / "upgrade-in-three-zones.yaml"))
+    run, words = lane_of(text, "the upgrade")
+    assert run == ["held"] and words.startswith("Finished ")
+    states = ["draining", "working", "settling", "proving", "soaking"]
+    order = re.findall(r"<b>([abc][12])</b>", text)
+    claims = re.findall(r"<td>ClaimNode.*?</td><td[^>]*>(.*?)</td>", text)
+    assert order == re.findall(r"node/(\w\d)", " ".join(claims)) and len(order) == 6
+    for name in order:
+        bars, words = lane_of(text, name)
+        assert bars == states and words.startswith("Done ")
+    assert text.count("Soaking (in service)</b>") == 1, "the key"
+
+
+def test_a_node_that_fails_stays_failed_and_holds_the_run(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    text = shown(capsys, "-f", str(UPGRADES / "upgrade-canary-fails.yaml"))
+    run, words = lane_of(text, "the upgrade")
+    assert (run, words) == (["held", "held"], "Paused 10m21s")
+    assert "<title>blind</title>" in text and "<title>paused</title>" in text
+    lanes = re.findall(r"<b>a1</b>.*?</li>", text, re.S)
+    bars = [re.findall(r'<rect class="([\w-]+)"', lane) for lane in lanes]
+    assert ["draining", "working", "settling", "stuck"] in bars
+    assert "Failed 10m21s" in text
+
+
+def test_without_an_upgrade_nothing_is_said_of_one(capsys: pytest.CaptureFixture[str]) -> None:
+    text = shown(capsys, "-f", str(OUTAGE))
+    assert "the upgrade<" not in text and "Soaking" not in text
 
 
 def test_a_node_alone(capsys: pytest.CaptureFixture[str]) -> None:
