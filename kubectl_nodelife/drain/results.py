@@ -74,9 +74,9 @@ class PodPlan(msgspec.Struct, rename="camel"):
     """One pod of a planned node.
 
     `start`: its eviction is accepted; `gone`: its object is gone; `end`: its replacement is Ready.
-    `tries`: how often kubectl asks. `gone_for_good`: it is not replaced; `data_lost`: its
-    emptyDir volumes, whose data goes with it. `hint`: what is to be said where no `remedy` was
-    found.
+    `tries`: how often kubectl asks. `unplaced`: its replacement is made, and finds no node.
+    `gone_for_good`: it is not replaced; `data_lost`: its emptyDir volumes, whose data goes with it.
+    `hint`: what is to be said where no `remedy` was found.
     """
 
     namespace: str
@@ -89,6 +89,7 @@ class PodPlan(msgspec.Struct, rename="camel"):
     gone: float | None = field(default=None, name="goneSeconds")
     end: float | None = field(default=None, name="endSeconds")
     landing: list[PlannedPlacement] = []
+    unplaced: bool = False
     faults: list[PodFault] = []
     remedy: Remedy | None = field(default=None, name="unblock")
     hint: str | None = field(default=None, name="unblockHint")
@@ -271,14 +272,11 @@ class DrainPlan(msgspec.Struct, rename="camel", kw_only=True):
         return document("DrainPlan", source=source, **msgspec.to_builtins(self))
 
     def stranded(self) -> list[PodPlan]:
-        """Pods that go and whose replacement finds no node, where all nodes were read."""
+        """Pods whose replacement is made and finds no node, where all nodes were read. Pods that
+        their owner does not make anew yet, since another is not Ready, are none of them."""
         if any(lack.kind == "Node" for lack in self.not_evaluated):
             return []
-        return [
-            pod
-            for pod in self.pods()
-            if pod.gone is not None and pod.landing and not pod.landing[0].node
-        ]
+        return [pod for pod in self.pods() if pod.unplaced]
 
     def pods(self) -> list[PodPlan]:
         """All pods of all waves."""

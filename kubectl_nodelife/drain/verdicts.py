@@ -139,8 +139,10 @@ class Judge:
         self._add_times(plan, actor, target)
         self._judge(plan, actor, target)
         plan.landing = self._landing(pod, actor)
-        if actor.replacement is None and plan.landing and not plan.landing[0].node:
-            plan.end = None  # its owner makes the next once this is gone, and that has no place
+        if plan.landing and not plan.landing[0].node:
+            plan.unplaced = actor.replacement is not None and actor.replacement.gone_ns is None
+            if actor.replacement is None:
+                plan.end = None  # its owner makes the next once this is gone, and there is no place
         self._add_doubts(plan, pod)
         return plan
 
