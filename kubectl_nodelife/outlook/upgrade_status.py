@@ -9,8 +9,7 @@ clock, what it waits for, and what that says of its checks. Nothing is decided a
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterable, Iterator
 from functools import partial
 from typing import Any, Final, NamedTuple, TypeVar
 
@@ -72,7 +71,7 @@ def upgrade_status(
     `labels`: only the run's nodes that have them. Raises NotFound for a name that nothing has.
     """
     warnings: list[str] = []
-    view = _nodes_of_run(nodes, lease, now_ns, warnings)
+    view = RunNodes(nodes, lease, now_ns, warnings)
     run, report, present = view.run, view.report, view.nodes
     every = view.rows()
     rows = view.rows(names) if names else every
@@ -111,30 +110,6 @@ def has_trouble(status: Json) -> bool:
         status["phase"] == RunPhase.PAUSED
         or any(node["state"] in bad for node in status["nodes"])
         or any(gate["gate"] == "proof" for gate in status["gates"])
-    )
-
-
-def _nodes_of_run(
-    nodes: Iterable[Node], lease: Lease | None, now_ns: int, warnings: list[str]
-) -> RunNodes:
-    """The run as nodes and Lease show it. `warnings` gets what cannot be read."""
-    run = _readable("the run's document on its Lease", partial(document_of, lease), warnings)
-    policy = None
-    if run is not None and run.spec:
-        policy = _readable("the run's policy", partial(policy_of_spec, run.spec), warnings)
-    present = {node.name: node for node in sorted(nodes, key=lambda node: node.name)}
-    marks = _marks(present.values(), run, lease, warnings)
-    of_others = _of_other_runs(marks, run)
-    is_led = _leader(lease, now_ns)["alive"]
-    return RunNodes(
-        nodes=present,
-        marks=marks,
-        of_others=of_others,
-        run=run,
-        policy=policy,
-        report=_report(run, lease, is_led=is_led),
-        is_led=is_led,
-        now_ns=now_ns,
     )
 
 
@@ -363,22 +338,29 @@ def checks_of(state: NodeState, waits_for: str, *, is_told: bool) -> list[CheckR
     ]
 
 
-@dataclass(slots=True)
 class RunNodes:
-    """The nodes of a run. `marks`: None for an annotation that cannot be read. `of_others`: the
-    marks of other runs.
+    """A run as nodes and Lease show it. `marks`: None for an annotation that cannot be read.
+    `of_others`: the marks of other runs.
 
     `report`: the leader's last report; `is_led`: whether it still runs.
     """
 
-    nodes: Mapping[str, Node]
-    marks: Mapping[str, NodeMark | None]
-    of_others: Mapping[str, NodeMark]
-    run: RunDocument | None
-    policy: UpgradePolicy | None
-    report: LeaderReport
-    is_led: bool
-    now_ns: int
+    def __init__(
+        self, nodes: Iterable[Node], lease: Lease | None, now_ns: int, warnings: list[str]
+    ) -> None:
+        """`warnings` gets what cannot be read."""
+        document = partial(document_of, lease)
+        run = self.run = _readable("the run's document on its Lease", document, warnings)
+        self.policy: UpgradePolicy | None = None
+        if run is not None and run.spec:
+            policy = partial(policy_of_spec, run.spec)
+            self.policy = _readable("the run's policy", policy, warnings)
+        self.nodes = {node.name: node for node in sorted(nodes, key=lambda node: node.name)}
+        self.marks = _marks(self.nodes.values(), run, lease, warnings)
+        self.of_others = _of_other_runs(self.marks, run)
+        self.is_led: bool = _leader(lease, now_ns)["alive"]
+        self.report = _report(run, lease, is_led=self.is_led)
+        self.now_ns = now_ns
 
     def rows(self, names: Collection[str] = ()) -> list[Json]:
         """A row for each node that the run is about, or for each of these."""

@@ -268,11 +268,9 @@ class VirtualUpgrades:
         world, last = self.world, self._last
         cold_ns = last.cold_ns
         course = self.watch.course(timeline.entries, world.failures, cold_ns)
-        held = {name: ("", why) for name, why in (last.last.skipped if last.last else {}).items()}
-        held |= last.holds
-        course.held = {
-            name: ClaimHold(*hold) for name, hold in held.items() if name not in course.turns
-        }
+        skipped = last.last.skipped if last.last is not None else {}
+        held = {name: ClaimHold("", why) for name, why in skipped.items()} | last.holds
+        course.held = {name: hold for name, hold in held.items() if name not in course.turns}
         placement = world.scheduler.placement
         course.waiting = [
             f"{pod.namespace}/{pod.name}: {placement.no_room(pod)}"

@@ -45,10 +45,8 @@ from kubectl_nodelife.controllers.upgrade.fleet import NodeReading, read_node
 from kubectl_nodelife.controllers.upgrade.marks import ANNOTATION, readable_mark
 from kubectl_nodelife.controllers.upgrade.policy import (
     UpgradePolicy,
-    Window,
     WorkMode,
     longest_ns,
-    parse_window,
 )
 from kubectl_nodelife.controllers.upgrade.ports import DrainVerdict
 from kubectl_nodelife.drain.plan import make_plan
@@ -56,7 +54,6 @@ from kubectl_nodelife.drain.results import NEVER, REFUSED, Remedy
 from kubectl_nodelife.drain.scope import Scope
 from kubectl_nodelife.drain.snapshot import PlanSnapshot
 from kubectl_nodelife.engine.settings import Settings
-from kubectl_nodelife.errors import BadInput
 from kubectl_nodelife.kube.kinds import KINDS
 from kubectl_nodelife.kube.meta import KubeObject
 from kubectl_nodelife.kube.names import counted
@@ -113,7 +110,6 @@ class _Planning:
             policy = replace(policy, expect_work_ns=self._measured.work_ns)
         self._policy = policy
         self._options = drain_options(policy)
-        self._windows = _windows(policy)
         self._readings = {
             name: read_node(node, policy, counts=not is_excluded(node, settings))
             for name, node in sorted(snapshot.nodes.items())
@@ -255,10 +251,11 @@ class _Planning:
         return ["--gate: a plan does not run it"] if self._policy.gate else []
 
     def _window_findings(self) -> list[PreflightFinding]:
-        if not self._windows:
+        windows = self._policy.windows
+        if not windows:
             return []
         high_ns = high_estimate_ns(self._policy, drain_seconds=0.0)
-        longest = longest_ns(self._windows, self._snapshot.now_ns)
+        longest = longest_ns(windows, self._snapshot.now_ns)
         if high_ns <= longest:
             return []
         text = (
@@ -282,13 +279,6 @@ def _take_turn(node: PlannedNode, course: Course, refusals: Sequence[str]) -> No
         node.reason = f"it would fail: {turn.failed}"
     elif turn is not None:
         node.decision, node.reason = CLAIM, ""
-
-
-def _windows(policy: UpgradePolicy) -> list[Window]:
-    try:
-        return [parse_window(text) for text in policy.window]
-    except ValueError as error:
-        raise BadInput(str(error), on="--window") from None
 
 
 def _state_in_a_run(reading: NodeReading) -> str:

@@ -25,9 +25,10 @@ from kubectl_nodelife.acts.upgrade.lease import RunLease
 from kubectl_nodelife.acts.upgrade.live_cache import LiveCache, PodLists
 from kubectl_nodelife.acts.upgrade.processes import GateCommand, WorkKey, WorkRunner
 from kubectl_nodelife.controllers.upgrade.controller import LeaderEngine, UpgradeController
+from kubectl_nodelife.controllers.upgrade.marks import CONTROLLER
 from kubectl_nodelife.controllers.upgrade.ports import HostState, WorkReport
 from kubectl_nodelife.controllers.upgrade.report import ANNOTATION_REPORT, encode_report, report_of
-from kubectl_nodelife.controllers.upgrade.upgrade_pass import NAME, UpgradePass
+from kubectl_nodelife.controllers.upgrade.upgrade_pass import UpgradePass
 from kubectl_nodelife.daemon.enforce.recorder import IntentJournal
 from kubectl_nodelife.engine.actions import (
     Action,
@@ -324,7 +325,7 @@ class Leader:
             waits=lambda action: not isinstance(action, EvictPod),
         )
         writing = ControllerWriter(session.writer, TokenBucket(QPS, BURST), self._events)
-        return LiveExecutor(port, {NAME: writing})
+        return LiveExecutor(port, {CONTROLLER: writing})
 
     def _view(self) -> WriteConditions:
         return msgspec.structs.replace(

@@ -36,6 +36,7 @@ from kubectl_nodelife.controllers.upgrade.document import (
     readable_request,
 )
 from kubectl_nodelife.controllers.upgrade.marks import (
+    CONTROLLER,
     NodeState,
     UnreadableMark,
     is_beyond_epoch,
@@ -68,7 +69,6 @@ from kubectl_nodelife.kube.times import (
 from kubectl_nodelife.live.clock import steady_ns
 from kubectl_nodelife.live.lease import LeaseKeeper
 
-NAME: Final = LEASE_NAME
 LEASE_DURATION_NS: Final = 60 * SECOND_NS
 LOOK_SECONDS: Final = 2.0
 _TRIES: Final = 5
@@ -99,7 +99,9 @@ class RunLease:
         self, session: ActSession, namespace: str, duration_ns: int, on_lease: OnLease
     ) -> None:
         terms = election_terms(duration_ns)
-        self.keeper = LeaseKeeper(session.reader, session.now_ns, namespace, name=NAME, terms=terms)
+        self.keeper = LeaseKeeper(
+            session.reader, session.now_ns, namespace, name=LEASE_NAME, terms=terms
+        )
         self.keeper.why_wrong_cluster = session.checks.why_another
         self._reader = session.reader
         self._now_ns = session.now_ns
@@ -205,15 +207,13 @@ def _decoded(raw: dict[str, Any]) -> Lease | None:
     return lease if isinstance(lease, Lease) else None
 
 
-UPGRADE: Final = "upgrade"
-
 Edit = Callable[[Lease], Changes | None]
 """The annotations that a Lease shall have; None for what it says already. Raises NodelifeError."""
 
 
 async def read_lease(session: ActSession, namespace: str) -> Lease | None:
     """The run's Lease, None for none. Raises Failed."""
-    answer = await session.reader.call(Get("Lease", (namespace, NAME)))
+    answer = await session.reader.call(Get("Lease", (namespace, LEASE_NAME)))
     if answer.code == NOT_FOUND:
         return None
     if not answer.ok or not isinstance(answer.obj, Lease):
@@ -233,7 +233,11 @@ async def edit_run(
         if changes is None:
             return lease
         action = UpdateRun(
-            controller=UPGRADE, because=because, namespace=namespace, name=NAME, annotations=changes
+            controller=CONTROLLER,
+            because=because,
+            namespace=namespace,
+            name=LEASE_NAME,
+            annotations=changes,
         )
         result = await carrier.carry_out(action, lease)
         if result.ok:
@@ -333,13 +337,8 @@ def no_run(namespace: str, last: RunDocument | None = None) -> Refused:
     )
 
 
-def pause_request(because: str, by: str) -> UpgradeRequest:
-    """The request of `pause` and of the first Ctrl-C."""
-    return UpgradeRequest(verb=Verb.PAUSE, because=because, by=by)
-
-
 def _name(namespace: str) -> str:
-    return f"lease {namespace}/{NAME}"
+    return f"lease {namespace}/{LEASE_NAME}"
 
 
 _MOST_NAMED = 5

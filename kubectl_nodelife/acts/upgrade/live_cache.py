@@ -20,7 +20,7 @@ from urllib.parse import urlencode
 import msgspec
 
 from kubectl_nodelife.controllers.upgrade.controller import LeaderEngine, UpgradeController
-from kubectl_nodelife.controllers.upgrade.upgrade_pass import NAME
+from kubectl_nodelife.controllers.upgrade.marks import CONTROLLER
 from kubectl_nodelife.daemon.controller_host import events_of
 from kubectl_nodelife.daemon.feed import Tee
 from kubectl_nodelife.daemon.gate import DecisionGate
@@ -197,7 +197,7 @@ def _end_at_bug(bug: Bug) -> None:
     next one reads all anew, while this one's memory may miss what it has half decided.
     """
     log_bug(bug)
-    if bug.controller == NAME:
+    if bug.controller == CONTROLLER:
         raise bug.error
 
 

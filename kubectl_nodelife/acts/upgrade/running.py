@@ -23,12 +23,10 @@ from kubectl_nodelife.acts.session import ActOrder, ActSession, LiveCarrier, Sho
 from kubectl_nodelife.acts.upgrade.leader import Leader, LeaderParts
 from kubectl_nodelife.acts.upgrade.lease import (
     LEASE_DURATION_NS,
-    UPGRADE,
     RunLease,
     asking,
     document_or_refused,
     edit_run,
-    pause_request,
     read_lease,
 )
 from kubectl_nodelife.acts.upgrade.live_cache import LiveCache, PodLists
@@ -44,7 +42,12 @@ from kubectl_nodelife.controllers.upgrade.document import (
     awaited,
 )
 from kubectl_nodelife.controllers.upgrade.leaving import leftovers
-from kubectl_nodelife.controllers.upgrade.marks import IN_FLIGHT, NodeState, readable_mark
+from kubectl_nodelife.controllers.upgrade.marks import (
+    CONTROLLER,
+    IN_FLIGHT,
+    NodeState,
+    readable_mark,
+)
 from kubectl_nodelife.controllers.upgrade.policy import UpgradePolicy, WorkMode
 from kubectl_nodelife.controllers.upgrade.ports import READS, UpgradePorts
 from kubectl_nodelife.daemon.enforce.announcer import user_and_host
@@ -97,7 +100,7 @@ async def lead(order: LeadOrder, show: Show, warn: Show) -> int:
     """Acquire the Lease, open the run, lead it; the exit code. Raises NodelifeError."""
     policy = order.policy
     act = ActOrder(
-        UPGRADE,
+        CONTROLLER,
         rights(policy),
         (*GROUPS, *(("batch/v1",) if policy.work.mode is WorkMode.JOB else ())),
         order.max_writes,
@@ -207,9 +210,8 @@ class _Running:
     async def _ask_for_end(self) -> None:
         """A run is paused; a proof, which is never resumed, is aborted."""
         because = f"interrupted by {user_and_host()}"
-        request = pause_request(because, user_and_host())
-        if self._proof_only:
-            request = UpgradeRequest(verb=Verb.ABORT, because=because, by=user_and_host())
+        verb = Verb.ABORT if self._proof_only else Verb.PAUSE
+        request = UpgradeRequest(verb=verb, because=because, by=user_and_host())
         namespace = self._order.policy.lease_namespace
         try:
             await edit_run(self._session, self._carrier, namespace, asking(request), because)

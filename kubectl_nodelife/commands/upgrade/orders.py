@@ -162,12 +162,18 @@ def abort(
       kubectl nodelife upgrade abort
       kubectl nodelife upgrade abort --now --because wrong-image
     """
+    request = _request("abort", "aborted", because, now=now)
+    return _ask(request, connection, lease_namespace, insecure)
+
+
+def _request(verb: str, done: str, because: str, *, now: bool = False) -> UpgradeRequest:
+    """A request of this user, with his name and his words as the reason."""
     from kubectl_nodelife.controllers.upgrade.document import UpgradeRequest, Verb
     from kubectl_nodelife.daemon.enforce.announcer import user_and_host
 
-    reason = f"aborted by {user_and_host()}" + (f": {because}" if because else "")
-    request = UpgradeRequest(verb=Verb.ABORT, because=reason, by=user_and_host(), now=now)
-    return _ask(request, connection, lease_namespace, insecure)
+    by = user_and_host()
+    reason = f"{done} by {by}" + (f": {because}" if because else "")
+    return UpgradeRequest(verb=Verb(verb), because=reason, by=by, now=now)
 
 
 @click.command("pause")
@@ -183,11 +189,8 @@ def pause(because: str, lease_namespace: str, insecure: bool, connection: Connec
     Examples:
       kubectl nodelife upgrade pause --because storage-rebuilds
     """
-    from kubectl_nodelife.acts.upgrade.lease import pause_request
-    from kubectl_nodelife.daemon.enforce.announcer import user_and_host
-
-    reason = f"paused by {user_and_host()}" + (f": {because}" if because else "")
-    return _ask(pause_request(reason, user_and_host()), connection, lease_namespace, insecure)
+    request = _request("pause", "paused", because)
+    return _ask(request, connection, lease_namespace, insecure)
 
 
 class _Remains(NamedTuple):
@@ -284,7 +287,7 @@ async def _clean(
 
 def _shown(found: _Remains, lease_namespace: str) -> list[str]:
     """Each leftover, and kubectl's lines for it."""
-    from kubectl_nodelife.acts.upgrade.lease import NAME
+    from kubectl_nodelife.controllers.upgrade.policy import LEASE_NAME
 
     lines = []
     for leftover in found.marks:
@@ -295,8 +298,8 @@ def _shown(found: _Remains, lease_namespace: str) -> list[str]:
     for left in found.objects:
         lines += [f"{left.name}: left by a run", f"    {left.by_hand}"]
     if found.has_lease and not any(leftover.stays for leftover in found.marks):
-        lines.append(f"lease/{lease_namespace}/{NAME}: the last run's result")
-        lines.append(f"    kubectl delete lease {NAME} -n {shlex.quote(lease_namespace)}")
+        lines.append(f"lease/{lease_namespace}/{LEASE_NAME}: the last run's result")
+        lines.append(f"    kubectl delete lease {LEASE_NAME} -n {shlex.quote(lease_namespace)}")
     return lines
 
 

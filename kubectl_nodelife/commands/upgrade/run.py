@@ -52,7 +52,6 @@ class RunRead(NamedTuple):
 
 async def read_run(connection: Connection, lease_namespace: str) -> RunRead:
     """Read them without a daemon. Raises NodelifeError."""
-    from kubectl_nodelife.acts.upgrade.lease import NAME
     from kubectl_nodelife.commands.cluster.direct import (
         bulk_client,
         direct_source,
@@ -61,6 +60,7 @@ async def read_run(connection: Connection, lease_namespace: str) -> RunRead:
         skew_warnings,
         target_of,
     )
+    from kubectl_nodelife.controllers.upgrade.policy import LEASE_NAME
     from kubectl_nodelife.kube.kinds import kind_named
     from kubectl_nodelife.kube.node import Node
     from kubectl_nodelife.live.client import ApiError
@@ -73,7 +73,7 @@ async def read_run(connection: Connection, lease_namespace: str) -> RunRead:
         if isinstance(found, ApiError):
             raise Failed(found.what, on="nodes", remedy="see 'kubectl nodelife rbac'")
         nodes = [node for node in found if isinstance(node, Node)]
-        lease = await read_lease_named(client, lease_namespace, NAME)
+        lease = await read_lease_named(client, lease_namespace, LEASE_NAME)
         return RunRead(
             nodes,
             lease,
@@ -168,15 +168,17 @@ async def order_session(
     import asyncio
 
     from kubectl_nodelife.acts.session import ActOrder, LiveCarrier, act_session
-    from kubectl_nodelife.acts.upgrade.lease import NAME, UPGRADE
     from kubectl_nodelife.commands.cluster.direct import target_of
+    from kubectl_nodelife.controllers.upgrade.marks import CONTROLLER
+    from kubectl_nodelife.controllers.upgrade.policy import LEASE_NAME
     from kubectl_nodelife.daemon.permissions import Right
     from kubectl_nodelife.engine.workqueue import TokenBucket
 
     leases = tuple(
-        Right("coordination.k8s.io", "leases", "", verb, namespace, NAME) for verb in LEASE_RIGHTS
+        Right("coordination.k8s.io", "leases", "", verb, namespace, LEASE_NAME)
+        for verb in LEASE_RIGHTS
     )
-    order = ActOrder(UPGRADE, (*leases, *rights), max_writes=max_writes, insecure=insecure)
+    order = ActOrder(CONTROLLER, (*leases, *rights), max_writes=max_writes, insecure=insecure)
     target = target_of(connection)
     opened = act_session(order, target, environ(), identity_of(connection), terminal.warn)
     async with opened as session:

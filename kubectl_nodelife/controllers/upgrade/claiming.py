@@ -52,7 +52,7 @@ from kubectl_nodelife.controllers.upgrade.marks import (
 )
 from kubectl_nodelife.controllers.upgrade.memory import KnownCost
 from kubectl_nodelife.controllers.upgrade.newcomers import named
-from kubectl_nodelife.controllers.upgrade.policy import fits, node_info, parse_window
+from kubectl_nodelife.controllers.upgrade.policy import fits, node_info
 from kubectl_nodelife.controllers.upgrade.ports import DrainVerdict, PodKey
 from kubectl_nodelife.controllers.upgrade.settling import csi_drivers
 from kubectl_nodelife.controllers.upgrade.upgrade_pass import UpgradePass
@@ -150,9 +150,8 @@ def hold_of(p: UpgradePass, candidate: UpgradeCandidate) -> ClaimHold | None:
     short = p.ports.room(p.cache, name, verdict.moving, _leaving(p), p.now_ns)
     if short:
         return ClaimHold(BY_ROOM, short)
-    windows = [parse_window(text) for text in p.policy.window]
     high_ns = high_estimate_ns(p.policy, verdict.high_seconds)
-    if not fits(windows, p.clock_ns, high_ns):
+    if not fits(p.policy.windows, p.clock_ns, high_ns):
         return ClaimHold("window", f"closes before {high_ns // SECOND_NS}s from now, its estimate")
     return None
 
@@ -314,25 +313,27 @@ def _flying(p: UpgradePass) -> dict[str, tuple[str, str]]:
 def _pool_in_turn(
     p: UpgradePass, candidates: list[UpgradeCandidate], flying: dict[str, tuple[str, str]]
 ) -> str | None:
-    """The pool that was begun, else the first with a node in flight or claimable, control planes
-    last; None for none.
+    """The first pool with a node in flight or claimable; None for none.
 
     What its drains cost is asked for the pool in turn alone; nodes that cannot be drained leave the
     candidates; those whose budgets refill, or whose pods find no room, are passed over until the
     others are done.
     """
     present = {c.pool for c in candidates} | {pool for pool, _ in flying.values()}
-    pools = pool_order(present - {CONTROL_PLANE}, p.policy.pools)
-    pools += [CONTROL_PLANE] if CONTROL_PLANE in present else []
-    step = p.next.step
-    if step.window != NOT_BEGUN:
-        pools.sort(key=lambda pool: pool != step.pool)
-    for pool in pools:
+    for pool in pools_in_turn(p, present):
         _ask_costs(p, pool, candidates)
         waiting = (c.pool == pool for c in (*candidates, *p.passed_over))
         if any(waiting) or any(where == pool for where, _ in flying.values()):
             return pool
     return None
+
+
+def pools_in_turn(p: UpgradePass, present: set[str]) -> list[str]:
+    """The pool that was begun, then as `--pools` names them, else by name; control planes last."""
+    pools = pool_order(present - {CONTROL_PLANE}, p.policy.pools)
+    pools += [CONTROL_PLANE] if CONTROL_PLANE in present else []
+    step = p.next.step
+    return sorted(pools, key=lambda pool: step.window == NOT_BEGUN or pool != step.pool)
 
 
 def _ask_costs(p: UpgradePass, pool: str, candidates: list[UpgradeCandidate]) -> None:
@@ -351,7 +352,8 @@ def _ask_costs(p: UpgradePass, pool: str, candidates: list[UpgradeCandidate]) ->
             p.skipped[name] = known.why_not
         elif cost.waits or name in p.memory.roomless:
             short = p.memory.roomless.get(name)
-            p.holds[name] = (BY_ROOM, short) if short else ("budget", cost.sentence)
+            by = BY_ROOM if short else "budget"
+            p.holds[name] = ClaimHold(by, short or cost.sentence)
             p.passed_over.append(candidate._replace(verdict=cost.verdict))
         else:
             kept.append(known.priced or candidate)
@@ -434,7 +436,7 @@ def _has_soaked(p: UpgradePass, place: PoolPlace) -> bool:
     key = (place.pool, place.step, place.named if place.step is not None else place.zones)
     if p.is_over(p.memory.soaks_since(key, p.now_ns), p.policy.soak_ns):
         return True
-    p.holds[f"step {place.step}"] = (SOAK, "the step has ended, and soaks")
+    p.holds[f"step {place.step}"] = ClaimHold(SOAK, "the step has ended, and soaks")
     return False
 
 

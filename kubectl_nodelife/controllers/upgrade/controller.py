@@ -20,6 +20,7 @@ from msgspec.structs import replace
 
 from kubectl_nodelife.controllers.upgrade import claiming, gates, leaving
 from kubectl_nodelife.controllers.upgrade.claiming import control_plane_in_flight
+from kubectl_nodelife.controllers.upgrade.claims import SLOTS, ClaimHold
 from kubectl_nodelife.controllers.upgrade.document import (
     ALL,
     OVER,
@@ -42,6 +43,7 @@ from kubectl_nodelife.controllers.upgrade.leaving import (
 )
 from kubectl_nodelife.controllers.upgrade.marks import (
     CHECKED,
+    CONTROLLER,
     IN_FLIGHT,
     LEFT_TO_A_PERSON,
     CordonOwner,
@@ -63,7 +65,6 @@ from kubectl_nodelife.controllers.upgrade.proving import claim_for_proof, prove
 from kubectl_nodelife.controllers.upgrade.settling import settle, soak
 from kubectl_nodelife.controllers.upgrade.upgrade_pass import (
     HELD_NS,
-    NAME,
     PASS_NS,
     REFUSED_NS,
     UpgradePass,
@@ -105,7 +106,7 @@ class UpgradeController:
     `last`: the last pass, for reports of what is held, skipped and waited for.
     """
 
-    name = NAME
+    name = CONTROLLER
     watches = frozenset(READS)
     reads_conditions_of = frozenset({ANY_OWNER})
     reads_success = True
@@ -146,7 +147,7 @@ class UpgradeController:
         yield from self.make_pass(cache, now_ns, self._changed)
         self._not_before_ns = now_ns + PACE_NS
         self._due_ns = self._next_due_ns(now_ns)
-        yield Requeue(NAME, _PASS, self._due_ns)
+        yield Requeue(CONTROLLER, _PASS, self._due_ns)
 
     def rests(self, key: Hashable) -> bool:
         """True if no pass of this leader decides anything any more."""
@@ -180,7 +181,7 @@ class UpgradeController:
         if self._due_ns is not None and self._due_ns <= at_ns:
             return ()
         self._due_ns = at_ns
-        return (Requeue(NAME, _PASS, at_ns),)
+        return (Requeue(CONTROLLER, _PASS, at_ns),)
 
     # The pass
 
@@ -254,8 +255,8 @@ class UpgradeController:
         return found
 
     @property
-    def holds(self) -> dict[str, tuple[str, str]]:
-        """The hold on each candidate in the last pass: by what, and because of what."""
+    def holds(self) -> dict[str, ClaimHold]:
+        """The hold on each candidate in the last pass."""
         return self.last.holds if self.last is not None else {}
 
     def _next_due_ns(self, now_ns: int) -> int:
@@ -320,7 +321,7 @@ class UpgradeController:
                 del self.memory.refused[kind, key]
             else:
                 name = key[1] if kind == "Node" else f"{kind} {'/'.join(key)}"
-                p.holds[name] = ("refused", message)
+                p.holds[name] = ClaimHold("refused", message)
 
     def _is_failing(self, p: UpgradePass, name: str) -> bool:
         return name in p.document.failed or name in self.memory.failing
@@ -473,11 +474,12 @@ def _retry(p: UpgradePass, node: Node, mark: NodeMark) -> None:
     """Claim anew; a slot where it is available, and not while its work still runs."""
     seen = p.memory.work_of(node.name, mark.try_)
     if seen.sent and (seen.report is None or seen.report.code is None):
-        p.holds[node.name] = ("work", "its work still runs")
+        p.holds[node.name] = ClaimHold("work", "its work still runs")
         return
     hold = p.fleet.counts.hold(node.name) or control_plane_in_flight(p, node)
     if hold or p.gates or p.phase is not RunPhase.RUNNING:
-        p.holds[node.name] = ("slots", hold) if hold else next(iter(p.gates.items()), ("phase", ""))
+        by = (SLOTS, hold) if hold else next(iter(p.gates.items()), ("phase", ""))
+        p.holds[node.name] = ClaimHold(*by)
         return
     if node.name not in p.document.step.nodes:
         p.name_nodes({**p.next.step.nodes, node.name: named(p, node)})

@@ -160,15 +160,13 @@ def _evict(p: UpgradePass, node: Node, verdict: DrainVerdict) -> None:
             continue
         if pod.spec.node_name != node.name or p.is_under_way("Pod", key):
             continue
-        p.emit(
-            EvictPod(
-                controller="upgrade",
-                because=f"{node.name} is taken out for its upgrade",
-                namespace=key[0],
-                pod=key[1],
-                pod_uid=pod.uid,
-                grace_period_seconds=None if grace < 0 else grace,
-            )
+        p.decide(
+            EvictPod,
+            f"{node.name} is taken out for its upgrade",
+            namespace=key[0],
+            pod=key[1],
+            pod_uid=pod.uid,
+            grace_period_seconds=None if grace < 0 else grace,
         )
         note_eviction(p, pod)
 

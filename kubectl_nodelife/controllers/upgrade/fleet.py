@@ -152,13 +152,10 @@ class Fleet:
         self.counts = NodeCounts(limits_of(self._policy))
         self.unavailable: dict[str, str] = {}
         self._down: set[str] = set()
-        self._stale: set[str] = set()
         self._ours: set[str] = set()
         self._size: Counter[str] = Counter()
-        self._claimed: set[str] = set()
-        """Nodes that the last pass counted as claimed, or as going down."""
-        self._busy: set[str] = set()
-        self._beyond: set[str] = set()
+        self._again: set[str] = set()
+        """Nodes that the next pass looks at in any case."""
         self._is_in_order = True
         self._soonest_ns = -1
         """Until then no Lease that is fresh can become stale."""
@@ -184,8 +181,7 @@ class Fleet:
             self.forget()
         busy = self._memory.pending.names_of("Node")
         anew = self._may_differ(busy, changed)
-        self._busy = busy
-        self._claimed.clear()
+        self._again = set(busy)
         for name in sorted(anew):
             self._uncount(name)
             shown = cache.nodes.get(name)
@@ -200,7 +196,7 @@ class Fleet:
             self.marks, self.strangers = _by_name(self.marks), _by_name(self.strangers)
             self._is_in_order = True
         if now_ns > self._soonest_ns:
-            fresh = self.readings.keys() - self._down - self._stale
+            fresh = self.readings.keys() - self._down - self._again
             self._soonest_ns = min((self._fresh_until_ns[n] for n in fresh), default=now_ns)
 
     def _what_all_depend_on(self, document: RunDocument) -> tuple[Any, ...]:
@@ -218,7 +214,7 @@ class Fleet:
             if (reading.node if reading is not None else None) is not shown.get(name):
                 anew.add(name)
         unmarked = {name for name in self._memory.nodes if name not in self.marks}
-        again = busy | self._busy | self._beyond | unmarked | self._claimed | self._stale
+        again = busy | self._again | unmarked
         if self._now_ns > self._soonest_ns:
             again |= {name for name in readings.keys() - self._down if not self.is_fresh(name)}
         return anew | again & shown.keys()
@@ -227,7 +223,6 @@ class Fleet:
         """The node is gone."""
         for by_name in (self.nodes, self.readings, self.marks, self.strangers):
             by_name.pop(name, None)
-        self._beyond.discard(name)
         self.counts.remove(name)
 
     def _look_at(self, shown: Node, lease: Lease, document: RunDocument, *, is_busy: bool) -> None:
@@ -251,9 +246,8 @@ class Fleet:
             self._note_edits(shown)
             self._note_taints(node)
         mark = reading.mark
-        self._beyond.discard(name)
         if mark is not None and is_beyond_epoch(mark, document.run, self._epoch):
-            self._beyond.add(name)
+            self._again.add(name)
             self._look_at_epoch(name, mark.epoch, lease)
         stranger = self._why_strange(reading, document)
         ours = mark if mark is not None and not stranger and mark.run == document.run else None
@@ -335,7 +329,7 @@ class Fleet:
         """The node is not counted as it was."""
         if (old := self.readings.get(name)) is not None:
             self._size[old.zone_key] -= old.counts
-        for names in (self._down, self._ours, self._stale):
+        for names in (self._down, self._ours):
             names.discard(name)
         self.unavailable.pop(name, None)
 
@@ -347,7 +341,7 @@ class Fleet:
         if reading.is_down:
             self._down.add(name)
         elif not is_fresh:
-            self._stale.add(name)
+            self._again.add(name)  # it may be renewed again
         else:
             self._soonest_ns = min(self._soonest_ns, self._fresh_until_ns[name])
         if counted.unavailable:
@@ -381,7 +375,7 @@ class Fleet:
         """The node is taken out of service in this pass, and its zone loses it."""
         self.counts.claim(name)
         self._ours.add(name)
-        self._claimed.add(name)
+        self._again.add(name)
 
     # Zones
 

@@ -13,7 +13,7 @@ from kubectl_nodelife.controllers.upgrade.document import RunPhase
 from kubectl_nodelife.controllers.upgrade.fleet import NORMAL
 from kubectl_nodelife.controllers.upgrade.marks import NodeState
 from kubectl_nodelife.controllers.upgrade.memory import EvictedPod
-from kubectl_nodelife.controllers.upgrade.policy import closes_ns, opens_ns, parse_window
+from kubectl_nodelife.controllers.upgrade.policy import closes_ns, opens_ns
 from kubectl_nodelife.controllers.upgrade.upgrade_pass import PROOF, UpgradePass
 from kubectl_nodelife.engine.actions import SetGate
 from kubectl_nodelife.kube.names import first_names
@@ -66,7 +66,7 @@ def report_changes(p: UpgradePass) -> None:
     known = p.memory.gates
     for gate in sorted(known.keys() ^ p.gates.keys()):
         because = p.gates.get(gate) or f"no longer: {known[gate]}"
-        p.emit(SetGate(controller="upgrade", because=because, gate=gate, holds=gate in p.gates))
+        p.decide(SetGate, because, gate=gate, holds=gate in p.gates)
     p.memory.gates = dict(p.gates)
 
 
@@ -213,7 +213,7 @@ def _command(p: UpgradePass) -> str:
 
 
 def _window(p: UpgradePass) -> str:
-    windows = [parse_window(text) for text in p.policy.window]
+    windows = p.policy.windows
     if not windows or closes_ns(windows, p.clock_ns) is not None:
         return ""
     opens = opens_ns(windows, p.clock_ns)

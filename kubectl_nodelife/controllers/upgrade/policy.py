@@ -236,6 +236,11 @@ class UpgradePolicy(msgspec.Struct, frozen=True, kw_only=True, rename=_name):
         return len(self.canary_nodes) or self.canary
 
     @property
+    def windows(self) -> list[Window]:
+        """When nodes may be claimed; none: always."""
+        return [parse_window(text) for text in self.window]
+
+    @property
     def tries(self) -> int:
         """How often the work is tried in all."""
         return 1 + self.retries

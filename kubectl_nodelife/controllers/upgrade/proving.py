@@ -14,7 +14,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from kubectl_nodelife.controllers.upgrade.claiming import new_mark
-from kubectl_nodelife.controllers.upgrade.claims import why_skipped
+from kubectl_nodelife.controllers.upgrade.claims import ClaimHold, why_skipped
 from kubectl_nodelife.controllers.upgrade.document import RunPhase
 from kubectl_nodelife.controllers.upgrade.leaving import (
     canary_of,
@@ -82,7 +82,7 @@ def claim_for_proof(p: UpgradePass) -> bool:
         elif name not in p.marks:
             waiting.append(name)
     _note_unproven(p)
-    gate = next(iter(p.gates.items()), None)
+    gate = next((ClaimHold(*gate) for gate in p.gates.items()), None)
     entries = dict(p.next.step.nodes)
     for name in waiting if p.phase is RunPhase.RUNNING else ():
         if gate is not None:
@@ -356,15 +356,13 @@ def is_as_wanted(pod: Pod, manifest: Manifest) -> bool:
 
 def create_canary(p: UpgradePass, node: Node, manifest: Manifest) -> None:
     """POST it, where no write on it is under way."""
-    key = (p.policy.namespace, canary_name(node.uid))
-    if not p.is_under_way("Pod", key):
-        p.emit(
-            CreateCanary(
-                controller="upgrade",
-                because=f"proves that {node.name} can be scheduled to and runs pods",
-                namespace=key[0],
-                name=key[1],
-                node=node.name,
-                manifest=manifest,
-            )
+    namespace, name = p.policy.namespace, canary_name(node.uid)
+    if not p.is_under_way("Pod", (namespace, name)):
+        p.decide(
+            CreateCanary,
+            f"proves that {node.name} can be scheduled to and runs pods",
+            namespace=namespace,
+            name=name,
+            node=node.name,
+            manifest=manifest,
         )

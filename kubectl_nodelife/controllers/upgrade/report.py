@@ -17,7 +17,7 @@ from typing import Final, NamedTuple
 import msgspec
 from msgspec.structs import replace
 
-from kubectl_nodelife.controllers.upgrade.claiming import CONTROL_PLANE, pool_in_turn_of
+from kubectl_nodelife.controllers.upgrade.claiming import pool_in_turn_of, pools_in_turn
 from kubectl_nodelife.controllers.upgrade.claims import (
     SLACK,
     UpgradeCandidate,
@@ -26,7 +26,6 @@ from kubectl_nodelife.controllers.upgrade.claims import (
     is_growing,
     measured,
     phase_times,
-    pool_order,
     step_width,
 )
 from kubectl_nodelife.controllers.upgrade.counts import pool_scope
@@ -123,11 +122,8 @@ class _Rest:
 
     def length_ns(self, waiting: list[UpgradeCandidate]) -> int:
         """When the last node is Done, from now."""
-        p, step, asked = self._p, self._p.next.step, self._p.policy.pools
-        pools = pool_order({c.pool for c in waiting} - {CONTROL_PLANE}, asked)
-        pools += [CONTROL_PLANE] if any(c.pool == CONTROL_PLANE for c in waiting) else []
-        pools.sort(key=lambda pool: pool != step.pool or step.window == NOT_BEGUN)
-        for pool in pools:
+        p, step = self._p, self._p.next.step
+        for pool in pools_in_turn(p, {c.pool for c in waiting}):
             mine = claim_order([c for c in waiting if c.pool == pool], p.policy.canary_nodes)
             mine = mine if p.policy.zones == 1 else _by_turns(mine)
             is_here = pool == step.pool and step.window != NOT_BEGUN

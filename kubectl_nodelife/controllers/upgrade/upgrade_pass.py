@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from msgspec.structs import replace
 
-from kubectl_nodelife.controllers.upgrade.claims import UpgradeCandidate
+from kubectl_nodelife.controllers.upgrade.claims import ClaimHold, UpgradeCandidate
 from kubectl_nodelife.controllers.upgrade.document import (
     ANNOTATION_REQUEST,
     ANNOTATION_RUN,
@@ -26,6 +26,7 @@ from kubectl_nodelife.controllers.upgrade.fleet import Fleet
 from kubectl_nodelife.controllers.upgrade.marks import (
     ANNOTATION,
     CLAIMS,
+    CONTROLLER,
     IN_FLIGHT,
     LEFT_TO_A_PERSON,
     LIMITS,
@@ -57,7 +58,6 @@ from kubectl_nodelife.kube.node import Lease, Node
 from kubectl_nodelife.kube.times import SECOND_NS, format_time
 from kubectl_nodelife.kube.workload import Job
 
-NAME: Final = "upgrade"
 PROOF: Final = "proof"
 REFUSED_NS: Final = 60 * SECOND_NS
 """A write that was refused with other than 409 is tried again after so long."""
@@ -71,7 +71,7 @@ def deletion(obj: KubeObject, because: str, node: str = "") -> DeleteForNode:
     """The DELETE of a canary, or a Job."""
     word, (namespace, name) = DeleteJob if isinstance(obj, Job) else DeleteCanary, obj.key
     return word(
-        controller=NAME,
+        controller=CONTROLLER,
         because=because,
         namespace=namespace,
         name=name,
@@ -111,7 +111,7 @@ class UpgradePass:
         self.actions: list[Action] = []
         self.gates: dict[str, str] = {}
         self.skipped: dict[str, str] = {}
-        self.holds: dict[str, tuple[str, str]] = {}
+        self.holds: dict[str, ClaimHold] = {}
         self.awaited: dict[str, str] = {}
         self.claimed: list[str] = []
         self.leaving: dict[str, tuple[PodKey, ...]] = {}
@@ -221,11 +221,13 @@ class UpgradePass:
         self.actions.append(action)
         self.memory.pending.sent(action)
 
+    def decide(self, word: type[Action], because: str, **fields: Any) -> None:
+        """Decide an action of that class."""
+        self.emit(word(controller=CONTROLLER, because=because, **fields))
+
     def act_on(self, node: Node, word: type[NodeAction], because: str, **fields: Any) -> None:
         """Decide an action of that class on the node."""
-        self.emit(
-            word(controller=NAME, because=because, node=node.name, node_uid=node.uid, **fields)
-        )
+        self.decide(word, because, node=node.name, node_uid=node.uid, **fields)
 
     def delete(self, obj: KubeObject, because: str, node: str = "") -> None:
         """DELETE a canary, or a Job of a node, where no write on it is under way."""
@@ -285,7 +287,7 @@ class UpgradePass:
         """The Event of a change of state, which is sent once that change was applied."""
         self.actions.append(
             RecordEvent(
-                controller=NAME,
+                controller=CONTROLLER,
                 because=because,
                 cause=change,
                 kind="Node",
@@ -323,8 +325,7 @@ class UpgradePass:
 
     def fail_without_mark(self, name: str, uid: str, because: str) -> None:
         """Report that a node failed that bears no mark of the run; the document names it."""
-        action = FailWithoutMark(controller=NAME, because=because, node=name, node_uid=uid)
-        self.actions.append(action)
+        self.decide(FailWithoutMark, because, node=name, node_uid=uid)
 
     def finish(self) -> list[Action]:
         """The decisions, that about the document first."""
@@ -355,7 +356,7 @@ class UpgradePass:
             new.step.window,
         )
         return UpdateRun(
-            controller=NAME,
+            controller=CONTROLLER,
             because=new.because or "the run goes on",
             namespace=namespace,
             name=name,

@@ -218,19 +218,17 @@ def _by_job(p: UpgradePass, node: Node, mark: NodeMark, seen: WorkProgress) -> N
         seconds = int(p.policy.work_timeout_ns) // SECOND_NS
         variables = work_variables(p, node, mark)
         try:
-            made = job_manifest(manifest, name, p.policy.namespace, variables, seconds)
+            of_node = job_manifest(manifest, name, p.policy.namespace, variables, seconds)
         except UnsafeVariable as error:
             fail(p, node, mark, f"its Job cannot be made: {error}")
             return
-        p.emit(
-            CreateJob(
-                controller="upgrade",
-                because=f"try {mark.try_} of {p.policy.tries}",
-                namespace=namespace,
-                name=name,
-                node=node.name,
-                manifest=made,
-            )
+        p.decide(
+            CreateJob,
+            f"try {mark.try_} of {p.policy.tries}",
+            namespace=namespace,
+            name=name,
+            node=node.name,
+            manifest=of_node,
         )
         return
     if not _is_for(job, node, mark):
