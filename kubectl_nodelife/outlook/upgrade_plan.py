@@ -12,7 +12,7 @@ from kubectl_nodelife.document import document
 from kubectl_nodelife.engine.actions import Action, EvictPod, NodeMarkPatch, RecordEvent
 from kubectl_nodelife.kube.kinds import kind_named
 from kubectl_nodelife.kube.times import SECOND_NS
-from kubectl_nodelife.sim.upgrade_course import Course, CourseStep, LowPoint
+from kubectl_nodelife.sim.upgrade_course import LowPoint, PlayedRun, PlayedStep
 from kubectl_nodelife.upgrade.findings import CLAIM, PlannedNode, UpgradePlan
 
 Json = dict[str, Any]
@@ -55,13 +55,13 @@ def upgrade_plan_document(plan: UpgradePlan, source: Json) -> Json:
 
 def counts_of(plan: UpgradePlan) -> dict[str, int]:
     """How many nodes are selected, and what becomes of them."""
-    found = {"selected": len(plan.nodes), "claim": 0, "skip": 0, "hold": 0}
+    counts = {"selected": len(plan.nodes), "claim": 0, "skip": 0, "hold": 0}
     for node in plan.nodes:
-        found[node.decision] += 1
-    return found
+        counts[node.decision] += 1
+    return counts
 
 
-def lowest_of(course: Course) -> Json:
+def lowest_of(course: PlayedRun) -> Json:
     """The fewest available nodes of each scope, and the least free share of cpu and memory."""
     by_pool = {s.pool: low for s, low in course.lowest.items() if s.kind == "pool"}
     by_zone = {_zone(s): low for s, low in course.lowest.items() if s.kind == "zone"}
@@ -102,7 +102,7 @@ def _budget(budget: ScopeBudget) -> Json:
     }
 
 
-def _step(index: int, step: CourseStep) -> Json:
+def _step(index: int, step: PlayedStep) -> Json:
     return {
         "index": index,
         "pool": step.pool,

@@ -27,8 +27,8 @@ from kubectl_nodelife.controllers.upgrade.document import (
     RunDocument,
     RunPhase,
     UnreadableDocument,
-    awaited,
     document_of,
+    gone_nodes,
     request_on,
 )
 from kubectl_nodelife.controllers.upgrade.marks import (
@@ -204,13 +204,13 @@ def _budget(scope: str, numbers: tuple[int, int, int, int]) -> Json:
 
 def _gates(run: RunDocument | None, now_ns: int, report: LeaderReport) -> list[Json]:
     """The gates that hold: a pause by the Lease, the others as was reported."""
-    found: list[Json] = []
+    gates: list[Json] = []
     if run is None or run.phase in OVER:
-        return found
+        return gates
     if run.phase is RunPhase.PAUSED:
-        found.append({"gate": "paused", "because": run.because, "toldSecondsAgo": None})
+        gates.append({"gate": "paused", "because": run.because, "toldSecondsAgo": None})
     ago = seconds_since(now_ns, report.at)
-    return found + [
+    return gates + [
         {"gate": gate, "because": why, "toldSecondsAgo": ago}
         for gate, why in report.gates.items()
         if gate != "paused"
@@ -251,18 +251,18 @@ def _estimate(view: RunNodes) -> Json | None:
     """How long the run still takes, as its leader foretold it; None where it is over, or where
     nothing is left, or no leader has said.
     """
-    run, left = view.run, view.report.left
-    if run is None or run.phase in OVER or left is None:
+    run, time_left = view.run, view.report.left
+    if run is None or run.phase in OVER or time_left is None:
         return None
     since = "now" if view.is_led else "when a leader goes on"
     since = "when the run is resumed" if run.phase is RunPhase.PAUSED else since
     return {
-        "nodes": left.nodes,
-        "lowSeconds": round(left.low),
-        "expectedSeconds": round(left.expected),
-        "highSeconds": round(left.high),
+        "nodes": time_left.nodes,
+        "lowSeconds": round(time_left.low),
+        "expectedSeconds": round(time_left.expected),
+        "highSeconds": round(time_left.high),
         "from": since,
-        "assumptions": list(left.rests_on),
+        "assumptions": list(time_left.rests_on),
     }
 
 
@@ -386,7 +386,7 @@ class RunNodes:
             held = self.report.holds.get(name, "its turn has not come")
             yield self._row(name, SKIPPED if why else WAITING, why or held)
         run = self.run
-        gone = awaited(run.step.nodes, (), self.nodes) if run is not None else {}
+        gone = gone_nodes(run.step.nodes, (), self.nodes) if run is not None else {}
         for name, entry in gone.items():
             row = self._row(name, GONE, "its object is gone; waiting for its newcomer")
             yield row | {"pool": entry.pool, "zone": entry.zone}

@@ -225,14 +225,14 @@ def _leader(leader: dict[str, Any]) -> str:
 
 def _row(node: dict[str, Any]) -> tuple[object, ...]:
     state = node["state"]
-    left = node.get("deadlineSeconds")
+    deadline = node.get("deadlineSeconds")
     return (
         node["name"],
         node["pool"],
         node["zone"],
         ColoredText(state, _TONES[state]) if state in _TONES else state,
         _span(node.get("sinceSeconds")),
-        _span(left) if left is None or left >= 0 else f"-{_span(-left)}",
+        _span(deadline) if deadline is None or deadline >= 0 else f"-{_span(-deadline)}",
         node.get("try", ""),
         node.get("cordon", ""),
         node["because"],

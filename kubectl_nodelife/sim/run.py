@@ -28,7 +28,7 @@ from kubectl_nodelife.sim.present import Branch
 from kubectl_nodelife.sim.scenario import API_VERSION, Setting
 from kubectl_nodelife.sim.scenario import PASS_DRIFT_NS as PASS_DRIFT_NS  # of a run's controllers
 from kubectl_nodelife.sim.timeline import Record, Timeline, without_collector
-from kubectl_nodelife.sim.upgrade_course import Course
+from kubectl_nodelife.sim.upgrade_course import PlayedRun
 from kubectl_nodelife.sim.upgrade_run import MakeDecider, VirtualUpgrades
 from kubectl_nodelife.sim.world import Faults
 
@@ -396,7 +396,7 @@ class Run(msgspec.Struct, frozen=True):
     cluster: Cache
     failures: list[Outcome]
     upgrade: dict[str, Any] | None = None
-    course: Course | None = None
+    course: PlayedRun | None = None
 
 
 def run(

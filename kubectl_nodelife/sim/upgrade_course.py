@@ -63,7 +63,7 @@ Entries = Sequence[tuple[int, Action]]
 
 
 @dataclass(slots=True)
-class NodeTurn:
+class PlayedNode:
     """One node of a run, from its claim to its end.
 
     `restored`: why it was given back without the work; `failed`: why it is not proven. `""`: none.
@@ -86,7 +86,7 @@ class NodeTurn:
 
 
 @dataclass(slots=True)
-class CourseStep:
+class PlayedStep:
     """Nodes that belong together: a growth step of `width` nodes, or, with width 0, a zone (or
     several) once growth is over. `soak_ns`: how long the run waits after it.
     """
@@ -108,7 +108,7 @@ class LowPoint(NamedTuple):
 
 
 @dataclass(slots=True)
-class Course:
+class PlayedRun:
     """A run from its first claim to its end.
 
     `available`: how many nodes of the run's pools are available, from each instant on. `held`: the
@@ -118,8 +118,8 @@ class Course:
     decided, each with its instant in ns since the epoch.
     """
 
-    turns: dict[str, NodeTurn] = field(default_factory=dict)
-    steps: list[CourseStep] = field(default_factory=list)
+    turns: dict[str, PlayedNode] = field(default_factory=dict)
+    steps: list[PlayedStep] = field(default_factory=list)
     held: dict[str, ClaimHold] = field(default_factory=dict)
     available: list[tuple[int, int]] = field(default_factory=list)
     lowest: dict[NodeScope, LowPoint] = field(default_factory=dict)
@@ -141,7 +141,7 @@ _REACHED: Final = {
 }
 
 
-class CourseReader:
+class PlayReader:
     """Reads turns and steps from a run's records.
 
     `nodes`: as they were when the run began. `soaks_ns`: when the run began to soak after a step.
@@ -159,9 +159,9 @@ class CourseReader:
         self._width = 0
         self._open: set[str] = set()
         self._in_place_of: dict[str, str] = {}
-        self.course = Course()
+        self.course = PlayedRun()
 
-    def read(self, entries: Iterable[tuple[int, Action]]) -> Course:
+    def read(self, entries: Iterable[tuple[int, Action]]) -> PlayedRun:
         """The course. `entries`: what happened and was not refused."""
         course = self.course
         for at_ns, action in entries:
@@ -206,7 +206,7 @@ class CourseReader:
         pool = CONTROL_PLANE if is_control_plane(node) else pool_name(node, self._policy)
         steps = self.course.steps
         if not steps or self._is_another(steps[-1], pool, at_ns):
-            steps.append(CourseStep(pool, max(0, self._width), at_ns))
+            steps.append(PlayedStep(pool, max(0, self._width), at_ns))
         step, number = steps[-1], len(steps) - 1
         step.names.append(name)
         step.end_ns = None
@@ -215,9 +215,9 @@ class CourseReader:
         self._open.add(name)
         before = self.course.turns.get(name)
         tried_ns = before.tried_ns if before is not None and before.step == number else at_ns
-        self.course.turns[name] = NodeTurn(name, pool, zone, number, at_ns, tried_ns)
+        self.course.turns[name] = PlayedNode(name, pool, zone, number, at_ns, tried_ns)
 
-    def _is_another(self, step: CourseStep, pool: str, at_ns: int) -> bool:
+    def _is_another(self, step: PlayedStep, pool: str, at_ns: int) -> bool:
         """True if a claim now begins a new step: another pool or window, or after a soak."""
         differs = (step.pool, step.width) != (pool, max(0, self._width))
         if step.end_ns is None:
@@ -417,11 +417,11 @@ class UpgradeWatch:
             "longestState": states.longest,
         }
 
-    def course(self, entries: Entries, failures: Iterable[Outcome], cold_ns: int) -> Course:
+    def course(self, entries: Entries, failures: Iterable[Outcome], cold_ns: int) -> PlayedRun:
         """The run's course. `cold_ns`: how long its leader watched before it claimed anything."""
         done = self._done(entries, failures)
         origin_ns = self.began_ns + cold_ns
-        course = CourseReader(self._nodes, self._policy, origin_ns, self._soaks_ns).read(done)
+        course = PlayReader(self._nodes, self._policy, origin_ns, self._soaks_ns).read(done)
         course.decided = [entry for entry in done if entry[1].controller == CONTROLLER]
         course.moves = moves_of_pods(a for _, a in done)
         course.free_share = dict(self._shares)
@@ -446,9 +446,9 @@ class UpgradeWatch:
 
     def _lowest_by(self, kind: str) -> dict[str, int]:
         """The lowest of each pool, or zone; 0 of one that came later."""
-        found = sorted(scope for scope in self._scopes if scope.kind == kind)
-        lows = [self._lows[scope].available if scope in self._lows else 0 for scope in found]
-        return {s.pool or s.zone: low for s, low in zip(found, lows, strict=True)}
+        scopes = sorted(scope for scope in self._scopes if scope.kind == kind)
+        lows = [self._lows[scope].available if scope in self._lows else 0 for scope in scopes]
+        return {s.pool or s.zone: low for s, low in zip(scopes, lows, strict=True)}
 
     def _waited(self, done: Entries, now_ns: int) -> dict[str, dict[str, float]]:
         """For how long gates held the run, and what else held a candidate."""
@@ -510,7 +510,7 @@ def _zone_states(entries: Entries) -> dict[str, list[str]]:
     for _, action in entries:
         if isinstance(action, SetZoneState) and action.to not in ("Normal", "Initial"):
             states.setdefault(zone_display(action.zone), {})[action.to] = None
-    return {zone: list(found) for zone, found in sorted(states.items())}
+    return {zone: list(seen) for zone, seen in sorted(states.items())}
 
 
 def _gates(entries: Entries, now_ns: int) -> dict[str, float]:

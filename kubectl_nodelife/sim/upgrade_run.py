@@ -47,7 +47,7 @@ from kubectl_nodelife.kube.node import Lease, LeaseMeta, LeaseSpec
 from kubectl_nodelife.kube.times import HOUR_NS, format_time
 from kubectl_nodelife.sim.api import RunRecorder, event_record
 from kubectl_nodelife.sim.timeline import Timeline
-from kubectl_nodelife.sim.upgrade_course import Course, UpgradeWatch
+from kubectl_nodelife.sim.upgrade_course import PlayedRun, UpgradeWatch
 from kubectl_nodelife.sim.upgrade_reading import UpgradeCommandEvent, UpgradeEvent
 from kubectl_nodelife.sim.upgrade_work import VirtualWork
 from kubectl_nodelife.sim.world import World
@@ -134,8 +134,8 @@ class VirtualLeader:
             self.engine.wake(self._world.api.now_ns)
 
     def _lease(self) -> Lease | None:
-        found = self.engine.cache.get("Lease", self._runs.policy.lease_key)
-        return found if isinstance(found, Lease) else None
+        lease = self.engine.cache.get("Lease", self._runs.policy.lease_key)
+        return lease if isinstance(lease, Lease) else None
 
     def _carry_out(self, action: Action, now_ns: int) -> None:
         if isinstance(action, StartWork):
@@ -194,7 +194,7 @@ class VirtualUpgrades:
         if self._last is not None and self._last.superseded and not self.leaders:
             return True
         last = self._last.last if self._last is not None else None
-        if last is None or last.flying or last.awaited or self._to_lead:
+        if last is None or last.in_flight or last.gone or self._to_lead:
             return False
         if last.phase is RunPhase.PAUSED:
             return True
@@ -261,7 +261,7 @@ class VirtualUpgrades:
             if isinstance(action, NodeMarkPatch) and action.to == NodeState.DONE != action.from_:
                 self.done += 1
 
-    def course(self, timeline: Timeline) -> Course | None:
+    def course(self, timeline: Timeline) -> PlayedRun | None:
         """The run's course so far; None where none was begun."""
         if self.watch is None or self._last is None:
             return None
@@ -335,8 +335,8 @@ class VirtualUpgrades:
         return VirtualLeader(self, controller, epoch, cache)
 
     def _lease(self) -> Lease | None:
-        found = self.world.api.store.get("Lease", self.policy.lease_key)
-        return found if isinstance(found, Lease) else None
+        lease = self.world.api.store.get("Lease", self.policy.lease_key)
+        return lease if isinstance(lease, Lease) else None
 
     def _record(self, reason: str, because: str, *, warning: bool = False) -> Action:
         about = ("Lease", *self.policy.lease_key)

@@ -278,8 +278,8 @@ _PLAIN: Final = frozenset({"cpu", "memory", "pods", "ephemeral-storage"})
 
 def next_minor(version: str) -> str:
     """The minor version that follows, v1.36.0 after v1.35.4; what is no version is the first."""
-    found = _VERSION.match(version)
-    return f"v{found[1]}.{int(found[2]) + 1}.0" if found else "v1.0.0"
+    match = _VERSION.match(version)
+    return f"v{match[1]}.{int(match[2]) + 1}.0" if match else "v1.0.0"
 
 
 def _hits(fault: WorkFault, count: int) -> bool:

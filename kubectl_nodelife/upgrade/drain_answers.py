@@ -73,16 +73,16 @@ class DrainFacts:
 
     def matching(self, pod: Pod) -> tuple[BudgetKey, ...]:
         """The budgets that match the pod."""
-        found = self.snapshot.budgets.find(pod.namespace, pod.metadata.labels)
-        return tuple(budget.key for budget in found)
+        budgets = self.snapshot.budgets.find(pod.namespace, pod.metadata.labels)
+        return tuple(budget.key for budget in budgets)
 
     def asked(self, pod: Pod, matching: Iterable[BudgetKey]) -> list[PodDisruptionBudget]:
         """Of the budgets that match the pod those that its eviction spends, or that refuse it.
 
         None for a pod that is not Ready where its one budget lets it go all the same.
         """
-        found = [self.budgets[key] for key in matching]
-        return found if asks_budgets(pod, found, self.snapshot.now_ns) else []
+        budgets = [self.budgets[key] for key in matching]
+        return budgets if asks_budgets(pod, budgets, self.snapshot.now_ns) else []
 
 
 class LeavingPod(NamedTuple):
@@ -189,10 +189,10 @@ class _Answer:
     def _may_go_now(self, budgets: list[PodDisruptionBudget]) -> bool:
         """True if the budget spares this pod as well as those counted before it."""
         for budget in budgets:
-            left = self._left.setdefault(budget.key, budget.status.disruptions_allowed)
-            if left <= 0:
+            spared = self._left.setdefault(budget.key, budget.status.disruptions_allowed)
+            if spared <= 0:
                 return False
-            self._left[budget.key] = left - 1
+            self._left[budget.key] = spared - 1
         return True
 
     def _verdict(self) -> DrainVerdict:

@@ -33,7 +33,7 @@ from kubectl_nodelife.kube.taints import find_matching_untolerated_taint
 from kubectl_nodelife.kube.times import MINUTE_NS, SECOND_NS
 from kubectl_nodelife.kube.wellknown import NO_SCHEDULE
 from kubectl_nodelife.kube.workload import DaemonSet
-from kubectl_nodelife.sim.upgrade_course import Course, NodeTurn
+from kubectl_nodelife.sim.upgrade_course import PlayedNode, PlayedRun
 
 CLAIM: Final = "claim"
 SKIP: Final = "skip"
@@ -76,7 +76,7 @@ class PlannedNode:
     decision: str
     reason: str
     verdict: DrainVerdict
-    turn: NodeTurn | None = None
+    turn: PlayedNode | None = None
     remedies: list[Remedy] = field(default_factory=list)
     flags_needed: list[str] = field(default_factory=list)
 
@@ -96,7 +96,7 @@ class UpgradePlan:
 
     policy: UpgradePolicy
     nodes: list[PlannedNode]
-    course: Course
+    course: PlayedRun
     estimate: UpgradeEstimate | None
     budgets: list[ScopeBudget] = field(default_factory=list)
     refusals: list[str] = field(default_factory=list)
@@ -172,7 +172,7 @@ def find(
     snapshot: PlanSnapshot, settings: Settings, policy: UpgradePolicy, nodes: Sequence[PlannedNode]
 ) -> list[PreflightFinding]:
     """All findings, the refusals first."""
-    found = [
+    findings = [
         *version_skew(settings, policy),
         *_managed(policy),
         *_namespaces(snapshot, policy),
@@ -190,7 +190,7 @@ def find(
         *_unread(snapshot),
     ]
     order = {REFUSED_BY: 0, WARNING: 1, NOT_EVALUATED: 2}
-    return sorted(found, key=lambda finding: order[finding.severity])
+    return sorted(findings, key=lambda finding: order[finding.severity])
 
 
 def version_skew(settings: Settings, policy: UpgradePolicy) -> Iterator[PreflightFinding]:
@@ -217,9 +217,9 @@ def version_skew(settings: Settings, policy: UpgradePolicy) -> Iterator[Prefligh
 
 def _managed(policy: UpgradePolicy) -> Iterator[PreflightFinding]:
     """A cloud's own upgrade of a pool drains by itself, as many nodes at once as it likes."""
-    found = _MANAGED_UPGRADE.search(policy.work.command)
-    if found is not None:
-        words = " ".join(found[0].split())
+    match = _MANAGED_UPGRADE.search(policy.work.command)
+    if match is not None:
+        words = " ".join(match[0].split())
         text = (
             f"the work begins a managed pool upgrade ({words}), which drains by itself and cannot "
             "be held back from here: run it by hand, and prove its nodes with `kubectl nodelife "
@@ -299,13 +299,13 @@ def _control_plane(snapshot: PlanSnapshot) -> Iterator[PreflightFinding]:
 def _daemon_sets(snapshot: PlanSnapshot, settings: Settings) -> Iterator[PreflightFinding]:
     rules = behaviour_of((1, settings.profile.minor), settings.gates)
     taint, names = (unproven("run"),), []
-    for found in snapshot.all_of(DaemonSet):
+    for daemon_set in snapshot.all_of(DaemonSet):
         try:
-            tolerations = PodTemplate(found, rules).trial_tolerations
+            tolerations = PodTemplate(daemon_set, rules).trial_tolerations
         except NodelifeError:
             continue
         if find_matching_untolerated_taint(taint, tolerations, (NO_SCHEDULE,)) is not None:
-            names.append(f"{found.namespace}/{found.name}")
+            names.append(f"{daemon_set.namespace}/{daemon_set.name}")
     if names:
         text = (
             "these DaemonSets do not tolerate nodelife.dev/unproven; their pods stay, and count as"
@@ -351,13 +351,15 @@ def _webhooks(snapshot: PlanSnapshot) -> Iterator[PreflightFinding]:
 
 
 def _upgraders(snapshot: PlanSnapshot) -> Iterator[PreflightFinding]:
-    found = set()
+    upgraders = set()
     for pod in snapshot.pods:
         owner = controller_of(pod.metadata)
         name = owner.name if owner is not None else pod.name
-        found |= {word for word in _UPGRADERS if name.startswith(word)}
-    if found:
-        text = f"another upgrader runs here and may take nodes out too: {', '.join(sorted(found))}"
+        upgraders |= {word for word in _UPGRADERS if name.startswith(word)}
+    if upgraders:
+        text = (
+            f"another upgrader runs here and may take nodes out too: {', '.join(sorted(upgraders))}"
+        )
         yield PreflightFinding("other upgraders", WARNING, text)
 
 
@@ -390,10 +392,10 @@ def _owners_of_machines(
 ) -> Iterator[PreflightFinding]:
     """What else may take the machine of a node that is not Ready, or drains by itself."""
     claimed = [node for node in nodes if node.decision == CLAIM]
-    found = [n.name for n in claimed if _CAPI_MACHINE in (n.node.metadata.annotations or {})]
-    if found:
+    names = [n.name for n in claimed if _CAPI_MACHINE in (n.node.metadata.annotations or {})]
+    if names:
         text = (
-            f"Cluster API owns the machines of {first_names(found, _NAMED)}: a MachineHealthCheck"
+            f"Cluster API owns the machines of {first_names(names, _NAMED)}: a MachineHealthCheck"
             f" may replace one that reboots; annotate its Machine with {_CAPI_SKIP}"
         )
         yield PreflightFinding("owners of machines", WARNING, text)

@@ -65,7 +65,7 @@ from kubectl_nodelife.sim.fields import FieldPath
 from kubectl_nodelife.sim.kubectl.options import DrainOptions
 from kubectl_nodelife.sim.run import Progress, run
 from kubectl_nodelife.sim.scenario import PASS_DRIFT_NS, Given, Scenario, Setting, assemble
-from kubectl_nodelife.sim.upgrade_course import Course, NodeTurn
+from kubectl_nodelife.sim.upgrade_course import PlayedNode, PlayedRun
 from kubectl_nodelife.sim.upgrade_reading import REBOOT, REPLACE, UpgradeEvent, WorkAssumptions
 from kubectl_nodelife.sim.upgrade_run import MakeDecider
 from kubectl_nodelife.upgrade.drain_answers import DrainFacts, drain_answer, node_drain
@@ -126,8 +126,8 @@ class _Planning:
         nodes = [self._decide(node) for node in self._selected]
         refusals = self._refusals(nodes)
         findings = self._window_findings()
-        refusals += [found.text for found in findings]
-        course, estimate = Course(), None
+        refusals += [finding.text for finding in findings]
+        course, estimate = PlayedRun(), None
         if not refusals and nodes:
             course, estimate = self._play(nodes)
         for node in nodes:
@@ -135,7 +135,7 @@ class _Planning:
         self._explain(nodes)
         at_start = self._at_start()
         further = find(self._snapshot, self._settings, self._policy, nodes)
-        refusals += [found.text for found in further if found.severity == REFUSED_BY]
+        refusals += [finding.text for finding in further if finding.severity == REFUSED_BY]
         findings += further
         return UpgradePlan(
             policy=self._policy,
@@ -208,7 +208,7 @@ class _Planning:
 
     # --- the run ---------------------------------------------------------------------------------
 
-    def _play(self, nodes: Sequence[PlannedNode]) -> tuple[Course, UpgradeEstimate | None]:
+    def _play(self, nodes: Sequence[PlannedNode]) -> tuple[PlayedRun, UpgradeEstimate | None]:
         """The course as expected, and how long it takes at least and at most."""
         course = forecast(self._snapshot, self._policy, self._settings, self._progress)
         if not course.turns:
@@ -265,7 +265,7 @@ class _Planning:
         return [PreflightFinding("windows", REFUSED_BY, text)]
 
 
-def _take_turn(node: PlannedNode, course: Course, refusals: Sequence[str]) -> None:
+def _take_turn(node: PlannedNode, course: PlayedRun, refusals: Sequence[str]) -> None:
     """Set the run's outcome for the node, beside what is against it beforehand."""
     turn = node.turn = course.turns.get(node.name)
     if node.decision == CLAIM and turn is None:
@@ -297,8 +297,8 @@ def _with_budget_statuses(snapshot: PlanSnapshot, names: Sequence[str]) -> PlanS
 
 
 def _has_status(snapshot: PlanSnapshot, budget: PodDisruptionBudget) -> bool:
-    found = snapshot.find("PodDisruptionBudget", *budget.key)
-    return found is budget
+    there = snapshot.find("PodDisruptionBudget", *budget.key)
+    return there is budget
 
 
 LONGEST_NS: Final = 366 * 24 * HOUR_NS
@@ -309,7 +309,7 @@ _PLACE: Final = FieldPath("the plan")
 
 def forecast(
     snapshot: PlanSnapshot, policy: UpgradePolicy, settings: Settings, progress: Progress
-) -> Course:
+) -> PlayedRun:
     """The course of the policy's run on the cluster of the snapshot. `progress`: is called with the
     number of nodes that are done in it so far.
     """
@@ -330,7 +330,7 @@ def play(
     settings: Settings,
     decider: MakeDecider,
     progress: Progress = lambda done: None,
-) -> Course:
+) -> PlayedRun:
     """The course of the setting's upgrade, played until it is over or stands still for good."""
     names = setting.scenario.controllers
     controllers = make_controllers(settings, names, pass_drift_ns=PASS_DRIFT_NS)
@@ -370,7 +370,7 @@ def work_of(policy: UpgradePolicy, work_ns: int) -> WorkAssumptions:
 
 
 def estimate(
-    played: Course,
+    played: PlayedRun,
     times: tuple[PhaseTimes, PhaseTimes, PhaseTimes],
     verdicts: Mapping[str, DrainVerdict],
     options: DrainOptions,
@@ -400,13 +400,13 @@ def estimate(
     return UpgradeEstimate(cold + end - shorter_ns / SECOND_NS, high * SLACK, cold)
 
 
-def _end_of(turn: NodeTurn) -> int:
+def _end_of(turn: PlayedNode) -> int:
     """When the node was in service again."""
     return turn.released_ns or turn.done_ns or turn.claimed_ns
 
 
 def _saved_ns(
-    turn: NodeTurn, least: PhaseTimes, expected: PhaseTimes, verdict: DrainVerdict
+    turn: PlayedNode, least: PhaseTimes, expected: PhaseTimes, verdict: DrainVerdict
 ) -> int:
     """How much sooner than when it was played the node may be in service again: in a drain that
     ends, nothing is given back to be tried again.
@@ -422,7 +422,7 @@ def _saved_ns(
 
 
 def _added_ns(
-    turn: NodeTurn,
+    turn: PlayedNode,
     expected: PhaseTimes,
     most: PhaseTimes,
     verdict: DrainVerdict,

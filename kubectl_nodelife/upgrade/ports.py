@@ -162,17 +162,17 @@ class DrainAnswers:
         facts = self._look(cache, now_ns)
         if node not in draining:
             self._take(facts, cache, frozenset(draining), now_ns)
-        drain, known = self._drain(cache, node, facts), self._answers.get(node)
-        if known is None or known[0] is not drain:
-            known = self._answers[node] = (drain, drain_answer(drain, facts))
-        return known[1]
+        drain, answer = self._drain(cache, node, facts), self._answers.get(node)
+        if answer is None or answer[0] is not drain:
+            answer = self._answers[node] = (drain, drain_answer(drain, facts))
+        return answer[1]
 
     def _drain(self, cache: Cache, node: str, facts: DrainFacts) -> LeavingPods:
         """The pods that leave the node, the same object while they are the same."""
-        pods, known = cache.pods_on(node), self._drains.get(node)
-        if known is None or not _are_same(known[0], pods):
-            known = self._drains[node] = (pods, node_drain(node, pods, facts))
-        return known[1]
+        pods, before = cache.pods_on(node), self._drains.get(node)
+        if before is None or not _are_same(before[0], pods):
+            before = self._drains[node] = (pods, node_drain(node, pods, facts))
+        return before[1]
 
     def _take(self, facts: DrainFacts, cache: Cache, draining: frozenset[str], now_ns: int) -> None:
         """Note what the nodes Draining still take of the budgets."""
@@ -181,18 +181,18 @@ class DrainAnswers:
         self._draining, self._taken_ns = draining, now_ns
         taken: Counter[BudgetKey] = Counter()
         for name in draining:
-            drain, known = self._drain(cache, name, facts), self._taken_of.get(name)
-            if known is None or known[0] is not drain:
-                known = self._taken_of[name] = (drain, pods_taken(drain, facts))
-            taken.update(known[1])
+            drain, counted = self._drain(cache, name, facts), self._taken_of.get(name)
+            if counted is None or counted[0] is not drain:
+                counted = self._taken_of[name] = (drain, pods_taken(drain, facts))
+            taken.update(counted[1])
         if taken != facts.taken:
             facts.taken = taken
             self._answers.clear()
 
     def _look(self, cache: Cache, now_ns: int) -> DrainFacts:
         """The facts of all but pods; made anew when they are old, or budgets match other pods."""
-        found = cache.all("PodDisruptionBudget")
-        budgets = [budget for budget in found if isinstance(budget, PodDisruptionBudget)]
+        objects = cache.all("PodDisruptionBudget")
+        budgets = [budget for budget in objects if isinstance(budget, PodDisruptionBudget)]
         facts, is_old = self._facts, cache is not self._of or now_ns >= self._until_ns
         if facts is not None and not is_old and _are_same(self._budgets, budgets):
             return facts
@@ -215,17 +215,17 @@ class DrainAnswers:
 
 
 def _select_the_same(
-    known: Sequence[PodDisruptionBudget], now: Sequence[PodDisruptionBudget]
+    before: Sequence[PodDisruptionBudget], now: Sequence[PodDisruptionBudget]
 ) -> bool:
     """True if these are the known budgets, and each selects what it did."""
-    return len(known) == len(now) and all(
-        a.key == b.key and a.spec == b.spec for a, b in zip(known, now, strict=True)
+    return len(before) == len(now) and all(
+        a.key == b.key and a.spec == b.spec for a, b in zip(before, now, strict=True)
     )
 
 
-def _are_same(known: Sequence[KubeObject], now: Sequence[KubeObject]) -> bool:
+def _are_same(before: Sequence[KubeObject], now: Sequence[KubeObject]) -> bool:
     """True if these are the very objects that are known, in the same order."""
-    return len(known) == len(now) and all(map(is_, known, now))
+    return len(before) == len(now) and all(map(is_, before, now))
 
 
 class RoomElsewhere:
@@ -364,9 +364,9 @@ class RoomByScheduler:
         """Why what leaves the node finds no room; "" where it does."""
         out = {name: tuple(keys) for name, keys in leaving.items()}
         if cache is self._of and now_ns < self._until_ns:
-            known = self._answers.get(node)
-            if known is not None and known[:2] == (moving, out):
-                return known[2]
+            before = self._answers.get(node)
+            if before is not None and before[:2] == (moving, out):
+                return before[2]
             grown = all(name in out for name in self._leaving)
         else:
             self._of, self._until_ns = cache, now_ns + MEMORY_NS
@@ -391,18 +391,18 @@ class DaemonSetPlacement:
     def sets_for(self, cache: Cache, node: Node) -> Collection[DaemonSet]:
         """The DaemonSets whose pod should run on the node."""
         return [
-            found
-            for found in cache.all("DaemonSet")
-            if isinstance(found, DaemonSet)
-            and self._placement(found).judge(node, cache.pods_on).should_run
+            daemon_set
+            for daemon_set in cache.all("DaemonSet")
+            if isinstance(daemon_set, DaemonSet)
+            and self._placement(daemon_set).judge(node, cache.pods_on).should_run
         ]
 
     def _placement(self, daemon_set: DaemonSet) -> Placement:
-        known = self._known.get(daemon_set.uid)
-        if known is None or known[0].spec is not daemon_set.spec:
-            made = Placement(PodTemplate(daemon_set, self._rules))
-            known = self._known[daemon_set.uid] = (daemon_set, made)
-        return known[1]
+        cached = self._known.get(daemon_set.uid)
+        if cached is None or cached[0].spec is not daemon_set.spec:
+            placement = Placement(PodTemplate(daemon_set, self._rules))
+            cached = self._known[daemon_set.uid] = (daemon_set, placement)
+        return cached[1]
 
 
 def make_ports(

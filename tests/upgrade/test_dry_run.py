@@ -11,7 +11,7 @@ from kubectl_nodelife.controllers.upgrade.claims import ClaimHold
 from kubectl_nodelife.controllers.upgrade.policy import policy_from
 from kubectl_nodelife.kube.times import MINUTE_NS
 from kubectl_nodelife.report import terminal
-from kubectl_nodelife.sim.upgrade_course import Course
+from kubectl_nodelife.sim.upgrade_course import PlayedRun
 from kubectl_nodelife.upgrade.plan import make_upgrade_plan
 from tests.drain.build import namespace, replica_set, snapshot
 from tests.upgrade.test_plan import SETTINGS, blue
@@ -25,7 +25,7 @@ JOB = {
 WORK_NS = 4 * MINUTE_NS
 
 
-def played(**policy: Any) -> Course:
+def played(**policy: Any) -> PlayedRun:
     objects = [blue("a1", "a2", "b1", "b2"), replica_set("web", "a1", "a2", "a2")]
     made = snapshot(namespace(), namespace("nodelife"), *objects)
     given = {"nodes": ["a1", "a2"], "maxUnavailable": 1, "expectWork": "4m"}
@@ -33,7 +33,7 @@ def played(**policy: Any) -> Course:
     return make_upgrade_plan(made, policy_from(given), SETTINGS).course
 
 
-def lines(course: Course, capsys: pytest.CaptureFixture[str]) -> tuple[list[str], int]:
+def lines(course: PlayedRun, capsys: pytest.CaptureFixture[str]) -> tuple[list[str], int]:
     """What is said of the course, without the times, and the exit code."""
     code = show_course(course)
     terminal.flush()
@@ -90,7 +90,7 @@ def test_a_run_that_would_pause_after_failures_exits_with_1(
 def test_a_run_that_never_claims_a_node_says_what_holds_it(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    course = Course(held={"a1": ClaimHold("pool blue", "1 of 3 is unavailable already")})
+    course = PlayedRun(held={"a1": ClaimHold("pool blue", "1 of 3 is unavailable already")})
     code = show_course(course)
     terminal.flush()
     assert code == 1, "it is not over"

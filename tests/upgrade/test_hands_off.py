@@ -21,7 +21,7 @@ def test_a_person_who_removes_the_annotation_is_told_what_takes_the_other_marks_
     annotations = {k: v for k, v in (node.metadata.annotations or {}).items() if k != ANNOTATION}
     s.put(replace(node, metadata=replace(node.metadata, annotations=annotations)))
     s.run(60)
-    told = s.controller.hands_off["x"]
+    told = s.controller.foreign["x"]
     assert f"{ANNOTATION} was removed by another client; the run leaves it alone" in told
     assert "kubectl uncordon x; kubectl annotate node x nodelife.dev/upgrade-" in told
     assert "kubectl label node x nodelife.dev/upgrade-state-" in told
@@ -39,11 +39,11 @@ def test_a_leader_that_slept_leaves_alone_what_it_said_it_would(how: str) -> Non
         del changed[ANNOTATION]
     s.put(replace(node, metadata=replace(node.metadata, annotations=changed)))
     s.run(60)
-    told, before = s.controller.hands_off["x"], s.controller
+    told, before = s.controller.foreign["x"], s.controller
     s.lead(s.epoch + 1)
     s.controller.take_over(before)
     s.run(60)
-    assert f"was {how} by another client" in told and s.controller.hands_off["x"] == told
+    assert f"was {how} by another client" in told and s.controller.foreign["x"] == told
     found = (s.node("x").metadata.annotations or {}).get(ANNOTATION)
     assert found == changed.get(ANNOTATION) and not s.went_through("x")
 
@@ -63,7 +63,7 @@ def test_an_epoch_that_the_lease_has_not_come_to_ends_no_leader() -> None:
     s.run(20 * 60)
     assert not s.controller.superseded and s.went_through("y"), "the run goes on"
     assert not s.went_through("x") and not s.went_through("evil"), "and leaves these alone"
-    told = s.controller.hands_off
+    told = s.controller.foreign
     assert "epoch 999, and the run's Lease is at 3: forged" in told["x"]
     assert "kubectl uncordon x" in told["x"], "the cordon of the mark that was ours"
     assert told["evil"].endswith("kubectl annotate node evil nodelife.dev/upgrade-")

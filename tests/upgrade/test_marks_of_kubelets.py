@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from kubectl_nodelife.acts.upgrade.lease import check_start, strangers
+from kubectl_nodelife.acts.upgrade.lease import check_start, foreign_marks
 from kubectl_nodelife.controllers.upgrade.document import (
     RunDocument,
     RunPhase,
@@ -112,7 +112,7 @@ def test_a_kubelet_that_calls_its_node_the_newcomer_of_another_takes_no_place() 
     s.lead(2)
     s.run(60)
     assert "x" in s.document.step.nodes, "x is there, and its work goes on"
-    assert "says that it takes the place of x" in s.controller.hands_off["evil"]
+    assert "says that it takes the place of x" in s.controller.foreign["evil"]
     assert s.state("evil") == SETTLING and not s.went_through("evil")
 
 
@@ -124,7 +124,7 @@ def test_nor_does_one_that_was_there_before_the_other_went() -> None:
     s.lead(2)
     s.run(60 * 60)
     assert "x" in s.document.failed, "nobody came in its place, and that is told"
-    assert "evil" in s.controller.hands_off
+    assert "evil" in s.controller.foreign
 
 
 def lease_of(s: Stand) -> Lease:
@@ -141,13 +141,13 @@ def test_a_mark_of_an_unknown_run_holds_its_node_and_no_other(text: str) -> None
     s.write(phase=RunPhase.FINISHED)
     nodes = list(s.cache.nodes.values())
     assert check_start(lease_of(s), nodes, s.policy, s.now_ns) == "", "a new run begins"
-    told = strangers(nodes, s.document)
+    told = foreign_marks(nodes, s.document)
     assert told.startswith("1 node with marks of run ") and "evil; left alone" in told
     s.write(phase=RunPhase.RUNNING)
     s.run(30 * 60)
     assert s.claimed() == ["x"] and not s.went_through("evil")
     assert "evil" in s.skipped
-    assert strangers([s.node("x")], s.document) == ""
+    assert foreign_marks([s.node("x")], s.document) == ""
 
 
 # What stands on the Lease

@@ -355,8 +355,7 @@ def test_an_annotation_edited_by_another_hand_is_left_alone() -> None:
     s.mark("x", SETTLING, reason="edited")
     s.run(200)
     assert (
-        s.went_through("x") == []
-        and "edited by another client" in s.controller.memory.hands_off["x"]
+        s.went_through("x") == [] and "edited by another client" in s.controller.memory.foreign["x"]
     )
 
 
@@ -385,7 +384,7 @@ def test_a_write_of_ours_that_shows_late_is_no_edit() -> None:
     s.settle()
     s.mark("x", PROVING, epoch=1, reason="of the leader before")
     s.settle()
-    assert not s.controller.memory.hands_off and s.mark_of("x").epoch == 2
+    assert not s.controller.memory.foreign and s.mark_of("x").epoch == 2
 
 
 def test_an_annotation_that_no_program_of_ours_wrote_is_left_alone() -> None:

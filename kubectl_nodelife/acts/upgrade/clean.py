@@ -58,26 +58,26 @@ class Cleaner:
         self._release_failed = release_failed
 
     async def run(
-        self, lease: RunLease, found: Sequence[Leftover], objects: Sequence[LeftObject]
+        self, lease: RunLease, marks: Sequence[Leftover], objects: Sequence[LeftObject]
     ) -> bool:
         """Clean up; whether all of it could be. Raises NodelifeError."""
         proof_only = False
         await lease.acquire(self._show)
         async with _renewed(lease):
             namespace = lease.keeper.election.key[0]
-            if (known := await read_lease(self._session, namespace)) is not None:
-                proof_only = check_over(known)
-                left = tuple(sorted(one.node.name for one in found if one.stays))
-                edit = ending(left)
+            if (run_lease := await read_lease(self._session, namespace)) is not None:
+                proof_only = check_over(run_lease)
+                names = tuple(sorted(one.node.name for one in marks if one.stays))
+                edit = ending(names)
                 await edit_run(self._session, self._carrier, namespace, edit, "the run is aborted")
             clean = True
-            for leftover in found:
+            for leftover in marks:
                 if leftover.patch is not None:
                     clean &= await self._clean_node(leftover.node.name, lease, proof_only)
-            for made in objects:
-                result = await self._carrier.carry_out(made.deletion, made.obj)
-                clean &= self._note(made.name, "deleted", result.ok, result.message)
-        if clean and not any(leftover.stays for leftover in found):
+            for obj in objects:
+                result = await self._carrier.carry_out(obj.deletion, obj.obj)
+                clean &= self._note(obj.name, "deleted", result.ok, result.message)
+        if clean and not any(leftover.stays for leftover in marks):
             await self._delete_lease(lease)
         else:
             await lease.release()
@@ -92,15 +92,15 @@ class Cleaner:
                 return True
             if not isinstance(answer.obj, Node):
                 raise Failed(f"cannot be read: {answer.message}", on=f"node {name}")
-            left = next(
+            leftover = next(
                 leftovers([answer.obj], proof_only=proof_only, release_failed=self._release_failed),
                 None,
             )
-            if left is None or left.patch is None:
+            if leftover is None or leftover.patch is None:
                 return True
-            result = await self._carrier.carry_out(left.patch, answer.obj)
+            result = await self._carrier.carry_out(leftover.patch, answer.obj)
             if result.ok:
-                self._show(f"node/{name}: {left.because}")
+                self._show(f"node/{name}: {leftover.because}")
                 return True
             if result.code != CONFLICT:
                 self._warn(f"node/{name}: {result.message}")

@@ -117,7 +117,7 @@ class Leader:
         self._beside: HostState | None = None
         self._asked_ns = self._report_due_ns = 0
         self._waits = Waits()
-        self._warned_hands_off: set[str] = set()
+        self._warned_of: set[str] = set()
         self._executor = self._make_executor()
         self._stops: set[asyncio.Task[None]] = set()
 
@@ -173,7 +173,7 @@ class Leader:
             if not self._outstanding and (why := used_up(self._session)):
                 return self._end(why)
             if not decided and not self._outstanding:
-                code = self._parts.over(controller.is_over, controller.hands_off)
+                code = self._parts.over(controller.is_over, controller.foreign)
                 if code is not None:
                     return code
         took_s = time.thread_time() - began_s
@@ -225,9 +225,9 @@ class Leader:
         """Warn of nodes that are left alone. The report, which is made every few seconds, goes with
         the next renewal of the Lease.
         """
-        for node, because in controller.hands_off.items():
-            if node not in self._warned_hands_off:
-                self._warned_hands_off.add(node)
+        for node, because in controller.foreign.items():
+            if node not in self._warned_of:
+                self._warned_of.add(node)
                 self._parts.warn(f"node {node}: {because}")
         self._parts.lists.follow(last.to_list)
         if last.now_ns < self._report_due_ns and not controller.is_over:

@@ -269,9 +269,9 @@ def beginning(run: RunDocument) -> Edit:
     """An edit that puts a new run's document there, where no other run is open."""
 
     def edit(lease: Lease) -> Changes | None:
-        known = document_or_refused(lease)
-        if known is not None and known.phase not in OVER:
-            raise Refused(f"run {known.run} is {known.phase}", on=_name(lease.namespace))
+        there = document_or_refused(lease)
+        if there is not None and there.phase not in OVER:
+            raise Refused(f"run {there.run} is {there.phase}", on=_name(lease.namespace))
         return {ANNOTATION_RUN: encode_document(run), ANNOTATION_REQUEST: None}
 
     return edit
@@ -293,15 +293,17 @@ def with_policy(policy: UpgradePolicy) -> Edit:
     return edit
 
 
-def ending(left: tuple[str, ...]) -> Edit:
-    """An edit by which a run that nobody leads is Aborted, and `left` to a person."""
+def ending(for_a_person: tuple[str, ...]) -> Edit:
+    """An edit by which a run that nobody leads is Aborted. `for_a_person`: what is left to one."""
 
     def edit(lease: Lease) -> Changes | None:
         run, request = document_or_refused(lease), readable_request(lease)
         if run is None or run.phase in OVER:
             return None
         because = run.because if request is None else request.because
-        ended = replace(run, phase=RunPhase.ABORTED, because=because, step=Step(), left=left)
+        ended = replace(
+            run, phase=RunPhase.ABORTED, because=because, step=Step(), left=for_a_person
+        )
         return {ANNOTATION_RUN: encode_document(ended), ANNOTATION_REQUEST: None}
 
     return edit
@@ -408,19 +410,19 @@ async def open_run(
     """The run to lead, now that the Lease is ours: begun, or gone on with. Raises NodelifeError."""
     namespace = policy.lease_namespace
     lease = await read_lease(session, namespace)
-    known = document_or_refused(lease)
+    there = document_or_refused(lease)
     now_ns = session.now_ns()
     if not proof_only and check_start(lease, nodes, policy, now_ns, resumes=resumes):
-        assert known is not None
+        assert there is not None
         if resumes:
             edit = with_policy(policy)
             return open_document(
                 await edit_run(session, carrier, namespace, edit, "the run goes on")
             )
-        return known
-    if proof_only and known is not None and known.phase not in OVER:
+        return there
+    if proof_only and there is not None and there.phase not in OVER:
         raise Refused(
-            f"run {known.run} is {known.phase}",
+            f"run {there.run} is {there.phase}",
             remedy="`upgrade abort` ends it, without a leader `upgrade clean` as well; for a node "
             "of an upgrade: `upgrade resume --assume-done NODE`",
         )
@@ -462,26 +464,26 @@ def _goes_at_the_end(node: Node, run: str, epoch: int) -> bool:
     return outdated(run) in node.spec.taints
 
 
-def strangers(nodes: Iterable[Node], last: RunDocument | None) -> str:
+def foreign_marks(nodes: Iterable[Node], last: RunDocument | None) -> str:
     """A warning about nodes with marks of runs that the Lease does not know; "" for none.
 
     Nothing is done on such a node. It is counted as it shows: cordoned, it is unavailable.
     """
-    found: dict[str, str] = {}
+    run_of: dict[str, str] = {}
     for node in nodes:
         try:
             mark = mark_of(node)
         except UnreadableMark:
-            found[node.name] = "?"
+            run_of[node.name] = "?"
             continue
         if mark is not None and (last is None or mark.run != last.run):
-            found[node.name] = mark.run
-    if not found:
+            run_of[node.name] = mark.run
+    if not run_of:
         return ""
-    runs = ", ".join(sorted(set(found.values())))
+    runs = ", ".join(sorted(set(run_of.values())))
     return (
-        f"{counted(len(found), 'node')} with marks of run {runs}, which the Lease does not know: "
-        f"{first_names(sorted(found), _MOST_NAMED, ', ')}; left alone. "
+        f"{counted(len(run_of), 'node')} with marks of run {runs}, which the Lease does not know: "
+        f"{first_names(sorted(run_of), _MOST_NAMED, ', ')}; left alone. "
         "`kubectl nodelife upgrade clean` shows them and takes them off"
     )
 
@@ -489,16 +491,16 @@ def strangers(nodes: Iterable[Node], last: RunDocument | None) -> str:
 def differences(run: RunDocument, policy: UpgradePolicy) -> str:
     """Which fields of the policy differ from the run's, with both values, in words."""
     wanted, there = dict(_fields(shown_policy(policy))), dict(_fields(run.spec))
-    found = []
+    texts = []
     for key in sorted(wanted.keys() | there.keys()):
         theirs, ours = there.get(key), wanted.get(key)
         if theirs == ours:
             continue
         if f"{theirs or ours}".startswith(_DIGEST):
-            found.append(f"{_HIDDEN.get(key, key)} differs")
+            texts.append(f"{_HIDDEN.get(key, key)} differs")
         else:
-            found.append(f"{key} is {_shown(theirs)} there, {_shown(ours)} here")
-    return "; ".join(found)
+            texts.append(f"{key} is {_shown(theirs)} there, {_shown(ours)} here")
+    return "; ".join(texts)
 
 
 def _fields(mapping: Mapping[str, Any], before: str = "") -> Iterator[tuple[str, Any]]:

@@ -129,8 +129,8 @@ class LiveCache:
         What is not known is left to the watch: it may be gone by now. The run's Lease has none.
         """
         kind = type(obj).__name__
-        known = self.cache.get(kind, obj.key)
-        if _is_newer(obj, known) if known is not None else kind == "Lease":
+        cached = self.cache.get(kind, obj.key)
+        if _is_newer(obj, cached) if cached is not None else kind == "Lease":
             self.take_in([Put(kind, obj)], self.clock.now_ns())
 
     def take_in(self, events: Iterable[Event], at_ns: int) -> None:
@@ -179,8 +179,8 @@ class LiveCache:
         """True if the cache holds a later version of the object."""
         if not isinstance(event, Put):
             return False
-        known = self.cache.get(event.kind, event.obj.key)
-        return known is not None and known.uid == event.obj.uid and _is_newer(known, event.obj)
+        cached = self.cache.get(event.kind, event.obj.key)
+        return cached is not None and cached.uid == event.obj.uid and _is_newer(cached, event.obj)
 
     def _go_cold(self, because: str) -> None:
         self._cold_because = because
@@ -242,11 +242,11 @@ class PodLists:
             asked_ns = self._cache.clock.now_ns()
             try:
                 body = await self._client.read(f"/api/v1/pods?{query}")
-                found = msgspec.json.decode(body, type=_List)
+                pods = msgspec.json.decode(body, type=_List)
             except (NodelifeError, msgspec.MsgspecError):
                 await asyncio.sleep(AGAIN_AFTER_ERROR_SECONDS)
                 continue
-            if all(self._knows(item.metadata) for item in found.items):
+            if all(self._knows(item.metadata) for item in pods.items):
                 self.listed_ns[node] = asked_ns
                 return
             await asyncio.sleep(AGAIN_SECONDS)

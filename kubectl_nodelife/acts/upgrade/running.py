@@ -39,7 +39,7 @@ from kubectl_nodelife.controllers.upgrade.document import (
     RunPhase,
     UpgradeRequest,
     Verb,
-    awaited,
+    gone_nodes,
 )
 from kubectl_nodelife.controllers.upgrade.leaving import leftovers
 from kubectl_nodelife.controllers.upgrade.marks import (
@@ -168,10 +168,10 @@ class _Running:
 
     def _show_left(self) -> None:
         """The nodes that are left to a person, with kubectl's lines for them."""
-        for left in leftovers(self._cache.cache.nodes.values()):
-            if left.stays and left.state in (NodeState.FAILED, NodeState.HELD):
-                self._show(f"node {left.node.name} is left to you: {left.because}")
-                for line in left.by_hand:
+        for leftover in leftovers(self._cache.cache.nodes.values()):
+            if leftover.stays and leftover.state in (NodeState.FAILED, NodeState.HELD):
+                self._show(f"node {leftover.node.name} is left to you: {leftover.because}")
+                for line in leftover.by_hand:
                     self._show(f"    {line}")
 
     async def close(self) -> None:
@@ -266,15 +266,15 @@ class _Running:
 
     # The end
 
-    def _over(self, is_cleared: bool, hands_off: Collection[str]) -> int | None:
+    def _over(self, is_cleared: bool, foreign: Collection[str]) -> int | None:
         """The exit code where there is nothing left for a leader to do.
 
-        `is_cleared`: the run has ended, and what goes with its end is gone. `hands_off`: nodes
+        `is_cleared`: the run has ended, and what goes with its end is gone. `foreign`: nodes
         whose marks are another's.
         """
-        found = self._cache.cache.get("Lease", self._order.policy.lease_key)
-        run = document_or_refused(found) if isinstance(found, Lease) else None
-        if run is None or run.run != self._run or ANNOTATION_REQUEST in _annotations(found):
+        lease = self._cache.cache.get("Lease", self._order.policy.lease_key)
+        run = document_or_refused(lease) if isinstance(lease, Lease) else None
+        if run is None or run.run != self._run or ANNOTATION_REQUEST in _annotations(lease):
             return None
         return exit_code(
             run,
@@ -282,7 +282,7 @@ class _Running:
             is_cleared=is_cleared,
             interrupted=self._interrupted,
             tolerated=self._order.policy.max_failures,
-            hands_off=hands_off,
+            foreign=foreign,
         )
 
 
@@ -297,12 +297,12 @@ def exit_code(
     is_cleared: bool,
     interrupted: bool,
     tolerated: int,
-    hands_off: Collection[str] = (),
+    foreign: Collection[str] = (),
 ) -> int | None:
     """The exit code; None while there is something to do.
 
     `is_cleared`: the run has ended, and what goes with its end is gone. `tolerated`: failures.
-    `hands_off`: nodes that the leader leaves alone; a kubelet may write its own mark, and what it
+    `foreign`: nodes that the leader leaves alone; a kubelet may write its own mark, and what it
     says there to be in work holds up no end.
     """
     if run.phase in OVER:
@@ -313,10 +313,10 @@ def exit_code(
         return EXIT_FAILED if run.left or run.failed else 0
     if run.phase is not RunPhase.PAUSED:
         return None
-    marks = [readable_mark(node) for name, node in nodes.items() if name not in hands_off]
+    marks = [readable_mark(node) for name, node in nodes.items() if name not in foreign]
     if any(m is not None and m.run == run.run and m.state in IN_FLIGHT for m in marks):
         return None
-    if awaited(run.step.nodes, run.failed, nodes):
+    if gone_nodes(run.step.nodes, run.failed, nodes):
         return None
     if interrupted:
         return EXIT_INTERRUPTED

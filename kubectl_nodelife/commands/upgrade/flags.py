@@ -264,14 +264,14 @@ def spec_of_file(path: str) -> dict[str, Any]:
     """The spec of such a file, as `policy_from` takes it. Raises BadInput."""
     from kubectl_nodelife.upgrade.ports import DRAIN_FLAGS
 
-    found = one_document(path)
-    if (found.get("apiVersion"), found.get("kind")) != (API_VERSION, KIND):
+    document = one_document(path)
+    if (document.get("apiVersion"), document.get("kind")) != (API_VERSION, KIND):
         raise BadInput(f"is no {KIND} of {API_VERSION}", on=path)
-    spec = found.get("spec")
+    spec = document.get("spec")
     if not isinstance(spec, dict):
         raise BadInput("has no spec", on=path)
-    known = (*_FIELDS, *_MODES, _RERUN_SAFE, *DRAIN_FLAGS)
-    _check_names(f"{path}: spec", spec, known)
+    keys = (*_FIELDS, *_MODES, _RERUN_SAFE, *DRAIN_FLAGS)
+    _check_names(f"{path}: spec", spec, keys)
     _check_names(f"{path}: spec.work", spec.get("work") or {}, _WORK_FIELDS)
     _check_names(f"{path}: spec.drain", spec.get("drain") or {}, DRAIN_FLAGS)
     mapping = {name: value for name, value in spec.items() if name in _FIELDS}
@@ -292,12 +292,12 @@ def one_document(path: str) -> dict[str, Any]:
     from kubectl_nodelife.kube.errors import InputError
 
     try:
-        found = list(yaml_documents(utf8(read_named(path), path), path))
+        documents = list(yaml_documents(utf8(read_named(path), path), path))
     except InputError as error:
         raise BadInput(str(error)) from None
-    if len(found) != 1 or not isinstance(found[0], dict):
+    if len(documents) != 1 or not isinstance(documents[0], dict):
         raise BadInput("is not one object", on=path)
-    return found[0]
+    return documents[0]
 
 
 def _work_of_file(path: str, spec: Mapping[str, Any]) -> dict[str, Any]:
@@ -318,12 +318,12 @@ def _work_of_file(path: str, spec: Mapping[str, Any]) -> dict[str, Any]:
     return {"work": work} if work else {}
 
 
-def _check_names(on: str, found: Any, known: Iterable[str]) -> None:
+def _check_names(on: str, mapping: Any, keys: Iterable[str]) -> None:
     from kubectl_nodelife.kube.names import did_you_mean
 
-    if not isinstance(found, dict):
+    if not isinstance(mapping, dict):
         raise BadInput("must be a map", on=on)
-    names = sorted(known)
-    for name in found:
+    names = sorted(keys)
+    for name in mapping:
         if name not in names:
             raise BadInput(f"unknown key {name!r}", on=on, remedy=did_you_mean(str(name), names))

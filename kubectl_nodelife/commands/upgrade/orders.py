@@ -103,10 +103,10 @@ def _check_names(request: UpgradeRequest, run: RunDocument, nodes: Iterable[Node
     """Raises NotFound for a node that neither the cluster nor the run knows."""
     from kubectl_nodelife.controllers.upgrade.document import ALL
 
-    known = {node.name for node in nodes} | {*run.step.nodes, *run.given_back, *run.failed, ALL}
+    names = {node.name for node in nodes} | {*run.step.nodes, *run.given_back, *run.failed, ALL}
     for name in (*request.retry, *request.assume_done, *request.skip):
-        if name not in known:
-            near = difflib.get_close_matches(name, known, 1)
+        if name not in names:
+            near = difflib.get_close_matches(name, names, 1)
             meant = f"did you mean {near[0]}?" if near else "check the name"
             raise NotFound("nodes", name, remedy=meant)
 
@@ -237,11 +237,11 @@ def clean(
     read = asyncio.run(read_run(connection, lease_namespace))
     marks = leftovers(read.nodes, proof_only=check_over(read.lease), release_failed=release_failed)
     objects = asyncio.run(read_left_objects(connection, terminal.warn))
-    found = _Remains(list(marks), objects, read.lease is not None)
-    if not any(found):
+    remains = _Remains(list(marks), objects, read.lease is not None)
+    if not any(remains):
         terminal.write("nothing is left of an upgrade\n")
         return 0
-    for line in _shown(found, lease_namespace):
+    for line in _shown(remains, lease_namespace):
         terminal.write(terminal.printable(line))
     target = target_of(connection)
     act = ActFlags(yes=yes, dry_run="none", max_writes=0, insecure=insecure)
@@ -254,18 +254,18 @@ def clean(
         connection,
         lease_namespace,
         insecure=insecure,
-        rights=_rights(lease_namespace, found),
-        max_writes=3 * found.writes,
+        rights=_rights(lease_namespace, remains),
+        max_writes=3 * remains.writes,
     )
     return run_interruptible(
-        lambda: _clean(session, lease_namespace, found, release_failed=release_failed)
+        lambda: _clean(session, lease_namespace, remains, release_failed=release_failed)
     )
 
 
 async def _clean(
     session: AbstractAsyncContextManager[tuple[ActSession, LiveCarrier]],
     lease_namespace: str,
-    found: _Remains,
+    remains: _Remains,
     *,
     release_failed: bool,
 ) -> int:
@@ -281,37 +281,37 @@ async def _clean(
             terminal.warn,
             release_failed=release_failed,
         )
-        done = await cleaner.run(lease, found.marks, found.objects)
+        done = await cleaner.run(lease, remains.marks, remains.objects)
         return 0 if done else EXIT_FAILED
 
 
-def _shown(found: _Remains, lease_namespace: str) -> list[str]:
+def _shown(remains: _Remains, lease_namespace: str) -> list[str]:
     """Each leftover, and kubectl's lines for it."""
     from kubectl_nodelife.controllers.upgrade.policy import LEASE_NAME
 
     lines = []
-    for leftover in found.marks:
+    for leftover in remains.marks:
         state = f" ({leftover.state})" if leftover.state else ""
         stays = "" if leftover.patch is not None else "stays: "
         lines.append(f"node/{leftover.node.name}{state}: {stays}{leftover.because}")
         lines += [f"    {line}" for line in leftover.by_hand]
-    for left in found.objects:
-        lines += [f"{left.name}: left by a run", f"    {left.by_hand}"]
-    if found.has_lease and not any(leftover.stays for leftover in found.marks):
+    for obj in remains.objects:
+        lines += [f"{obj.name}: left by a run", f"    {obj.by_hand}"]
+    if remains.has_lease and not any(leftover.stays for leftover in remains.marks):
         lines.append(f"lease/{lease_namespace}/{LEASE_NAME}: the last run's result")
         lines.append(f"    kubectl delete lease {LEASE_NAME} -n {shlex.quote(lease_namespace)}")
     return lines
 
 
-def _rights(lease_namespace: str, found: _Remains) -> tuple[Right, ...]:
+def _rights(lease_namespace: str, remains: _Remains) -> tuple[Right, ...]:
     from kubectl_nodelife.daemon.permissions import LEASE_ROWS, Right
     from kubectl_nodelife.kube.kinds import kind_named
 
-    wanted = {Right("", "nodes", "", "patch")} if found.marks else set()
-    for left in found.objects:
-        kind = kind_named(left.deletion.target[0])
+    wanted = {Right("", "nodes", "", "patch")} if remains.marks else set()
+    for obj in remains.objects:
+        kind = kind_named(obj.deletion.target[0])
         group = kind.api_version.rpartition("/")[0]
-        wanted.add(Right(group, kind.plural, "", "delete", left.obj.metadata.namespace))
+        wanted.add(Right(group, kind.plural, "", "delete", obj.obj.metadata.namespace))
     held = [right for row in LEASE_ROWS for right in row.rights(lease_namespace)]
     return (*sorted(wanted), *held)
 

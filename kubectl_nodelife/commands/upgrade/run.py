@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from kubectl_nodelife.daemon.permissions import Right
     from kubectl_nodelife.kube.node import Lease, Node
     from kubectl_nodelife.live.client import Client
-    from kubectl_nodelife.sim.upgrade_course import Course
+    from kubectl_nodelife.sim.upgrade_course import PlayedRun
 
 
 _NOT_FOUND = 404
@@ -69,10 +69,10 @@ async def read_run(connection: Connection, lease_namespace: str) -> RunRead:
 
     target = target_of(connection)
     async with bulk_client(target) as client:
-        found = await or_refused(read_all(client, Resource(kind_named("Node"))))
-        if isinstance(found, ApiError):
-            raise Failed(found.what, on="nodes", remedy="see 'kubectl nodelife rbac'")
-        nodes = [node for node in found if isinstance(node, Node)]
+        listed = await or_refused(read_all(client, Resource(kind_named("Node"))))
+        if isinstance(listed, ApiError):
+            raise Failed(listed.what, on="nodes", remedy="see 'kubectl nodelife rbac'")
+        nodes = [node for node in listed if isinstance(node, Node)]
         lease = await read_lease_named(client, lease_namespace, LEASE_NAME)
         return RunRead(
             nodes,
@@ -98,7 +98,7 @@ async def read_left_objects(
     from kubectl_nodelife.live.listwatch import read_all
     from kubectl_nodelife.live.requests import Resource
 
-    found: list[LeftObject] = []
+    objects: list[LeftObject] = []
     async with bulk_client(target_of(connection)) as client:
         for kind in _MADE:
             listed = await or_refused(
@@ -107,8 +107,8 @@ async def read_left_objects(
             if isinstance(listed, ApiError):
                 warn(f"{kind_named(kind).plural} of runs cannot be listed: {listed.what}")
             else:
-                found += left_objects(listed)
-    return found
+                objects += left_objects(listed)
+    return objects
 
 
 async def read_lease_named(
@@ -293,7 +293,7 @@ def lead_run(
         raise KeyboardInterrupt from None
 
 
-def show_course(course: Course) -> int:
+def show_course(course: PlayedRun) -> int:
     """Say what the leader of a played run decides, each line with its time; the exit code that
     the run would have.
     """

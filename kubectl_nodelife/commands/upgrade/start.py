@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from kubectl_nodelife.controllers.upgrade.document import RunDocument
     from kubectl_nodelife.controllers.upgrade.policy import UpgradePolicy
     from kubectl_nodelife.kube.node import Lease, Node
-    from kubectl_nodelife.sim.upgrade_course import Course
+    from kubectl_nodelife.sim.upgrade_course import PlayedRun
     from kubectl_nodelife.upgrade.findings import UpgradePlan
 
 
@@ -90,20 +90,20 @@ def plan(
     given, dumps = split_dumps(given)
     policy = policy_of(given, connection)
     where = Where(connection, dumps, now, profile=profile, assignments=assignments)
-    found = look_for_upgrade(where, read)
-    check_pods_read(found.snapshot)
-    check_named(policy, found.snapshot.nodes)
-    made = planned(policy, found)
-    if not made.nodes:
+    look = look_for_upgrade(where, read)
+    check_pods_read(look.snapshot)
+    check_named(policy, look.snapshot.nodes)
+    upgrade_plan = planned(policy, look)
+    if not upgrade_plan.nodes:
         raise Failed(
             "no node matches", on=f"--selector {policy.selector}", remedy="check the labels"
         )
-    flags = kubectl_flags(connection.for_kubectl(), found.source)
-    made.rights = [right.can_i(flags) for right in rights(policy)]
-    for warning in found.warnings:
+    flags = kubectl_flags(connection.for_kubectl(), look.source)
+    upgrade_plan.rights = [right.can_i(flags) for right in rights(policy)]
+    for warning in look.warnings:
         terminal.warn(warning)
-    terminal.write(rendered(made, found.source, output))
-    return EXIT_NO if exit_code and (made.undone or made.refusals) else 0
+    terminal.write(rendered(upgrade_plan, look.source, output))
+    return EXIT_NO if exit_code and (upgrade_plan.undone or upgrade_plan.refusals) else 0
 
 
 def planned(policy: UpgradePolicy, look: DrainLook) -> UpgradePlan:
@@ -124,15 +124,15 @@ def check_named(policy: UpgradePolicy, nodes: Collection[str]) -> None:
             raise NotFound("nodes", name, among=nodes)
 
 
-def rendered(made: UpgradePlan, source: dict[str, Any], output: Output) -> str:
+def rendered(upgrade_plan: UpgradePlan, source: dict[str, Any], output: Output) -> str:
     """The plan's text in one of FORMATS."""
     from kubectl_nodelife.report.upgrade_plan import UpgradePlanPage
 
     if output.format == "html":
         from kubectl_nodelife.report.upgrade_plan import page
 
-        return page(made, source)
-    return output.render(UpgradePlanPage(made, source))
+        return page(upgrade_plan, source)
+    return output.render(UpgradePlanPage(upgrade_plan, source))
 
 
 def look_for_upgrade(where: Where, read_all: str = "") -> DrainLook:
@@ -210,7 +210,7 @@ class _Prepared(NamedTuple):
     look: DrainLook
     nodes: list[Node]
     todo: int
-    course: Course
+    course: PlayedRun
 
     @property
     def server(self) -> str:
@@ -233,13 +233,13 @@ def _prepare(
         check_start,
         differences,
         document_or_refused,
-        strangers,
+        foreign_marks,
     )
     from kubectl_nodelife.controllers.upgrade.claims import is_selected
     from kubectl_nodelife.outlook.upgrade_status import upgrade_status
     from kubectl_nodelife.report.formats import render
     from kubectl_nodelife.report.upgrade_status import UpgradeStatusPage
-    from kubectl_nodelife.sim.upgrade_course import Course
+    from kubectl_nodelife.sim.upgrade_course import PlayedRun
 
     read = asyncio.run(read_run(connection, policy.lease_namespace))
     goes_on = ""
@@ -247,7 +247,7 @@ def _prepare(
         goes_on = check_start(read.lease, read.nodes, policy, read.now_ns, resumes=resumes)
     look = look_for_upgrade(Where(connection, assignments=lead.assignments))
     run = document_or_refused(read.lease)
-    foreign = strangers(read.nodes, run)
+    foreign = foreign_marks(read.nodes, run)
     for warning in (*look.warnings, *filter(None, [foreign])):
         terminal.warn(warning)
     if goes_on and run is not None:
@@ -256,10 +256,10 @@ def _prepare(
             terminal.note(f"run {run.run} goes on by another order: {other}")
         status = upgrade_status(read.nodes, read.lease, read.now_ns, read.source)
         terminal.write(render(UpgradeStatusPage(status), "table"))
-        todo, course = sum(is_selected(node, policy) for node in read.nodes), Course()
+        todo, course = sum(is_selected(node, policy) for node in read.nodes), PlayedRun()
     else:
-        made = _show_plan(policy, look)
-        todo, course = len(made.done), made.course
+        upgrade_plan = _show_plan(policy, look)
+        todo, course = len(upgrade_plan.done), upgrade_plan.course
     return _Prepared(look, read.nodes, todo, course)
 
 
@@ -275,13 +275,13 @@ def _check_target(look: DrainLook, policy: UpgradePolicy) -> None:
 def _show_plan(policy: UpgradePolicy, look: DrainLook) -> UpgradePlan:
     """Make the plan and show it. Raises Failed, Refused, NotFound."""
     check_named(policy, look.snapshot.nodes)
-    made = planned(policy, look)
-    if not made.nodes:
+    upgrade_plan = planned(policy, look)
+    if not upgrade_plan.nodes:
         raise Failed("no node matches", on="--selector", remedy="check the labels")
-    terminal.write(rendered(made, look.source, Output("table")))
-    if made.refusals:
-        raise Refused("; ".join(made.refusals), on=str(look.source.get("server", "")))
-    return made
+    terminal.write(rendered(upgrade_plan, look.source, Output("table")))
+    if upgrade_plan.refusals:
+        raise Refused("; ".join(upgrade_plan.refusals), on=str(look.source.get("server", "")))
+    return upgrade_plan
 
 
 def is_confirmed(yes: bool, nodes: int, server: str) -> bool:

@@ -6,8 +6,8 @@ node's zone, its pods' budgets, room elsewhere and the window. Nodes still to be
 taint `outdated`.
 
 Nodes whose budgets spare no pod now, and those whose pods find no room even while all nodes are in
-service, are passed over, so that they hold up neither zones nor pools, and come again last. They
-wait for at most drain-timeout once the others are done: a run ends.
+service, are tried last, so that they hold up neither zones nor pools. They wait for at most
+drain-timeout once the others are done: a run ends.
 """
 
 from __future__ import annotations
@@ -180,11 +180,11 @@ def control_plane_in_flight(p: UpgradePass, node: Node) -> str:
     """That another control-plane node is out of service by us, or claimed in this very pass."""
     if not is_control_plane(node):
         return ""
-    busy = [name for name in (*p.flying, *p.claimed) if is_control_plane(p.nodes[name])]
+    busy = [name for name in (*p.in_flight, *p.claimed) if is_control_plane(p.nodes[name])]
     return f"{busy[0]} is in flight" if busy else ""
 
 
-def wait_for_passed_over(p: UpgradePass, pool: str) -> None:
+def wait_for_the_last(p: UpgradePass, pool: str) -> None:
     """Only nodes are left in the pool whose budgets refill, or whose pods find no room: these wait
     for at most drain-timeout, gates aside.
     """
@@ -194,7 +194,7 @@ def wait_for_passed_over(p: UpgradePass, pool: str) -> None:
         tail = p.memory.tail = (pool, p.now_ns)
     if p.is_over(tail[1], p.policy.drain_timeout_ns):
         reasons = {}
-        for candidate in p.passed_over:
+        for candidate in p.tried_last:
             by, because = p.holds[candidate.name]
             prefix = "no room" if by == BY_ROOM else "its budgets did not refill"
             reasons[candidate.name] = f"{prefix}: {because}"
@@ -202,30 +202,30 @@ def wait_for_passed_over(p: UpgradePass, pool: str) -> None:
 
 
 def _look_for_room(p: UpgradePass) -> None:
-    """Ask again, once REFILLS_NS have passed, for room for the nodes that were passed over for want
+    """Ask again, once REFILLS_NS have passed, for room for the nodes that are tried last for want
     of it, and forget those that have it by now.
     """
     memory = p.memory
-    if not memory.roomless or not p.is_over(memory.room_asked_ns, REFILLS_NS):
+    if not memory.without_room or not p.is_over(memory.room_asked_ns, REFILLS_NS):
         return
     memory.room_asked_ns = p.now_ns
     p.wake(p.now_ns + REFILLS_NS)
-    for candidate in p.passed_over:
-        if candidate.name in memory.roomless:
-            found = hold_of(p, candidate)
-            if found is None or found.by != BY_ROOM:
-                del memory.roomless[candidate.name]
+    for candidate in p.tried_last:
+        if candidate.name in memory.without_room:
+            held_by = hold_of(p, candidate)
+            if held_by is None or held_by.by != BY_ROOM:
+                del memory.without_room[candidate.name]
 
 
-def pass_over_roomless(p: UpgradePass, held: Mapping[str, ClaimHold]) -> None:
+def put_off_without_room(p: UpgradePass, held: Mapping[str, ClaimHold]) -> None:
     """Nodes whose pods find no room though no node is out of service: others go first, so that they
     hold up neither zones nor pools.
     """
-    if p.flying or p.awaited or p.claimed:
+    if p.in_flight or p.gone or p.claimed:
         return
     short = {name: hold.because for name, hold in held.items() if hold.by == BY_ROOM}
     if short:
-        p.memory.roomless |= short
+        p.memory.without_room |= short
         p.memory.room_asked_ns = p.now_ns
         p.wake(p.now_ns + SECOND_NS)
 
@@ -237,16 +237,16 @@ SOAK: Final = "soak"
 def claim(p: UpgradePass) -> bool:
     """Claim what may be claimed. Returns whether anything is left to claim or to wait for."""
     candidates = _candidates(p)
-    flying = _flying(p)
-    pool = _pool_in_turn(p, candidates, flying)
+    in_flight = _in_flight(p)
+    pool = _pool_in_turn(p, candidates, in_flight)
     if pool is None:
         return False
     if p.phase is not RunPhase.RUNNING:
         p.memory.tail = None
         return True
     mine = [c for c in candidates if c.pool == pool]
-    if not mine and not any(where == pool for where, _ in flying.values()):
-        wait_for_passed_over(p, pool)
+    if not mine and not any(where == pool for where, _ in in_flight.values()):
+        wait_for_the_last(p, pool)
         return True
     if p.next.step.pool != pool or p.next.step.window == NOT_BEGUN:
         _begin_pool(p, pool)
@@ -254,28 +254,28 @@ def claim(p: UpgradePass) -> bool:
     _drop_skipped_names(p, {c.name for c in named_ones})
     _claim_named(p, named_ones)
     others = [c for c in mine if c.name not in p.next.step.nodes]
-    _name_more(p, pool, others, flying, {c.name: c.zone for c in named_ones})
+    _name_more(p, pool, others, in_flight, {c.name: c.zone for c in named_ones})
     mark_outdated(p, [c.name for c in candidates])
     return True
 
 
 def _candidates(p: UpgradePass) -> list[UpgradeCandidate]:
     """The nodes that could be claimed but for slots and gates. The others are named as skipped."""
-    found = []
+    candidates = []
     _judge_candidates(p)
-    known, marks = p.memory.candidates, p.marks
+    judged, marks = p.memory.candidates, p.marks
     for name in p.selected:
         mark = marks.get(name)
         if mark is not None:
             if mark.state in LEFT_TO_A_PERSON:
                 p.skipped[name] = f"{mark.state}: {mark.reason}"
             continue
-        candidate = known[name]
+        candidate = judged[name]
         if isinstance(candidate, str):
             p.skipped[name] = candidate
         else:
-            found.append(candidate)
-    return found
+            candidates.append(candidate)
+    return candidates
 
 
 def _judge_candidates(p: UpgradePass) -> None:
@@ -301,29 +301,29 @@ def pool_in_turn_of(p: UpgradePass, name: str) -> str:
     return CONTROL_PLANE if node.is_control_plane else node.pool
 
 
-def _flying(p: UpgradePass) -> dict[str, tuple[str, str]]:
+def _in_flight(p: UpgradePass) -> dict[str, tuple[str, str]]:
     """(pool, zone) of each node in flight, waited for, or named and about to be claimed."""
-    flying = {n: (pool_in_turn_of(p, n), p.readings[n].zone) for n in p.flying}
+    in_flight = {n: (pool_in_turn_of(p, n), p.readings[n].zone) for n in p.in_flight}
     for name, entry in p.next.step.nodes.items():
-        if name in p.awaited:
-            flying[name] = (entry.pool, entry.zone)
-    return flying
+        if name in p.gone:
+            in_flight[name] = (entry.pool, entry.zone)
+    return in_flight
 
 
 def _pool_in_turn(
-    p: UpgradePass, candidates: list[UpgradeCandidate], flying: dict[str, tuple[str, str]]
+    p: UpgradePass, candidates: list[UpgradeCandidate], in_flight: dict[str, tuple[str, str]]
 ) -> str | None:
     """The first pool with a node in flight or claimable; None for none.
 
     What its drains cost is asked for the pool in turn alone; nodes that cannot be drained leave the
-    candidates; those whose budgets refill, or whose pods find no room, are passed over until the
+    candidates; those whose budgets refill, or whose pods find no room, are tried last, once the
     others are done.
     """
-    present = {c.pool for c in candidates} | {pool for pool, _ in flying.values()}
+    present = {c.pool for c in candidates} | {pool for pool, _ in in_flight.values()}
     for pool in pools_in_turn(p, present):
         _ask_costs(p, pool, candidates)
-        waiting = (c.pool == pool for c in (*candidates, *p.passed_over))
-        if any(waiting) or any(where == pool for where, _ in flying.values()):
+        waiting = (c.pool == pool for c in (*candidates, *p.tried_last))
+        if any(waiting) or any(where == pool for where, _ in in_flight.values()):
             return pool
     return None
 
@@ -338,48 +338,48 @@ def pools_in_turn(p: UpgradePass, present: set[str]) -> list[str]:
 
 def _ask_costs(p: UpgradePass, pool: str, candidates: list[UpgradeCandidate]) -> None:
     """Give the candidates of the pool their costs; those that cannot be drained now leave."""
-    kept, costs, now_ns = [], p.memory.costs, p.now_ns
+    remaining, costs, now_ns = [], p.memory.costs, p.now_ns
     for candidate in reversed(candidates):
         if candidate.pool != pool:
-            kept.append(candidate)
+            remaining.append(candidate)
             continue
         name = candidate.name
-        known = costs.get(name)
-        if known is None or known.asked is not candidate or now_ns >= known.until_ns:
-            known = drain_cost(p, candidate)
-        cost = known.verdict
-        if known.why_not:
-            p.skipped[name] = known.why_not
-        elif cost.waits or name in p.memory.roomless:
-            short = p.memory.roomless.get(name)
+        known_cost = costs.get(name)
+        if known_cost is None or known_cost.asked is not candidate or now_ns >= known_cost.until_ns:
+            known_cost = drain_cost(p, candidate)
+        cost = known_cost.verdict
+        if known_cost.why_not:
+            p.skipped[name] = known_cost.why_not
+        elif cost.waits or name in p.memory.without_room:
+            short = p.memory.without_room.get(name)
             by = BY_ROOM if short else "budget"
             p.holds[name] = ClaimHold(by, short or cost.sentence)
-            p.passed_over.append(candidate._replace(verdict=cost.verdict))
+            p.tried_last.append(candidate._replace(verdict=cost.verdict))
         else:
-            kept.append(known.priced or candidate)
-    candidates[:] = reversed(kept)
+            remaining.append(known_cost.priced or candidate)
+    candidates[:] = reversed(remaining)
 
 
 def _begin_pool(p: UpgradePass, pool: str) -> None:
     """Each pool begins with step 0."""
     width = step_width(0, p.policy.canary_width)
-    kept = {n: e for n, e in p.next.step.nodes.items() if n in p.awaited}
-    p.edit(step=Step(pool=pool, k=0, window=width, nodes=kept))
+    nodes = {n: e for n, e in p.next.step.nodes.items() if n in p.gone}
+    p.edit(step=Step(pool=pool, k=0, window=width, nodes=nodes))
 
 
 def _drop_skipped_names(p: UpgradePass, candidates: set[str]) -> None:
     """A node that was named and is no candidate any more makes room for another."""
-    kept = {
+    nodes = {
         name: entry
         for name, entry in p.next.step.nodes.items()
         if name in candidates
         or name in p.marks
-        or name in p.awaited
+        or name in p.gone
         or name in p.next.given_back
         or name in p.next.failed
         or entry.mark is not None
     }
-    p.name_nodes(kept)
+    p.name_nodes(nodes)
 
 
 def _claim_named(p: UpgradePass, candidates: list[UpgradeCandidate]) -> None:
@@ -388,11 +388,11 @@ def _claim_named(p: UpgradePass, candidates: list[UpgradeCandidate]) -> None:
     for candidate in claim_order(candidates, p.policy.canary_nodes):
         if p.is_busy(candidate.name):
             continue
-        found = hold_of(p, candidate)
-        if found is None:
+        held_by = hold_of(p, candidate)
+        if held_by is None:
             claim_node(p, p.nodes[candidate.name])
         else:
-            held[candidate.name] = found
+            held[candidate.name] = held_by
     if held:
         p.holds.update(held)
         p.name_nodes({n: e for n, e in p.next.step.nodes.items() if n not in held})
@@ -402,7 +402,7 @@ def _name_more(
     p: UpgradePass,
     pool: str,
     candidates: list[UpgradeCandidate],
-    flying: dict[str, tuple[str, str]],
+    in_flight: dict[str, tuple[str, str]],
     named_ones: dict[str, str],
 ) -> None:
     """Name the nodes that can be claimed next; they are claimed once the document shows it.
@@ -410,7 +410,7 @@ def _name_more(
     `named_ones`: those that are named, and not claimed yet, and their zones.
     """
     step = p.next.step
-    in_pool = {name: zone for name, (where, zone) in flying.items() if where == pool}
+    in_pool = {name: zone for name, (where, zone) in in_flight.items() if where == pool}
     in_pool |= {name: zone for name, zone in named_ones.items() if name in step.nodes}
     place = _place(p, pool)
     stage = stage_of(place, candidates, in_pool, p.policy.canary_width, p.policy.zones)
@@ -476,15 +476,15 @@ def _choose(
         p.policy.max_parallel,
     )
     p.holds.update(held)
-    pass_over_roomless(p, held)
+    put_off_without_room(p, held)
     if not chosen:
         return
-    kept = p.next.step.nodes
+    nodes = p.next.step.nodes
     if not p.next.step.window:  # growth is over: the document names what is under way alone
-        kept = {n: e for n, e in kept.items() if n in in_pool or n in p.document.failed}
+        nodes = {n: e for n, e in nodes.items() if n in in_pool or n in p.document.failed}
     named_now = {name: named(p, p.nodes[name]) for name in chosen}
     p.memory.named |= named_now.keys()
-    p.name_nodes({**kept, **named_now})
+    p.name_nodes({**nodes, **named_now})
 
 
 LOOKED_AT_NS: Final = 10 * MINUTE_NS
@@ -496,8 +496,8 @@ REFILLS_NS: Final = 10 * SECOND_NS
 def why_no_candidate(p: UpgradePass, node: Node) -> str:
     """Why the node is not taken, whatever the drain planner says; "" where it may be."""
     name = node.name
-    if name in p.strangers:
-        return p.strangers[name]
+    if name in p.foreign:
+        return p.foreign[name]
     if name in p.document.given_back:
         return p.document.given_back[name]
     reading = p.readings[name]
@@ -521,21 +521,21 @@ def _is_too_new(p: UpgradePass, node: Node) -> bool:
 def drain_cost(p: UpgradePass, candidate: UpgradeCandidate) -> KnownCost:
     """The drain planner's verdict, from memory where that is young enough for an order."""
     name, costs = candidate.name, p.memory.costs
-    known = costs.get(name)
-    if known is None or p.now_ns >= known.until_ns:
+    cost = costs.get(name)
+    if cost is None or p.now_ns >= cost.until_ns:
         ask_planner(p, name)
-        known = costs[name]
-    if known.asked is not candidate:
-        found = known.verdict
-        seconds, pods = found.high_seconds, len(found.moving)
+        cost = costs[name]
+    if cost.asked is not candidate:
+        verdict = cost.verdict
+        seconds, pods = verdict.high_seconds, len(verdict.moving)
         priced = candidate._replace(
-            verdict=found.verdict,
+            verdict=verdict.verdict,
             drain_seconds=seconds,
             moving_pods=pods,
-            is_short=found.is_short,
+            is_short=verdict.is_short,
         )
-        known = costs[name] = known._replace(asked=candidate, priced=priced)
-    return known
+        cost = costs[name] = cost._replace(asked=candidate, priced=priced)
+    return cost
 
 
 def _good_for_ns(verdict: DrainVerdict, undrainable: str) -> int:

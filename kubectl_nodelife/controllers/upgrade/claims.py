@@ -168,8 +168,8 @@ def by_cost(candidate: UpgradeCandidate) -> tuple[int, bool, float, int, str]:
     Of those whose verdict is unknown the budgets still say which are quick: a plan of what could be
     read has the order of the run that reads all.
     """
-    known = candidate.verdict in VERDICTS
-    rank = VERDICTS.index(candidate.verdict) if known else len(VERDICTS)
+    is_known = candidate.verdict in VERDICTS
+    rank = VERDICTS.index(candidate.verdict) if is_known else len(VERDICTS)
     short, seconds = candidate.is_short, candidate.drain_seconds
     return (rank, short, seconds, candidate.moving_pods, candidate.name)
 
@@ -286,9 +286,9 @@ def choose_claims(
             because = f"{in_flight + len(claimed)} nodes in flight, --max-parallel {max_parallel}"
             held[candidate.name] = ClaimHold(PARALLEL, because)
             break
-        found = hold(candidate)
-        if found is not None:
-            held[candidate.name] = found
+        held_by = hold(candidate)
+        if held_by is not None:
+            held[candidate.name] = held_by
             continue
         take(candidate.name)
         claimed.append(candidate.name)

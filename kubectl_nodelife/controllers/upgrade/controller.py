@@ -240,19 +240,19 @@ class UpgradeController:
         return self.memory.began_ns + self.ports.grace_period_ns - self.began_ns
 
     @property
-    def hands_off(self) -> dict[str, str]:
+    def foreign(self) -> dict[str, str]:
         """The nodes that another took from the run: how, and what takes our marks off them."""
-        found = {}
-        for name, because in self.memory.hands_off.items():
+        texts = {}
+        for name, because in self.memory.foreign.items():
             node = self.last.nodes.get(name) if self.last is not None else None
             uid, mark = self.memory.last_marks.get(name, ("", None))
             if node is None:
                 continue
-            known = mark is not None and node.uid == uid
-            lines = release_by_hand(node, mark) if known and mark else (annotation_off(node),)
+            is_ours = mark is not None and node.uid == uid
+            lines = release_by_hand(node, mark) if is_ours and mark else (annotation_off(node),)
             commands = "; ".join(lines)
-            found[name] = f"{because}; the run leaves it alone. To take it out: {commands}"
-        return found
+            texts[name] = f"{because}; the run leaves it alone. To take it out: {commands}"
+        return texts
 
     @property
     def holds(self) -> dict[str, ClaimHold]:
@@ -264,7 +264,7 @@ class UpgradeController:
         p = self.last
         if p is None:
             return now_ns + PASS_NS
-        due = now_ns + (PASS_NS if p.flying or p.awaited else IDLE_NS)
+        due = now_ns + (PASS_NS if p.in_flight or p.gone else IDLE_NS)
         return due if p.wake_ns is None or p.wake_ns <= now_ns else min(due, p.wake_ns)
 
     def work_report(self, node: str, report: WorkReport) -> None:
@@ -281,10 +281,10 @@ class UpgradeController:
         """
         self.memory.work.update(before.memory.work)
         self.memory.claims.update(before.memory.claims)
-        self.memory.hands_off.update(before.memory.hands_off)
+        self.memory.foreign.update(before.memory.foreign)
         self.memory.last_marks.update(
             (name, before.memory.last_marks[name])
-            for name in before.memory.hands_off
+            for name in before.memory.foreign
             if name in before.memory.last_marks
         )
 
@@ -335,8 +335,8 @@ def _end_at_once(p: UpgradePass) -> bool:
     """
     if p.phase in OVER:
         return True
-    awaited = any(entry.mark is not None for entry in p.document.step.nodes.values())
-    if p.flying or p.strangers or awaited:
+    is_gone = any(entry.mark is not None for entry in p.document.step.nodes.values())
+    if p.in_flight or p.foreign or is_gone:
         return False
     if p.phase is RunPhase.ABORTING:
         leaving.end(p, is_left=False)
@@ -421,18 +421,18 @@ def _take_request(p: UpgradePass) -> None:
 def _resume(p: UpgradePass, request: UpgradeRequest) -> None:
     """Ends a pause, forgives the failures so far, and notes what is asked for single nodes."""
     asked = dict(p.next.asked)
-    left = sorted(name for name, mark in p.marks.items() if mark.state in LEFT_TO_A_PERSON)
+    undecided = sorted(name for name, mark in p.marks.items() if mark.state in LEFT_TO_A_PERSON)
     given_back = dict(p.next.given_back)
     for names, ask in (
         (request.retry, Ask.RETRY),
         (request.assume_done, Ask.ASSUME_DONE),
         (request.skip, Ask.SKIP),
     ):
-        for name in _meant(names, left):
+        for name in _meant(names, undecided):
             asked[name] = ask
     for name in given_back.keys() & set(_meant(request.retry, sorted(given_back))):
         del given_back[name]
-        if name not in left:
+        if name not in undecided:
             asked.pop(name, None)
     p.edit(
         phase=RunPhase.RUNNING,
@@ -442,10 +442,10 @@ def _resume(p: UpgradePass, request: UpgradeRequest) -> None:
         given_back=given_back,
         base_counts=p.fleet.base_counts() if request.rebase else p.next.base_counts,
     )
-    p.memory.hands_off.clear()
+    p.memory.foreign.clear()
     p.memory.failing.clear()
     p.memory.tail = None
-    p.memory.roomless.clear()
+    p.memory.without_room.clear()
 
 
 def _meant(names: Iterable[str], all_names: list[str]) -> list[str]:

@@ -335,8 +335,8 @@ class NodeCounts:
 
     def scopes(self) -> list[NodeScope]:
         """All scopes that have or had nodes: the cluster, then pools and zones by name."""
-        found = {s for s, n in self._total.items() if n} | self.at_start.keys()
-        return sorted(found, key=lambda s: (s.kind, s.pool, s.zone))
+        every = {s for s, n in self._total.items() if n} | self.at_start.keys()
+        return sorted(every, key=lambda s: (s.kind, s.pool, s.zone))
 
     def totals(self) -> dict[NodeScope, int]:
         """How many nodes each scope has now: N0 of a run that begins now."""

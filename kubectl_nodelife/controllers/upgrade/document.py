@@ -67,7 +67,7 @@ class Step(_OnLease, frozen=True):
     nodes: dict[str, StepNode] = {}
 
 
-def awaited(
+def gone_nodes(
     named: Mapping[str, StepNode], failed: Collection[str], nodes: Mapping[str, Node]
 ) -> dict[str, StepNode]:
     """The named nodes whose object went, and whose place no newcomer has taken yet."""

@@ -77,8 +77,8 @@ def drain(p: UpgradePass, node: Node, mark: NodeMark) -> None:
 
 def note_containers(p: UpgradePass, name: str) -> None:
     """Remember which containers the node's pods had before the work (S7)."""
-    known = p.memory.containers.get(name, frozenset())
-    p.memory.containers[name] = known | {
+    before = p.memory.containers.get(name, frozenset())
+    p.memory.containers[name] = before | {
         status.container_id
         for pod in p.cache.pods_on(name)
         for status in pod.status.container_statuses or ()
@@ -134,9 +134,10 @@ def _attached(p: UpgradePass, node: Node) -> str:
     ]
     if not attachments:
         return ""
-    kept = {volume for pod in p.cache.pods_on(node.name) for volume in _volumes_of(p, pod)}
-    left = [a for a in attachments if a.spec.source.persistent_volume_name not in kept]
-    return f"volume {left[0].spec.source.persistent_volume_name} is still attached" if left else ""
+    in_use = {volume for pod in p.cache.pods_on(node.name) for volume in _volumes_of(p, pod)}
+    volumes = (attachment.spec.source.persistent_volume_name for attachment in attachments)
+    attached = [volume for volume in volumes if volume not in in_use]
+    return f"volume {attached[0]} is still attached" if attached else ""
 
 
 def _volumes_of(p: UpgradePass, pod: Pod) -> list[str]:

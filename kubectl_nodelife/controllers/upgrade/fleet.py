@@ -124,9 +124,9 @@ def read_node(node: Node, policy: UpgradePolicy, *, counts: bool) -> NodeReading
 
 
 class Fleet:
-    """`nodes`, their `readings`, the run's `marks`, and `strangers`: the nodes with marks that are
+    """`nodes`, their `readings`, the run's `marks`, and `foreign`: the nodes with marks that are
     not ours to touch, and why; each in the order of names. All show writes that are under way as
-    done. `forged`: those of the strangers with an epoch that has had no leader.
+    done. `epochs_ahead`: those of them with an epoch that has had no leader.
 
     `counts`: of the nodes in each scope. `unavailable`: why a node is not available, by name.
     `superseded`: why this leader must end, "" while it leads.
@@ -136,7 +136,7 @@ class Fleet:
         self, policy: UpgradePolicy, ports: UpgradePorts, memory: UpgradeMemory, epoch: int
     ) -> None:
         self.superseded = ""
-        self.forged: list[str] = []
+        self.epochs_ahead: list[str] = []
         self._policy, self._ports, self._memory, self._epoch = policy, ports, memory, epoch
         self._cache, self._now_ns = Cache(), 0
         self._fresh_until_ns: dict[str, int] = {}
@@ -148,7 +148,7 @@ class Fleet:
         self.nodes: dict[str, Node] = {}
         self.readings: dict[str, NodeReading] = {}
         self.marks: dict[str, NodeMark] = {}
-        self.strangers: dict[str, str] = {}
+        self.foreign: dict[str, str] = {}
         self.counts = NodeCounts(limits_of(self._policy))
         self.unavailable: dict[str, str] = {}
         self._down: set[str] = set()
@@ -176,7 +176,7 @@ class Fleet:
         `changed`: the nodes that may be other objects than at the last pass; None: any may, as at
         the first.
         """
-        self._cache, self._now_ns, self.forged = cache, now_ns, []
+        self._cache, self._now_ns, self.epochs_ahead = cache, now_ns, []
         if self._looked_for != self._what_all_depend_on(document):
             self.forget()
         busy = self._memory.pending.names_of("Node")
@@ -193,7 +193,7 @@ class Fleet:
         self._looked_for = self._what_all_depend_on(document)
         if not self._is_in_order:
             self.nodes, self.readings = _by_name(self.nodes), _by_name(self.readings)
-            self.marks, self.strangers = _by_name(self.marks), _by_name(self.strangers)
+            self.marks, self.foreign = _by_name(self.marks), _by_name(self.foreign)
             self._is_in_order = True
         if now_ns > self._soonest_ns:
             fresh = self.readings.keys() - self._down - self._again
@@ -201,7 +201,7 @@ class Fleet:
 
     def _what_all_depend_on(self, document: RunDocument) -> tuple[Any, ...]:
         """The facts that each node is judged by beside its own object."""
-        return document.run, document.proof_only, dict(self._memory.hands_off)
+        return document.run, document.proof_only, dict(self._memory.foreign)
 
     def _may_differ(self, busy: set[str], changed: Collection[str] | None) -> set[str]:
         """The nodes that must be looked at, and those that are gone."""
@@ -221,7 +221,7 @@ class Fleet:
 
     def _drop(self, name: str) -> None:
         """The node is gone."""
-        for by_name in (self.nodes, self.readings, self.marks, self.strangers):
+        for by_name in (self.nodes, self.readings, self.marks, self.foreign):
             by_name.pop(name, None)
         self.counts.remove(name)
 
@@ -249,23 +249,23 @@ class Fleet:
         if mark is not None and is_beyond_epoch(mark, document.run, self._epoch):
             self._again.add(name)
             self._look_at_epoch(name, mark.epoch, lease)
-        stranger = self._why_strange(reading, document)
-        ours = mark if mark is not None and not stranger and mark.run == document.run else None
-        self._put(self.strangers, name, stranger or None)
+        foreign = self._why_foreign(reading, document)
+        ours = mark if mark is not None and not foreign and mark.run == document.run else None
+        self._put(self.foreign, name, foreign or None)
         self._put(self.marks, name, ours)
         if ours is not None:
             memory.last_marks[name] = (node.uid, ours)
-        elif mark is None and not stranger and name in memory.nodes and not is_busy:
+        elif mark is None and not foreign and name in memory.nodes and not is_busy:
             self._forget_marked(node)
         self._count(name, reading, ours)
 
-    def _why_strange(self, reading: NodeReading, document: RunDocument) -> str:
+    def _why_foreign(self, reading: NodeReading, document: RunDocument) -> str:
         """Why the node's mark is not ours to touch; "" where it is, or there is none."""
         mark, run, name = reading.mark, document.run, reading.node.name
         if not reading.is_readable:
             return f"annotation {ANNOTATION} cannot be read"
-        if name in self._memory.hands_off:
-            return self._memory.hands_off[name]
+        if name in self._memory.foreign:
+            return self._memory.foreign[name]
         if document.proof_only and left_by_another(reading.node, run) is not None:
             return ""  # of a run that is over: to be proven as it is
         return f"annotation {ANNOTATION} of run {mark.run}" if mark and mark.run != run else ""
@@ -284,8 +284,8 @@ class Fleet:
         if epoch <= led:
             self.superseded = f"node {name} has epoch {epoch}, ours is {self._epoch}"
         else:
-            self.forged.append(name)
-            self._memory.hands_off[name] = (
+            self.epochs_ahead.append(name)
+            self._memory.foreign[name] = (
                 f"annotation {ANNOTATION} has epoch {epoch}, and the run's Lease is at {led}: "
                 "forged, or of another cluster"
             )
@@ -303,11 +303,11 @@ class Fleet:
         """
         memory, name = self._memory, shown.name
         text = (shown.metadata.annotations or {}).get(ANNOTATION)
-        uid, known = memory.marks.get(name, (shown.uid, text))
+        uid, text_before = memory.marks.get(name, (shown.uid, text))
         by_us = text in memory.sent_marks.get(name, ())
-        if uid == shown.uid and text != known and not by_us and not self._is_older(text):
+        if uid == shown.uid and text != text_before and not by_us and not self._is_older(text):
             what = "was removed" if text is None else "was edited"
-            memory.hands_off[name] = f"annotation {ANNOTATION} {what} by another client"
+            memory.foreign[name] = f"annotation {ANNOTATION} {what} by another client"
         memory.marks[name] = (shown.uid, text)
 
     def _is_older(self, text: str | None) -> bool:
@@ -403,10 +403,10 @@ class Fleet:
         """How many nodes of a zone are not Ready, and of how many."""
         return f"{self._in_zone(zone, self._down)} of {self._size[zone]} nodes are not Ready"
 
-    def broken_by_others(self, name: str, flying: Mapping[str, NodeMark]) -> bool:
+    def broken_by_others(self, name: str, in_flight: Mapping[str, NodeMark]) -> bool:
         """True if the node's zone is disrupted even if all of ours in flight are thought Ready."""
         zone = self.readings[name].zone_key
-        size, down = self._size[zone], self._in_zone(zone, self._down - flying.keys())
+        size, down = self._size[zone], self._in_zone(zone, self._down - in_flight.keys())
         return self._ports.zone_state(size - down, down) != NORMAL
 
     def _in_zone(self, zone: str, names: Iterable[str]) -> int:

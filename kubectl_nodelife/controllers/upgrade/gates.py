@@ -63,9 +63,9 @@ def after_proofs(p: UpgradePass) -> None:
 
 def report_changes(p: UpgradePass) -> None:
     """A SetGate for each gate that holds or lifts since it was last reported."""
-    known = p.memory.gates
-    for gate in sorted(known.keys() ^ p.gates.keys()):
-        because = p.gates.get(gate) or f"no longer: {known[gate]}"
+    reported = p.memory.gates
+    for gate in sorted(reported.keys() ^ p.gates.keys()):
+        because = p.gates.get(gate) or f"no longer: {reported[gate]}"
         p.decide(SetGate, because, gate=gate, holds=gate in p.gates)
     p.memory.gates = dict(p.gates)
 

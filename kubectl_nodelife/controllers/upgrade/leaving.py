@@ -178,17 +178,17 @@ def leave_cordon(p: UpgradePass, node: Node, mark: NodeMark) -> None:
 
 def end(p: UpgradePass, *, is_left: bool) -> None:
     """The run is over once nothing is in flight and nothing is left to claim."""
-    if p.flying or p.awaited or p.next != p.document:
+    if p.in_flight or p.gone or p.next != p.document:
         return
-    left = tuple(sorted([*p.names_in(*LEFT_TO_A_PERSON), *p.fleet.forged]))
+    for_a_person = tuple(sorted([*p.names_in(*LEFT_TO_A_PERSON), *p.fleet.epochs_ahead]))
     if p.phase is RunPhase.ABORTING:
-        p.edit(phase=RunPhase.ABORTED, step=Step(), left=left)
+        p.edit(phase=RunPhase.ABORTED, step=Step(), left=for_a_person)
     elif p.phase is RunPhase.RUNNING and not is_left and not p.document.asked:
         summary = f"{len(p.names_in(NodeState.DONE))} done"
         summary += f", {len(p.skipped)} skipped or left" if p.skipped else ""
-        summary += f"; Failed or Held: {first_names(left, 5)}" if left else ""
+        summary += f"; Failed or Held: {first_names(for_a_person, 5)}" if for_a_person else ""
         step = replace(p.next.step, nodes={})
-        p.edit(phase=RunPhase.FINISHED, because=summary, step=step, left=left)
+        p.edit(phase=RunPhase.FINISHED, because=summary, step=step, left=for_a_person)
 
 
 def clean_up(p: UpgradePass) -> bool:
@@ -243,12 +243,12 @@ def _delete_pods(p: UpgradePass) -> bool:
 def _delete_jobs(p: UpgradePass) -> bool:
     """Delete the run's Jobs. True if one of them is not marked as deleted so far."""
     is_left = False
-    for found in p.cache.all("Job"):
-        meta = found.metadata
+    for job in p.cache.all("Job"):
+        meta = job.metadata
         if (meta.labels or {}).get(LABEL_RUN) != p.document.run or meta.deletion_timestamp:
             continue
         is_left = True
-        p.delete(found, "the run is over")
+        p.delete(job, "the run is over")
     return is_left
 
 
@@ -448,9 +448,9 @@ def _unreadable(node: Node, error: str, *, release_failed: bool) -> Leftover:
     return Leftover(node, "Unreadable", because, patch, _by_hand(node, patch))
 
 
-def left_objects(found: Iterable[KubeObject]) -> Iterator[LeftObject]:
+def left_objects(objects: Iterable[KubeObject]) -> Iterator[LeftObject]:
     """Those of these Pods and Jobs that a run has made for a node."""
-    for obj in found:
+    for obj in objects:
         labelled = LABEL_RUN in (obj.metadata.labels or {})
         if labelled and any(owner.kind == "Node" for owner in obj.metadata.owner_references):
             yield LeftObject(obj, deletion(obj, "left by a run"))

@@ -114,17 +114,18 @@ def _bind(pod: Manifest, node: str) -> None:
 
 
 def _tolerations(mark: NodeMark, *, tolerates_cordon: bool) -> list[Manifest]:
-    found: list[Manifest] = [{"key": TAINT_UNPROVEN, "operator": "Exists", "effect": "NoSchedule"}]
+    unproven = {"key": TAINT_UNPROVEN, "operator": "Exists", "effect": "NoSchedule"}
+    tolerations: list[Manifest] = [unproven]
     for taint in mark.before.taints:
         if not taint.key.startswith(_KUBERNETES):
             same = {"operator": "Equal", "value": taint.value} if taint.value else {}
             same = same or {"operator": "Exists"}
-            found.append({"key": taint.key, **same, "effect": taint.effect})
+            tolerations.append({"key": taint.key, **same, "effect": taint.effect})
     if tolerates_cordon:
-        found.append(
+        tolerations.append(
             {"key": TAINT_NODE_UNSCHEDULABLE, "operator": "Exists", "effect": "NoSchedule"}
         )
-    return found
+    return tolerations
 
 
 def _small(image: str) -> Manifest:
@@ -229,12 +230,12 @@ def _doubt_address(address: str, before: str, others: Iterable[Node]) -> str:
     """Why the address is not passed on, "" where it is, or where there is none."""
     if not address:
         return ""
-    known = _ip(address)
-    if known is None:
+    ip = _ip(address)
+    if ip is None:
         return f"{address[:60]!r} is no address of a machine on a network"
     if address != before:
         return f"it was {before or 'unknown'} at the plan and is {address} now"
-    named = [node.name for node in others if known in _addresses(node)]
+    named = [node.name for node in others if ip in _addresses(node)]
     return f"{address} is reported by {_and_others(named)} too" if named else ""
 
 
@@ -249,7 +250,7 @@ def _doubt_provider_id(provider_id: str, before: str, others: Iterable[Node]) ->
 
 def _addresses(node: Node) -> Iterator[str]:
     """Every IP that the node reports, as whatever kind of address."""
-    return (known for a in node.status.addresses if (known := _ip(a.address)) is not None)
+    return (ip for a in node.status.addresses if (ip := _ip(a.address)) is not None)
 
 
 def _and_others(names: list[str]) -> str:
@@ -260,15 +261,15 @@ def _and_others(names: list[str]) -> str:
 def _ip(text: str) -> str | None:
     """The address in one spelling, None for what leads to no other machine, or to several."""
     try:
-        found = ipaddress.ip_address(text)
+        ip = ipaddress.ip_address(text)
     except ValueError:
         return None
-    if isinstance(found, ipaddress.IPv6Address):
-        if found.scope_id is not None:
+    if isinstance(ip, ipaddress.IPv6Address):
+        if ip.scope_id is not None:
             return None
-        found = found.ipv4_mapped or found
-    nowhere = found.is_loopback or found.is_unspecified or found.is_multicast or found.is_link_local
-    return None if nowhere else str(found)
+        ip = ip.ipv4_mapped or ip
+    nowhere = ip.is_loopback or ip.is_unspecified or ip.is_multicast or ip.is_link_local
+    return None if nowhere else str(ip)
 
 
 class UnsafeVariable(ValueError):

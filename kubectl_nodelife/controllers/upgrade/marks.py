@@ -212,8 +212,8 @@ def encode_mark(mark: NodeMark) -> str:
     excess = len(text.encode()) - ANNOTATION_LIMIT
     if excess <= 0 or not mark.reason:
         return text
-    kept = mark.reason.encode()[: -excess - 3].decode(errors="ignore") + "..."
-    return msgspec.json.encode(msgspec.structs.replace(mark, reason=kept)).decode()
+    reason = mark.reason.encode()[: -excess - 3].decode(errors="ignore") + "..."
+    return msgspec.json.encode(msgspec.structs.replace(mark, reason=reason)).decode()
 
 
 def unproven(run: str) -> Taint:

@@ -234,7 +234,7 @@ class UpgradeMemory:
         self.shrunk_by: list[str] = []
         self.shrunk_to: dict[str, int] = {}
         """The base counts that the document gets once these nodes have left."""
-        self.hands_off: dict[str, str] = {}
+        self.foreign: dict[str, str] = {}
         self.costs: dict[str, KnownCost] = {}
         self.candidates: dict[str, UpgradeCandidate | str] = {}
         """The candidate that each node is but for its drain, or why it is none."""
@@ -258,17 +258,17 @@ class UpgradeMemory:
         self.gate_clear_ns: dict[str, int] = {}
         self.gate_passes: tuple[int, int] = (0, 0)
         self.soak: tuple[Hashable, int] | None = None  # the step that soaks, and since when
-        self.roomless: dict[str, str] = {}
-        """Nodes passed over because their pods find no room, and why."""
+        self.without_room: dict[str, str] = {}
+        """Nodes that are tried last because their pods find no room, and why."""
         self.room_asked_ns = 0
         self.tail: tuple[str, int] | None = None
 
     def progress(self, name: str, phase: tuple[str, int, int], now_ns: int) -> NodeProgress:
         """The node's progress in this state, try and epoch; begun anew where one changed."""
-        known = self.nodes.get(name)
-        if known is None or known.phase != phase:
-            known = self.nodes[name] = NodeProgress(phase, now_ns)
-        return known
+        progress = self.nodes.get(name)
+        if progress is None or progress.phase != phase:
+            progress = self.nodes[name] = NodeProgress(phase, now_ns)
+        return progress
 
     def soaks_since(self, step: Hashable, now_ns: int) -> int:
         """Since when the step soaks."""
@@ -283,10 +283,10 @@ class UpgradeMemory:
 
     def proof_of(self, name: str, now_ns: int) -> ProofProgress:
         """The progress of the node's proof; begun at `now_ns` where there is none."""
-        known = self.proofs.get(name)
-        if known is None:
-            known = self.proofs[name] = ProofProgress(now_ns)
-        return known
+        proof = self.proofs.get(name)
+        if proof is None:
+            proof = self.proofs[name] = ProofProgress(now_ns)
+        return proof
 
     def forget(self, name: str) -> None:
         """The node is none of ours any more."""
@@ -299,5 +299,5 @@ class UpgradeMemory:
             self.failing,
             self.claim_seen_ns,
         )
-        for kept in by_name:
-            kept.pop(name, None)
+        for memory in by_name:
+            memory.pop(name, None)

@@ -19,7 +19,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from kubectl_nodelife.controllers.upgrade.claims import pool_name, zone_name
-from kubectl_nodelife.controllers.upgrade.document import StepNode, awaited
+from kubectl_nodelife.controllers.upgrade.document import StepNode, gone_nodes
 from kubectl_nodelife.controllers.upgrade.marks import (
     ANNOTATION,
     CordonOwner,
@@ -45,8 +45,8 @@ def follow_gone_nodes(p: UpgradePass) -> None:
     """Note nodes that went, match newcomers, and fail those for which none came."""
     _keep_marks(p)
     _take_over_names(p)
-    waiting = awaited(p.next.step.nodes, p.document.failed, p.nodes)
-    p.awaited = {name: entry.zone for name, entry in waiting.items()}
+    waiting = gone_nodes(p.next.step.nodes, p.document.failed, p.nodes)
+    p.gone = {name: entry.zone for name, entry in waiting.items()}
     taken: set[str] = set()
     for name, entry in waiting.items():
         newcomer = _newcomer_for(p, name, entry, waiting, taken)
@@ -95,20 +95,20 @@ def _take_over_names(p: UpgradePass) -> None:
     A kubelet may write its own Node: where a mark names a node that is there, or whose place this
     one cannot take, it is left alone and nothing of the other changes.
     """
-    nodes, forged = dict(p.next.step.nodes), list[str]()
+    nodes, foreign = dict(p.next.step.nodes), list[str]()
     for name, mark in p.marks.items():
         if not mark.for_:
             continue
         entry, node = nodes.get(mark.for_), p.nodes[name]
         if entry is not None and entry.uid != node.uid:
             if not _may_follow(p, node, mark.for_, entry):
-                forged.append(name)
+                foreign.append(name)
                 continue
             del nodes[mark.for_]
             nodes[name] = named(p, node)
-    for name in forged:
+    for name in foreign:
         because = f"annotation {ANNOTATION} says that it takes the place of {p.marks[name].for_}"
-        p.leave_alone(name, f"{because}, which it does not: forged")
+        p.note_foreign(name, f"{because}, which it does not: forged")
     p.name_nodes(nodes)
 
 
@@ -116,11 +116,11 @@ def _may_follow(p: UpgradePass, node: Node, name: str, entry: StepNode) -> bool:
     """True if the node may be the newcomer for the one that the document names so."""
     there = p.nodes.get(name)
     is_gone = there is None or there.uid != entry.uid
-    known = {other.uid for other in p.document.step.nodes.values()}
+    named_uids = {other.uid for other in p.document.step.nodes.values()}
     return (
         is_gone
         and entry.mark is not None
-        and node.uid not in known
+        and node.uid not in named_uids
         and (node.name == name or pool_name(node, p.policy) == entry.pool)
         and (node.metadata.creation_timestamp or 0) >= _left_ns(entry.mark)
     )
@@ -140,14 +140,14 @@ def _newcomer_for(
     p: UpgradePass, name: str, entry: StepNode, waiting: dict[str, StepNode], taken: Iterable[str]
 ) -> Node | None:
     """Same name first, else of its zone, else of its pool where no node of that zone waits."""
-    known = {other.uid for other in p.document.step.nodes.values()}
+    named_uids = {other.uid for other in p.document.step.nodes.values()}
     since = _left_ns(entry.mark)
     free = [
         node
         for node in p.nodes.values()
-        if node.uid not in known
+        if node.uid not in named_uids
         and node.name not in p.marks
-        and node.name not in p.strangers
+        and node.name not in p.foreign
         and node.name not in taken
         and (node.metadata.creation_timestamp or 0) >= since
     ]
@@ -156,8 +156,8 @@ def _newcomer_for(
     in_zone = [node for node in in_pool if zone_name(node) == entry.zone]
     zones = {other.zone for other in waiting.values()}
     elsewhere = [node for node in in_pool if zone_name(node) not in zones]
-    found = same_name or in_zone or elsewhere
-    return min(found, key=lambda n: (n.metadata.creation_timestamp or 0, n.name), default=None)
+    suitable = same_name or in_zone or elsewhere
+    return min(suitable, key=lambda n: (n.metadata.creation_timestamp or 0, n.name), default=None)
 
 
 def _adopt(p: UpgradePass, node: Node, name: str, entry: StepNode) -> None:
@@ -215,7 +215,7 @@ def follow_scale_down(p: UpgradePass) -> None:
     for name, (uid, _) in list(leaving.items()):
         node = p.nodes.get(name)
         is_gone = node is None or node.uid != uid
-        if (name in p.awaited) if is_gone else not p.readings[name].is_leaving:
+        if (name in p.gone) if is_gone else not p.readings[name].is_leaving:
             del leaving[name]
     _count_without_gone(p)
     for name, reading in p.readings.items():

@@ -104,10 +104,10 @@ class UpgradeTarget(msgspec.Struct, frozen=True):
     def is_met(self, node: Node, boot_id_before: str) -> bool:
         """True if the node shows it. `boot_id_before`: the bootID recorded at the claim."""
         if self.kind == "nodeInfo":
-            found = node_info(node).get(self.key, "")
+            shown = node_info(node).get(self.key, "")
             if self.key == "bootID" and self.value == BOOT_ID_CHANGED:
-                return bool(found and boot_id_before) and found != boot_id_before
-            return found == self.value
+                return bool(shown and boot_id_before) and shown != boot_id_before
+            return shown == self.value
         if self.kind == "condition":
             condition = node.status.condition(self.key)
             return condition is not None and condition.status == self.value
@@ -143,9 +143,9 @@ def parse_target(text: str) -> UpgradeTarget:
         kind = "nodeInfo"
         key, equals, value = text.partition("=")
         if key not in NODE_INFO_FIELDS:
-            known = ", ".join(sorted(NODE_INFO_FIELDS))
+            allowed = ", ".join(sorted(NODE_INFO_FIELDS))
             raise ValueError(
-                f"target {text!r}: {key!r} is none of {known}, label:KEY, annotation:KEY and"
+                f"target {text!r}: {key!r} is none of {allowed}, label:KEY, annotation:KEY and"
                 " condition:TYPE"
             )
     if not key or not equals:
@@ -255,11 +255,11 @@ def policy_from(mapping: Mapping[str, Any]) -> UpgradePolicy:
 
     Raises BadInput for an unknown name, a value of another type, and a time of 0.
     """
-    known = {field.encode_name for field in msgspec.structs.fields(UpgradePolicy)}
-    if unknown := sorted(set(mapping) - known):
+    field_names = {field.encode_name for field in msgspec.structs.fields(UpgradePolicy)}
+    if unknown := sorted(set(mapping) - field_names):
         raise BadInput(
             f"{unknown[0]!r} is not a field of an upgrade's policy",
-            remedy=did_you_mean(unknown[0], sorted(known)),
+            remedy=did_you_mean(unknown[0], sorted(field_names)),
         )
     try:
         values = {name: _parsed(name, value) for name, value in mapping.items()}
@@ -419,19 +419,19 @@ class Window:
 
 def parse_window(text: str) -> Window:
     """The window that the text describes. Raises ValueError, with what is wrong."""
-    found = _WINDOW.fullmatch(" ".join(text.split()))
-    if found is None:
+    match = _WINDOW.fullmatch(" ".join(text.split()))
+    if match is None:
         raise ValueError(f"{text!r} is no window {_EXAMPLE}")
-    begin, end = _minutes(found["from"]), _minutes(found["to"])
+    begin, end = _minutes(match["from"]), _minutes(match["to"])
     if begin == DAY_MINUTES:
         raise ValueError(f"{text!r}: a window begins before 24:00")
-    zone = found["zone"] or "UTC"
+    zone = match["zone"] or "UTC"
     try:
         info = ZoneInfo(zone)
     except (ZoneInfoNotFoundError, ValueError, OSError):
         raise ValueError(f"{text!r}: {zone} is no time zone of this machine's database") from None
     end += 0 if end > begin else DAY_MINUTES
-    return Window(text, _days(found["days"] or "Mon-Sun"), begin, end, info)
+    return Window(text, _days(match["days"] or "Mon-Sun"), begin, end, info)
 
 
 def closes_ns(windows: Sequence[Window], now_ns: int) -> int | None:
@@ -482,12 +482,12 @@ def _minutes(text: str) -> int:
 
 def _days(text: str) -> frozenset[int]:
     """The weekdays of `Mon-Fri`, `Sat,Sun`, `Fri-Mon`. Raises ValueError."""
-    found: set[int] = set()
+    days: set[int] = set()
     for part in text.split(","):
         first, dash, last = part.partition("-")
         begin, end = _day(first), _day(last if dash else first)
-        found |= {(begin + n) % 7 for n in range((end - begin) % 7 + 1)}
-    return frozenset(found)
+        days |= {(begin + n) % 7 for n in range((end - begin) % 7 + 1)}
+    return frozenset(days)
 
 
 def _day(text: str) -> int:

@@ -94,7 +94,7 @@ def claim_for_proof(p: UpgradePass) -> bool:
         elif not p.is_busy(name):
             _claim(p, p.nodes[name])
     p.name_nodes(entries)
-    return bool(waiting or p.flying or p.awaited)
+    return bool(waiting or p.in_flight or p.gone)
 
 
 def why_not_taken(p: UpgradePass, node: Node) -> str:
@@ -102,12 +102,12 @@ def why_not_taken(p: UpgradePass, node: Node) -> str:
     by which a run left the node to a person stays.
     """
     name, document = node.name, p.document
-    if name in p.strangers or name in document.given_back:
-        return p.strangers.get(name) or document.given_back[name]
+    if name in p.foreign or name in document.given_back:
+        return p.foreign.get(name) or document.given_back[name]
     if name in document.failed:
         return "not proven"
-    left = left_by_another(node, document.run)
-    is_ours = left is not None and has_our_cordon(node, left)
+    earlier = left_by_another(node, document.run)
+    is_ours = earlier is not None and has_our_cordon(node, earlier)
     policy = replace(p.policy, target=(), unhealthy="include", include_cordoned=is_ours)
     return why_skipped(node, policy, lease_is_fresh=p.fleet.is_fresh(name))
 
@@ -126,11 +126,11 @@ def _claim(p: UpgradePass, node: Node) -> None:
 
 def _note_unproven(p: UpgradePass) -> None:
     """A node that was to be proven and is no candidate is not proven, and the document says so."""
-    known = {*p.next.given_back, *p.next.failed}
-    left = tuple(name for name in p.skipped if name not in known and name not in p.marks)
-    if left and not p.is_under_way("Lease", p.policy.lease_key):
-        p.edit(failed=(*p.next.failed, *left))
-        for name in left:
+    noted = {*p.next.given_back, *p.next.failed}
+    not_proven = tuple(name for name in p.skipped if name not in noted and name not in p.marks)
+    if not_proven and not p.is_under_way("Lease", p.policy.lease_key):
+        p.edit(failed=(*p.next.failed, *not_proven))
+        for name in not_proven:
             p.fail_without_mark(name, p.nodes[name].uid, f"not proven: {p.skipped[name]}")
 
 

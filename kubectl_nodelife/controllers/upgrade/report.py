@@ -67,10 +67,10 @@ def time_left(p: UpgradePass) -> TimeLeft | None:
     policy, times = p.policy, measured(p.marks.values())
     if times.work_ns is not None:
         policy = replace(policy, expect_work_ns=Duration(times.work_ns))
-    known = p.memory.candidates if p.phase is not RunPhase.ABORTING else {}
-    waiting = [c for n, c in known.items() if n not in p.marks and not isinstance(c, str)]
+    candidates = p.memory.candidates if p.phase is not RunPhase.ABORTING else {}
+    waiting = [c for n, c in candidates.items() if n not in p.marks and not isinstance(c, str)]
     waiting = [c for c in waiting if c.name not in p.skipped]
-    count = len(p.flying) + len(p.awaited) + len(waiting)
+    count = len(p.in_flight) + len(p.gone) + len(waiting)
     if not count or p.document.proof_only:
         return None
     costs = [c.verdict.high_seconds for n, c in p.memory.costs.items() if n not in p.marks]
@@ -99,14 +99,14 @@ class _Rest:
         self._until: dict[str, dict[str, list[int]]] = {}
         """Until when each slot is taken, by pool and zone: those of nodes in flight."""
         self._end_ns = 0
-        for name, mark in p.flying.items():
-            self._flies(pool_in_turn_of(p, name), p.readings[name].zone, mark)
-        for name in p.awaited:
+        for name, mark in p.in_flight.items():
+            self._add(pool_in_turn_of(p, name), p.readings[name].zone, mark)
+        for name in p.gone:
             entry = p.next.step.nodes[name]
             if entry.mark is not None:
-                self._flies(entry.pool, entry.zone, entry.mark)
+                self._add(entry.pool, entry.zone, entry.mark)
 
-    def _flies(self, pool: str, zone: str, mark: NodeMark) -> None:
+    def _add(self, pool: str, zone: str, mark: NodeMark) -> None:
         p, lengths_ns = self._p, dict(zip(_IN_TURN, self._lengths_ns, strict=True))
         spent_ns = max(0, p.clock_ns - parse_time(mark.since)) if mark.since else 0
         states = list(lengths_ns)
@@ -130,21 +130,21 @@ class _Rest:
             if is_here and not step.window:
                 self._claim(pool, mine, soaks=True)
                 continue
-            left = step.window - len(step.nodes) if is_here else p.policy.canary_width
-            mine = self._grow(pool, mine, step.k if is_here else 0, left)
+            more = step.window - len(step.nodes) if is_here else p.policy.canary_width
+            mine = self._grow(pool, mine, step.k if is_here else 0, more)
             self._claim(pool, mine, soaks=True, begins_ns=self._end_ns)
         return self._end_ns
 
     def _grow(
-        self, pool: str, nodes: list[UpgradeCandidate], k: int, left: int
+        self, pool: str, nodes: list[UpgradeCandidate], k: int, more: int
     ) -> list[UpgradeCandidate]:
         """Step by step, and a soak after each; the nodes that are left once growth is over."""
         policy = self._p.policy
         most, begins_ns = self._p.fleet.most_unavailable(pool), 0
         while nodes and is_growing(k, policy.canary_width, most, policy.max_parallel):
-            self._claim(pool, nodes[: max(0, left)], begins_ns=begins_ns)
-            nodes, k = nodes[max(0, left) :], k + 1
-            left = step_width(k, policy.canary_width)
+            self._claim(pool, nodes[: max(0, more)], begins_ns=begins_ns)
+            nodes, k = nodes[max(0, more) :], k + 1
+            more = step_width(k, policy.canary_width)
             begins_ns = self._end_ns = self._end_ns + (self._soak_ns() if nodes else 0)
         return nodes
 
@@ -287,16 +287,16 @@ def _lowest(p: UpgradePass) -> dict[str, tuple[int, str]]:
     """The low points so far, also of leaders before this one. While the leader is blind it has not
     seen every Lease renewed, and counts nodes as unavailable that are not.
     """
-    known = p.memory.lowest
+    lows = p.memory.lowest
     report = report_on(p.lease)
     for key, low in report.lowest.items() if report.run == p.document.run else ():
-        if key not in known or low[0] < known[key][0]:
-            known[key] = low
+        if key not in lows or low[0] < lows[key][0]:
+            lows[key] = low
     for scope in p.fleet.counts.scopes() if BLIND not in p.gates else ():
         available = p.fleet.counts.budget(scope).available
-        if scope.key not in known or available < known[scope.key][0]:
-            known[scope.key] = (available, p.stamp)
-    return known
+        if scope.key not in lows or available < lows[scope.key][0]:
+            lows[scope.key] = (available, p.stamp)
+    return lows
 
 
 def encode_report(report: LeaderReport) -> str:
@@ -319,5 +319,5 @@ def report_on(lease: Lease | None) -> LeaderReport:
         return LeaderReport()
 
 
-def _cut(found: dict[str, str]) -> dict[str, str]:
-    return {name: text[:MOST_WORDS] for name, text in islice(found.items(), MOST_NODES)}
+def _cut(texts: dict[str, str]) -> dict[str, str]:
+    return {name: text[:MOST_WORDS] for name, text in islice(texts.items(), MOST_NODES)}

@@ -148,9 +148,9 @@ def s5_conditions(p: UpgradePass, node: Node, mark: NodeMark) -> str:
             return f"{condition.type} is True ({condition.reason})"
     for wanted in p.policy.require:
         type_, _, status = wanted.partition("=")
-        found = node.status.condition(type_)
-        if found is None or found.status != status:
-            return f"{type_} is {found.status if found else 'missing'}, not {status}"
+        shown = node.status.condition(type_)
+        if shown is None or shown.status != status:
+            return f"{type_} is {shown.status if shown else 'missing'}, not {status}"
     return ""
 
 
@@ -203,9 +203,9 @@ def _is_restarted(p: UpgradePass, node: Node, mark: NodeMark, pod: Pod) -> bool:
     A leader that did not see them goes by their start, and allows for two seconds between clocks.
     """
     statuses = pod.status.container_statuses or ()
-    known = p.memory.containers.get(node.name)
-    if known is not None:
-        return bool(statuses) and not any(status.container_id in known for status in statuses)
+    before_work = p.memory.containers.get(node.name)
+    if before_work is not None:
+        return bool(statuses) and not any(status.container_id in before_work for status in statuses)
     began = parse_time(mark.work.started) if mark.work.started else 0
     starts = [s.state.running.started_at for s in statuses if s.state.running is not None]
     return bool(starts) and all(at is not None and at + CLOCK_DOUBT_NS > began for at in starts)
@@ -222,10 +222,10 @@ def csi_drivers(p: UpgradePass, node: Node) -> tuple[str, ...] | None:
     """The drivers that are registered on the node; None where they were not read."""
     if "CSINode" in p.host.unread:
         return None
-    found = p.cache.get("CSINode", ("", node.name))
-    if not isinstance(found, CSINode):
+    csi_node = p.cache.get("CSINode", ("", node.name))
+    if not isinstance(csi_node, CSINode):
         return ()
-    return tuple(sorted(driver.name for driver in found.spec.drivers))
+    return tuple(sorted(driver.name for driver in csi_node.spec.drivers))
 
 
 def _s9_allocatable(p: UpgradePass, node: Node, mark: NodeMark) -> str:

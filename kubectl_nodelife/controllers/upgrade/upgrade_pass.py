@@ -81,7 +81,9 @@ def deletion(obj: KubeObject, because: str, node: str = "") -> DeleteForNode:
 
 
 class UpgradePass:
-    """`fleet`: the nodes, as this pass looked at them; claims of the pass lower its counts.
+    """`fleet`: the nodes, as this pass looked at them; claims of the pass lower its counts. `gone`:
+    nodes whose object went and whose newcomer is waited for, and their zones. `tried_last`: nodes
+    whose budgets refill, or whose pods find no room: they wait until the others are done.
     `leaving`: the pods that have yet to leave nodes Draining, or claimed in this pass, as far as
     asked. `clock_ns` is the API server's time. `next` is the document as it shall be. `to_list`:
     nodes whose pods are to be listed, for a watch may be behind.
@@ -104,7 +106,7 @@ class UpgradePass:
         self.clock_ns = now_ns + host.clock_ahead_ns
         self.policy, self.ports, self.memory, self.fleet = policy, ports, memory, fleet
         self.nodes, self.readings = fleet.nodes, fleet.readings
-        self.marks, self.strangers = fleet.marks, fleet.strangers
+        self.marks, self.foreign = fleet.marks, fleet.foreign
         self.lease, self.document, self.epoch = lease, document, epoch
         self.next = document
         self.strikes_request = False
@@ -112,11 +114,11 @@ class UpgradePass:
         self.gates: dict[str, str] = {}
         self.skipped: dict[str, str] = {}
         self.holds: dict[str, ClaimHold] = {}
-        self.awaited: dict[str, str] = {}
+        self.gone: dict[str, str] = {}
         self.claimed: list[str] = []
         self.leaving: dict[str, tuple[PodKey, ...]] = {}
         self.to_list: set[str] = set()
-        self.passed_over: list[UpgradeCandidate] = []
+        self.tried_last: list[UpgradeCandidate] = []
         self.wake_ns: int | None = None
 
     @property
@@ -151,7 +153,7 @@ class UpgradePass:
         return sum([node.is_control_plane for node in self.readings.values()])
 
     @cached_property
-    def flying(self) -> dict[str, NodeMark]:
+    def in_flight(self) -> dict[str, NodeMark]:
         """The nodes in flight, by name."""
         return {name: mark for name, mark in self.marks.items() if mark.state in IN_FLIGHT}
 
@@ -161,8 +163,8 @@ class UpgradePass:
 
     def names_in(self, *states: NodeState) -> list[str]:
         """The nodes of the run in any of these states."""
-        found = [name for state in states for name in self._by_state.get(state, ())]
-        return found if len(states) == 1 else sorted(found)
+        names = [name for state in states for name in self._by_state.get(state, ())]
+        return names if len(states) == 1 else sorted(names)
 
     @cached_property
     def _by_state(self) -> dict[NodeState, list[str]]:
@@ -171,12 +173,12 @@ class UpgradePass:
             by_state.setdefault(mark.state, []).append(name)
         return by_state
 
-    def leave_alone(self, name: str, because: str) -> None:
+    def note_foreign(self, name: str, because: str) -> None:
         """From now on the node's mark is not ours to touch, and says nothing."""
-        self.memory.hands_off[name] = self.strangers[name] = because
+        self.memory.foreign[name] = self.foreign[name] = because
         self.memory.looked_at.add(name)
         del self.marks[name]
-        for of_marks in ("flying", "_by_state"):
+        for of_marks in ("in_flight", "_by_state"):
             self.__dict__.pop(of_marks, None)
 
     def is_busy(self, name: str) -> bool:
@@ -202,7 +204,7 @@ class UpgradePass:
             return False
         if mark.state is NodeState.PROVING and PROOF in self.gates:
             return True
-        return self.fleet.broken_by_others(name, self.flying)
+        return self.fleet.broken_by_others(name, self.in_flight)
 
     def wake(self, at_ns: int) -> None:
         """Make a pass again at that instant at the latest."""

@@ -70,4 +70,4 @@ def test_a_mark_that_somebody_else_wrote_keeps_no_leader() -> None:
     """A kubelet says that its node is in work; the leader has told so, and leaves it alone."""
     paused = run(PAUSED, failed=("b1",))
     assert code(paused, NodeState.WORKING) is None
-    assert code(paused, NodeState.WORKING, hands_off={"b0": "its mark was changed"}) == 1
+    assert code(paused, NodeState.WORKING, foreign={"b0": "its mark was changed"}) == 1
