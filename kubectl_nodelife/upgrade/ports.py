@@ -30,7 +30,6 @@ from kubectl_nodelife.controllers.upgrade.ports import DrainVerdict, Leaving, Po
 from kubectl_nodelife.drain.actors import new_pod
 from kubectl_nodelife.drain.snapshot import PlanSnapshot
 from kubectl_nodelife.engine.cache import Cache
-from kubectl_nodelife.engine.profiles import Profile
 from kubectl_nodelife.engine.settings import Settings
 from kubectl_nodelife.errors import BadInput
 from kubectl_nodelife.kube.meta import KubeObject
@@ -55,48 +54,8 @@ from kubectl_nodelife.upgrade.drain_answers import (
 )
 from kubectl_nodelife.workloads.force_advice import Release
 from kubectl_nodelife.workloads.owners import NEVER, replacement_of
-from kubectl_nodelife.workloads.placement import PlacementSimulator
 from kubectl_nodelife.workloads.scoring import HighestScore
 from kubectl_nodelife.workloads.waves import COUNTED, BudgetKey
-
-
-class Room:
-    """The cluster of a cache, which is changed from then on."""
-
-    def __init__(self, cache: Cache, now_ns: int, profile: Profile) -> None:
-        """`now_ns`: since the epoch."""
-        self._api = Api(None, now_ns, cache)
-        self._api.profile = profile
-        self._scheduler = Scheduler(self._api, Agenda(), HighestScore())
-        self._scheduler.begin()
-
-    @property
-    def nodes(self) -> Mapping[str, Node]:
-        """The nodes by name."""
-        return self._api.store.nodes
-
-    @property
-    def placement(self) -> PlacementSimulator:
-        """The counts behind the answers."""
-        return self._scheduler.placement
-
-    def place(self, pod: Pod) -> str | None:
-        """Bind a new pod to the node that the scheduler would take; None where none fits."""
-        name = self._scheduler.place(pod)
-        if name is not None:
-            self._api.put("Pod", replace(pod, spec=replace(pod.spec, node_name=name)))
-        return name
-
-    def take_away(self, pod: Pod) -> None:
-        """The pod's object is gone."""
-        self._api.drop("Pod", pod.key)
-
-    def cordon(self, name: str, *, cordoned: bool = True) -> None:
-        """The node takes no more pods; or, `cordoned` False, takes them again."""
-        node = self.nodes[name]
-        spec = replace(node.spec, unschedulable=cordoned)
-        self._api.put("Node", replace(node, spec=spec))
-
 
 MEMORY_NS: Final = 10 * SECOND_NS
 
@@ -236,14 +195,17 @@ class RoomElsewhere:
         self._low_water = low_water
         cache = snapshot.cache.copy()
         cache.kinds_read = snapshot.present_kinds
-        self._room = Room(cache, snapshot.now_ns, snapshot.settings.profile)
+        self._api = Api(None, snapshot.now_ns, cache)
+        self._api.profile = snapshot.settings.profile
+        self._scheduler = Scheduler(self._api, Agenda(), HighestScore())
+        self._scheduler.begin()
         self._made = 0
         self._gone: dict[str, tuple[PodKey, ...]] = {}
         self._moved: dict[str, list[Pod]] = {}
         """Pods that have left nodes out of service, by the node on which they stand now."""
         self._pods = {pod.key: pod for pod in snapshot.pods}
         self._staying = {name for name, node in snapshot.nodes.items() if not why_unavailable(node)}
-        infos = [self._room.placement.info(name) for name in self._staying]
+        infos = [self._scheduler.placement.info(name) for name in self._staying]
         self._total = {r: sum(i.allocatable.get(r, 0) for i in infos) for r in COUNTED}
         """The cpu and memory of the nodes that stay."""
         self._used = {r: sum(i.requested.get(r, 0) for i in infos) for r in COUNTED}
@@ -254,21 +216,23 @@ class RoomElsewhere:
         """Why what leaves the node finds no room, or too little stays free; "" where it fits."""
         for name, keys in leaving.items():
             self._take_away(name, tuple(keys))
-        if node not in self._room.nodes or node in self._gone:
+        nodes = self._api.store.nodes
+        if node not in nodes or node in self._gone:
             return ""
-        was_cordoned = self._room.nodes[node].spec.unschedulable
-        self._room.cordon(node)
+        was_cordoned = nodes[node].spec.unschedulable
+        self._cordon(node)
         placed: list[Pod] = []
         try:
             for pod in [*self._replacements(moving), *self._again(self._moved.get(node, ()))]:
                 if self._place(pod, placed) is None:
-                    return f"pod {pod.namespace}/{pod.name} finds no node: {self._why(pod)}"
+                    why = self._scheduler.placement.no_room(pod)
+                    return f"pod {pod.namespace}/{pod.name} finds no node: {why}"
             return self._low(node)
         finally:
             for pod in placed:
-                self._room.take_away(pod)
+                self._api.drop("Pod", pod.key)
                 self._count(pod, -1)
-            self._room.cordon(node, cordoned=was_cordoned)
+            self._cordon(node, cordoned=was_cordoned)
 
     def _take_away(self, name: str, keys: tuple[PodKey, ...]) -> None:
         """The node is out of service, and what leaves it stands elsewhere from now on."""
@@ -281,8 +245,8 @@ class RoomElsewhere:
             for resource, (total, used) in self._of_node(name).items():
                 self._total[resource] -= total
                 self._used[resource] -= used
-        if first and name in self._room.nodes:
-            self._room.cordon(name)
+        if first and name in self._api.store.nodes:
+            self._cordon(name)
             again = self._again(self._moved.pop(name, ()))
             for pod in [*self._replacements(keys), *again]:
                 where = self._place(pod, [])
@@ -306,11 +270,18 @@ class RoomElsewhere:
         return new_pod(pod, self._made, self._snapshot.now_ns)
 
     def _place(self, pod: Pod, placed: list[Pod]) -> str | None:
-        name = self._room.place(pod)
+        """Bind a new pod to the node that the scheduler would take; None where none fits."""
+        name = self._scheduler.place(pod)
         if name is not None:
+            self._api.put("Pod", replace(pod, spec=replace(pod.spec, node_name=name)))
             placed.append(pod)
             self._count(pod, 1)
         return name
+
+    def _cordon(self, name: str, *, cordoned: bool = True) -> None:
+        """The node takes no more pods; or, `cordoned` False, takes them again."""
+        node = self._api.store.nodes[name]
+        self._api.put("Node", replace(node, spec=replace(node.spec, unschedulable=cordoned)))
 
     def _count(self, pod: Pod, sign: int) -> None:
         """The pod has come to a node that stays, or has left it."""
@@ -320,11 +291,8 @@ class RoomElsewhere:
 
     def _of_node(self, name: str) -> dict[str, tuple[int, int]]:
         """The node's cpu and memory, and how much of it is requested."""
-        info = self._room.placement.info(name)
+        info = self._scheduler.placement.info(name)
         return {r: (info.allocatable.get(r, 0), info.requested.get(r, 0)) for r in COUNTED}
-
-    def _why(self, pod: Pod) -> str:
-        return str(self._room.placement.no_room(pod))
 
     def _low(self, node: str) -> str:
         """Which resource has less free than the low-water mark without the node; else empty."""
