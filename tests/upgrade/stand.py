@@ -190,7 +190,7 @@ class Stand(StandCluster):
 
     def waits_for(self, name: str) -> str:
         """What the node waits for in its state."""
-        return self.controller.memory.nodes[name].waits_for
+        return self.controller.memory.progress_of(name).waits_for
 
     # The rest of the world
 

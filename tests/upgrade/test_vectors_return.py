@@ -100,7 +100,7 @@ def test_32_ready_that_breaks_is_counted_anew_and_the_third_break_fails() -> Non
         assert s.state("x") == SETTLING
         s.ready("x", "False")
         s.settle()
-        assert s.controller.memory.nodes["x"].breaks == breaks or s.state("x") == FAILED
+        assert s.controller.memory.progress_of("x").breaks == breaks or s.state("x") == FAILED
         s.ready("x")
         s.settle()
     assert s.state("x") == FAILED and "flaps" in s.mark_of("x").reason

@@ -279,7 +279,8 @@ class UpgradeController:
         Each command shows by its intent's stamp of which try it is; another leader's are of
         another.
         """
-        self.memory.work.update(before.memory.work)
+        for name, node in before.memory.nodes.items():
+            self.memory.of(name).work = node.work
         self.memory.claims.update(before.memory.claims)
         self.memory.foreign.update(before.memory.foreign)
         self.memory.last_marks.update(
@@ -324,7 +325,7 @@ class UpgradeController:
                 p.holds[name] = ClaimHold("refused", message)
 
     def _is_failing(self, p: UpgradePass, name: str) -> bool:
-        return name in p.document.failed or name in self.memory.failing
+        return name in p.document.failed or self.memory.of(name).failing is not None
 
 
 def _end_at_once(p: UpgradePass) -> bool:
@@ -443,7 +444,8 @@ def _resume(p: UpgradePass, request: UpgradeRequest) -> None:
         base_counts=p.fleet.base_counts() if request.rebase else p.next.base_counts,
     )
     p.memory.foreign.clear()
-    p.memory.failing.clear()
+    for node in p.memory.nodes.values():
+        node.failing = None
     p.memory.tail = None
     p.memory.without_room.clear()
 

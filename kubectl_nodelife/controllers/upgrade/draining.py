@@ -49,7 +49,9 @@ def drain(p: UpgradePass, node: Node, mark: NodeMark) -> None:
         give_back(p, node, mark, ends, entry=False)
         return
     note_containers(p, name)
-    p.memory.claim_seen_ns.setdefault(name, p.now_ns)
+    seen = p.memory.of(name)
+    if seen.claim_seen_ns is None:
+        seen.claim_seen_ns = p.now_ns
     gate = holding(p, but=HOLDS_CLAIMS_ALONE)
     verdict = p.ports.drain(p.cache, name, p.names_in(NodeState.DRAINING), p.now_ns)
     verdict = _without_late_pods(p, mark, verdict)
@@ -77,8 +79,8 @@ def drain(p: UpgradePass, node: Node, mark: NodeMark) -> None:
 
 def note_containers(p: UpgradePass, name: str) -> None:
     """Remember which containers the node's pods had before the work (S7)."""
-    before = p.memory.containers.get(name, frozenset())
-    p.memory.containers[name] = before | {
+    seen = p.memory.of(name)
+    seen.containers = (seen.containers or frozenset()) | {
         status.container_id
         for pod in p.cache.pods_on(name)
         for status in pod.status.container_statuses or ()
@@ -116,8 +118,8 @@ def _waits_for(p: UpgradePass, node: Node, verdict: DrainVerdict) -> str:
         return f"{named}{more} still there" + (f": {verdict.sentence}" if held else "")
     if verdict.verdict in NO_END:
         return verdict.sentence or "the drain cannot end"
-    listed_ns = p.host.pods_listed_ns
-    if listed_ns is not None and listed_ns.get(node.name, 0) < p.memory.claim_seen_ns[node.name]:
+    listed_ns, claim_seen_ns = p.host.pods_listed_ns, p.memory.of(node.name).claim_seen_ns or 0
+    if listed_ns is not None and listed_ns.get(node.name, 0) < claim_seen_ns:
         p.to_list.add(node.name)
         return "pods have not been listed since the claim"
     return _attached(p, node)

@@ -213,7 +213,9 @@ class Fleet:
             reading = readings.get(name)
             if (reading.node if reading is not None else None) is not shown.get(name):
                 anew.add(name)
-        unmarked = {name for name in self._memory.nodes if name not in self.marks}
+        unmarked = {
+            n for n, seen in self._memory.nodes.items() if seen.progress and n not in self.marks
+        }
         again = busy | self._again | unmarked
         if self._now_ns > self._soonest_ns:
             again |= {name for name in readings.keys() - self._down if not self.is_fresh(name)}
@@ -255,7 +257,7 @@ class Fleet:
         self._put(self.marks, name, ours)
         if ours is not None:
             memory.last_marks[name] = (node.uid, ours)
-        elif mark is None and not foreign and name in memory.nodes and not is_busy:
+        elif mark is None and not foreign and memory.progress_of(name) and not is_busy:
             self._forget_marked(node)
         self._count(name, reading, ours)
 

@@ -187,11 +187,10 @@ def _is_replaced(p: UpgradePass, pod: EvictedPod, others: list[Pod]) -> bool:
 
 def _proof(p: UpgradePass) -> str:
     """A proof that shows a fault which is not the node's."""
-    faults = {name: proof.fault for name, proof in p.memory.proofs.items() if proof.fault}
-    for name, fault in sorted(faults.items()):
-        mark = p.marks.get(name)
-        if mark is not None and mark.state is NodeState.PROVING:
-            return f"{name}: {fault}"
+    for name in p.names_in(NodeState.PROVING):
+        proof = p.memory.of(name).proof
+        if proof is not None and proof.fault:
+            return f"{name}: {proof.fault}"
     return ""
 
 

@@ -92,12 +92,11 @@ def end_proof(p: UpgradePass, node: Node, mark: NodeMark, fault: str) -> None:
     """
     name = node.name
     if fault and name not in p.document.failed:
-        p.note_failed(name, fault)
-        p.memory.failing.setdefault(name, fault)
+        _note_failing(p, name, fault)
     elif not fault and name not in p.document.given_back:
         p.note_given_back({name: PROVEN})
     elif fault:
-        because = f"not proven: {p.memory.failing.get(name, fault)}"
+        because = f"not proven: {p.memory.of(name).failing or fault}"
         if mark.earlier is not None:
             taint = unproven(mark.run)
             p.advance(node, mark, left_again(mark.earlier), because, remove=(taint,))
@@ -108,6 +107,13 @@ def end_proof(p: UpgradePass, node: Node, mark: NodeMark, fault: str) -> None:
         take_marks_off(p, node, mark, NodeEvent.PROOF_PASSED, f"{PROVEN}{still}")
 
 
+def _note_failing(p: UpgradePass, name: str, because: str) -> None:
+    """The document names the node as failed, and its Event will say why, at first."""
+    p.note_failed(name, because)
+    seen = p.memory.of(name)
+    seen.failing = seen.failing or because
+
+
 def fail(p: UpgradePass, node: Node, mark: NodeMark, because: str) -> None:
     """The node was worked on and not proven: kept out of service, where that does no harm."""
     if p.document.proof_only:
@@ -115,10 +121,9 @@ def fail(p: UpgradePass, node: Node, mark: NodeMark, because: str) -> None:
         end_proof(p, node, mark, because)
         return
     if node.name not in p.document.failed:
-        p.note_failed(node.name, because)
-        p.memory.failing.setdefault(node.name, because)
+        _note_failing(p, node.name, because)
         return
-    because = p.memory.failing.get(node.name, because)
+    because = p.memory.of(node.name).failing or because
     delete_canary(p, node, f"{node.name} failed")
     stays = _why_in_service(p, node, mark)
     cordons = not (stays or node.spec.unschedulable)

@@ -148,6 +148,22 @@ class ProofProgress(msgspec.Struct):
     fault: str = ""
 
 
+class NodeMemory(msgspec.Struct):
+    """What this leader has seen of a node since it was claimed.
+
+    `progress`: in its present state; `work`: by try; `containers`: those that its pods had before
+    the work; `claim_seen_ns`: when its claim was seen; `failing`: why it fails, which the
+    document need not say yet. None: nothing was seen of it.
+    """
+
+    progress: NodeProgress | None = None
+    work: dict[int, WorkProgress] = {}
+    proof: ProofProgress | None = None
+    containers: frozenset[str] | None = None
+    claim_seen_ns: int | None = None
+    failing: str | None = None
+
+
 class EvictedPod(msgspec.Struct):
     """A pod that we evicted at `at_ns`, by the API server's time at `clock_ns`.
 
@@ -219,10 +235,7 @@ class UpgradeMemory:
     def __init__(self, began_ns: int) -> None:
         self.began_ns = began_ns
         self.pending = PendingWrites()
-        self.nodes: dict[str, NodeProgress] = {}
-        self.work: dict[str, dict[int, WorkProgress]] = {}
-        self.proofs: dict[str, ProofProgress] = {}
-        self.containers: dict[str, frozenset[str]] = {}
+        self.nodes: dict[str, NodeMemory] = {}
         self.claims: dict[str, tuple[str, str]] = {}
         """uid -> (InternalIP, provider id) at the plan, else as they were first seen."""
         self.marks: dict[str, tuple[str, str | None]] = {}
@@ -242,8 +255,6 @@ class UpgradeMemory:
         """The other facts that they were judged by."""
         self.looked_at: set[str] = set()
         """Nodes that were looked at anew since the candidates were judged."""
-        self.failing: dict[str, str] = {}
-        self.claim_seen_ns: dict[str, int] = {}
         self.replacements: set[str] = set()
         self.evicted = EvictedPods()
         self.proven: set[str] = set()
@@ -263,12 +274,20 @@ class UpgradeMemory:
         self.room_asked_ns = 0
         self.tail: tuple[str, int] | None = None
 
+    def of(self, name: str) -> NodeMemory:
+        """What was seen of the node; begun where there is nothing."""
+        return self.nodes.setdefault(name, NodeMemory())
+
     def progress(self, name: str, phase: tuple[str, int, int], now_ns: int) -> NodeProgress:
         """The node's progress in this state, try and epoch; begun anew where one changed."""
-        progress = self.nodes.get(name)
-        if progress is None or progress.phase != phase:
-            progress = self.nodes[name] = NodeProgress(phase, now_ns)
-        return progress
+        node = self.of(name)
+        if node.progress is None or node.progress.phase != phase:
+            node.progress = NodeProgress(phase, now_ns)
+        return node.progress
+
+    def progress_of(self, name: str) -> NodeProgress | None:
+        """The node's progress so far; None where none has begun."""
+        return self.nodes[name].progress if name in self.nodes else None
 
     def soaks_since(self, step: Hashable, now_ns: int) -> int:
         """Since when the step soaks."""
@@ -278,26 +297,16 @@ class UpgradeMemory:
 
     def work_of(self, name: str, try_: int) -> WorkProgress:
         """The knowledge of that try of the node's work; begun where there is none."""
-        tries = self.work.setdefault(name, {})
-        return tries.setdefault(try_, WorkProgress(try_))
+        return self.of(name).work.setdefault(try_, WorkProgress(try_))
 
     def proof_of(self, name: str, now_ns: int) -> ProofProgress:
         """The progress of the node's proof; begun at `now_ns` where there is none."""
-        proof = self.proofs.get(name)
-        if proof is None:
-            proof = self.proofs[name] = ProofProgress(now_ns)
-        return proof
+        node = self.of(name)
+        if node.proof is None:
+            node.proof = ProofProgress(now_ns)
+        return node.proof
 
     def forget(self, name: str) -> None:
         """The node is none of ours any more."""
-        by_name: tuple[dict[str, Any], ...] = (
-            self.nodes,
-            self.work,
-            self.proofs,
-            self.containers,
-            self.costs,
-            self.failing,
-            self.claim_seen_ns,
-        )
-        for memory in by_name:
-            memory.pop(name, None)
+        self.nodes.pop(name, None)
+        self.costs.pop(name, None)

@@ -31,7 +31,7 @@ from kubectl_nodelife.controllers.upgrade.claims import (
 from kubectl_nodelife.controllers.upgrade.counts import pool_scope
 from kubectl_nodelife.controllers.upgrade.document import NOT_BEGUN, RunPhase
 from kubectl_nodelife.controllers.upgrade.gates import BLIND
-from kubectl_nodelife.controllers.upgrade.marks import IN_FLIGHT, NodeMark, NodeState
+from kubectl_nodelife.controllers.upgrade.marks import NodeMark, NodeState
 from kubectl_nodelife.controllers.upgrade.policy import Duration, UpgradePolicy, WorkMode
 from kubectl_nodelife.controllers.upgrade.upgrade_pass import UpgradePass
 from kubectl_nodelife.kube.decode import UNDECODABLE
@@ -261,12 +261,8 @@ class LeaderReport(msgspec.Struct, frozen=True, omit_defaults=True):
 
 def report_of(p: UpgradePass) -> LeaderReport:
     """The report on a pass; of many nodes the first hundred."""
-    progress_of = p.memory.nodes
-    waits = {
-        name: progress_of[name].waits_for
-        for name, mark in p.marks.items()
-        if mark.state in IN_FLIGHT and name in progress_of and progress_of[name].waits_for
-    }
+    seen = {name: p.memory.progress_of(name) for name in p.in_flight}
+    waits = {name: one.waits_for for name, one in seen.items() if one and one.waits_for}
     holds = {name: f"{what}: {why}" if why else what for name, (what, why) in p.holds.items()}
     counts = p.fleet.counts
     budgets = map(counts.budget, counts.scopes() if BLIND not in p.gates else ())

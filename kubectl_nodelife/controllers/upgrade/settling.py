@@ -203,7 +203,7 @@ def _is_restarted(p: UpgradePass, node: Node, mark: NodeMark, pod: Pod) -> bool:
     A leader that did not see them goes by their start, and allows for two seconds between clocks.
     """
     statuses = pod.status.container_statuses or ()
-    before_work = p.memory.containers.get(node.name)
+    before_work = p.memory.of(node.name).containers
     if before_work is not None:
         return bool(statuses) and not any(status.container_id in before_work for status in statuses)
     began = parse_time(mark.work.started) if mark.work.started else 0
@@ -262,7 +262,7 @@ CHECKS: Final[dict[str, Check]] = {
 
 def open_for_proof(p: UpgradePass, node: Node, mark: NodeMark) -> None:
     """The swap, one PATCH: cordon off if it is ours, `unproven` on, `outdated` off."""
-    proof = p.memory.proofs[node.name] = ProofProgress(p.now_ns)
+    proof = p.memory.of(node.name).proof = ProofProgress(p.now_ns)
     ours = mark.cordon is CordonOwner.OURS
     there = node.has_taint(TAINT_NODE_UNSCHEDULABLE, NO_SCHEDULE)
     proof.missing_taint = ours and not there
