@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, Final
 
-from kubectl_nodelife.controllers.upgrade.document import OVER
 from kubectl_nodelife.kube.names import counted, first_names
 from kubectl_nodelife.kube.times import SECOND_NS, human_duration
 from kubectl_nodelife.report.formats import Block
@@ -18,6 +17,7 @@ _CHECK_COLUMNS: Final = columns("node | check | result | because | shows:1")
 _SHOWN: Final = 5
 _GATE: Final = "Held by gate"
 _HIDDEN: Final = frozenset({"Waiting", "Skipped"})
+_OVER: Final = ("Finished", "Aborted")
 _RESULTS: Final = {"passed": GOOD, "waits": WARN}
 _TONES: Final = {"Done": GOOD, "Failed": BAD, "Held": WARN, "Gone": WARN, "Unreadable": BAD}
 
@@ -117,7 +117,7 @@ def _answer(status: dict[str, Any]) -> Iterable[str]:
 def _asked_of_a_person(status: dict[str, Any]) -> list[str]:
     """The decision that is waited for, or that a run which is not over has no leader."""
     decision = _decision(status)
-    if decision or status["phase"] in OVER or status["leader"]["alive"]:
+    if decision or status["phase"] in _OVER or status["leader"]["alive"]:
         return decision
     return [_leader(status["leader"])]
 
@@ -127,7 +127,7 @@ def _details(status: dict[str, Any]) -> Iterable[str]:
     if not status["run"]:
         return
     leader = _leader(status["leader"])
-    if status["phase"] not in OVER and leader not in _asked_of_a_person(status):
+    if status["phase"] not in _OVER and leader not in _asked_of_a_person(status):
         yield leader
     if (request := status["request"]) is not None:
         yield f"Asked of the leader: {request['verb']}" + (
@@ -167,7 +167,7 @@ def _decision(status: dict[str, Any]) -> list[str]:
     bad = [node["name"] for node in _in_state(status, "Failed", "Held")]
     if not bad:
         return []
-    if status["phase"] in OVER:
+    if status["phase"] in _OVER:
         return [f"Left out of service: {first_names(bad, _SHOWN)}: kubectl nodelife upgrade clean"]
     names = ",".join(bad) if len(bad) <= _SHOWN else "all"
     return [
