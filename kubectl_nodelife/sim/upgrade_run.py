@@ -145,15 +145,12 @@ class VirtualLeader:
         elif action.writes:
             self._sent[action.id] = action
             if isinstance(action, (NodeMarkPatch, UpdateRun)):
-                if self._is_stale(action):
+                seen = self.engine.cache.get(*action.target)
+                if self._world.api.store.get(*action.target) is not seen:
                     self._world.refuse(action, CONFLICT, "the object has been modified")
                     return
-                self._patched.append((action, self.engine.cache.get(*action.target)))
+                self._patched.append((action, seen))
             self._world.start(action, now_ns)
-
-    def _is_stale(self, action: Action) -> bool:
-        kind, key = action.target
-        return self._world.api.store.get(kind, key) is not self.engine.cache.get(kind, key)
 
 
 class VirtualUpgrades:

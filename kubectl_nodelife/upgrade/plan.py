@@ -59,7 +59,6 @@ from kubectl_nodelife.kube.meta import KubeObject
 from kubectl_nodelife.kube.names import counted
 from kubectl_nodelife.kube.node import Lease, Node
 from kubectl_nodelife.kube.times import HOUR_NS, SECOND_NS, format_duration
-from kubectl_nodelife.kube.workload import PodDisruptionBudget
 from kubectl_nodelife.sim.events import ScenarioEvent
 from kubectl_nodelife.sim.fields import FieldPath
 from kubectl_nodelife.sim.kubectl.options import DrainOptions
@@ -291,14 +290,9 @@ def _state_in_a_run(reading: NodeReading) -> str:
 
 def _with_budget_statuses(snapshot: PlanSnapshot, names: Sequence[str]) -> PlanSnapshot:
     """The cluster with a status for budgets that were written by hand and have none yet."""
-    ledgers = Scope(snapshot, names).ledgers.values()
-    written = [ledger.budget for ledger in ledgers if not _has_status(snapshot, ledger.budget)]
+    budgets = [ledger.budget for ledger in Scope(snapshot, names).ledgers.values()]
+    written = [b for b in budgets if snapshot.find("PodDisruptionBudget", *b.key) is not b]
     return snapshot.changed(written) if written else snapshot
-
-
-def _has_status(snapshot: PlanSnapshot, budget: PodDisruptionBudget) -> bool:
-    there = snapshot.find("PodDisruptionBudget", *budget.key)
-    return there is budget
 
 
 LONGEST_NS: Final = 366 * 24 * HOUR_NS

@@ -130,7 +130,8 @@ class LiveCache:
         """
         kind = type(obj).__name__
         cached = self.cache.get(kind, obj.key)
-        if _is_newer(obj, cached) if cached is not None else kind == "Lease":
+        version = cached.metadata.resource_version if cached is not None else ""
+        if is_newer(obj, version) if cached is not None else kind == "Lease":
             self.take_in([Put(kind, obj)], self.clock.now_ns())
 
     def take_in(self, events: Iterable[Event], at_ns: int) -> None:
@@ -180,16 +181,12 @@ class LiveCache:
         if not isinstance(event, Put):
             return False
         cached = self.cache.get(event.kind, event.obj.key)
-        return cached is not None and cached.uid == event.obj.uid and _is_newer(cached, event.obj)
+        version = event.obj.metadata.resource_version
+        return cached is not None and cached.uid == event.obj.uid and is_newer(cached, version)
 
     def _go_cold(self, because: str) -> None:
         self._cold_because = because
         self._cold_until_ns = self.clock.now_ns() + self._settings.node_monitor_grace_period_ns
-
-
-def _is_newer(one: KubeObject, other: KubeObject) -> bool:
-    """True if the first is of a later version; versions that are no numbers say nothing."""
-    return is_newer(one, other.metadata.resource_version)
 
 
 def _end_at_bug(bug: Bug) -> None:

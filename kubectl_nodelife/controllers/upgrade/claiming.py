@@ -41,6 +41,7 @@ from kubectl_nodelife.controllers.upgrade.gates import failed_and_down
 from kubectl_nodelife.controllers.upgrade.marks import (
     ANNOTATION,
     LEFT_TO_A_PERSON,
+    TAKEN,
     CordonOwner,
     NodeBefore,
     NodeEvent,
@@ -162,7 +163,7 @@ def _leaving(p: UpgradePass) -> dict[str, tuple[PodKey, ...]]:
     for name in draining:
         if name not in p.leaving:
             p.leaving[name] = p.ports.drain(p.cache, name, draining, p.now_ns).moving
-    return dict.fromkeys(p.unavailable_after_claim(), ()) | p.leaving
+    return dict.fromkeys((*p.names_in(*TAKEN), *p.claimed), ()) | p.leaving
 
 
 def _control_plane_hold(p: UpgradePass, node: Node) -> str:
@@ -249,7 +250,8 @@ def claim(p: UpgradePass) -> bool:
         wait_for_the_last(p, pool)
         return True
     if p.next.step.pool != pool or p.next.step.window == NOT_BEGUN:
-        _begin_pool(p, pool)
+        gone = {name: e for name, e in p.next.step.nodes.items() if name in p.gone}
+        p.edit(step=Step(pool=pool, k=0, window=step_width(0, p.policy.canary_width), nodes=gone))
     named_ones = [c for c in mine if c.name in p.document.step.nodes]
     _drop_skipped_names(p, {c.name for c in named_ones})
     _claim_named(p, named_ones)
@@ -358,13 +360,6 @@ def _ask_costs(p: UpgradePass, pool: str, candidates: list[UpgradeCandidate]) ->
         else:
             remaining.append(known_cost.priced or candidate)
     candidates[:] = reversed(remaining)
-
-
-def _begin_pool(p: UpgradePass, pool: str) -> None:
-    """Each pool begins with step 0."""
-    width = step_width(0, p.policy.canary_width)
-    nodes = {n: e for n, e in p.next.step.nodes.items() if n in p.gone}
-    p.edit(step=Step(pool=pool, k=0, window=width, nodes=nodes))
 
 
 def _drop_skipped_names(p: UpgradePass, candidates: set[str]) -> None:
@@ -538,19 +533,14 @@ def drain_cost(p: UpgradePass, candidate: UpgradeCandidate) -> KnownCost:
     return cost
 
 
-def _good_for_ns(verdict: DrainVerdict, undrainable: str) -> int:
-    """What may be claimed, for as long whatever was read: a plan has the order of its run."""
-    if verdict.waits:
-        return REFILLS_NS
-    return LOOKED_AT_AGAIN_NS if undrainable else LOOKED_AT_NS
-
-
 def ask_planner(p: UpgradePass, name: str) -> DrainVerdict:
     """The drain planner's verdict now, given the nodes Draining; it is remembered."""
     draining = [other for other in p.names_in(NodeState.DRAINING) if other != name]
     draining += [other for other in p.claimed if other != name]
     verdict = p.ports.drain(p.cache, name, draining, p.now_ns)
     undrainable = why_undrainable(verdict, p.policy)
-    until_ns = p.now_ns + _good_for_ns(verdict, undrainable)
-    p.memory.costs[name] = KnownCost(until_ns, verdict, undrainable)
+    # What may be claimed, for as long whatever was read: a plan has the order of its run.
+    good_for_ns = LOOKED_AT_AGAIN_NS if undrainable else LOOKED_AT_NS
+    good_for_ns = REFILLS_NS if verdict.waits else good_for_ns
+    p.memory.costs[name] = KnownCost(p.now_ns + good_for_ns, verdict, undrainable)
     return verdict

@@ -302,7 +302,9 @@ class UpgradeController:
             if mark.state in IN_FLIGHT and mark.epoch < self.epoch:
                 adopted = replace(mark, epoch=self.epoch)
                 p.update_mark(node, adopted, f"epoch {self.epoch} leads")
-            elif mark.state in _CAN_FAIL and self._is_failing(p, name):
+            elif mark.state in _CAN_FAIL and (
+                name in p.document.failed or p.memory.of(name).failing is not None
+            ):
                 fail(p, node, mark, "failed, as the run's document says")
             elif mark.state in STATES:
                 STATES[mark.state](p, node, mark)
@@ -323,9 +325,6 @@ class UpgradeController:
             else:
                 name = key[1] if kind == "Node" else f"{kind} {'/'.join(key)}"
                 p.holds[name] = ClaimHold("refused", message)
-
-    def _is_failing(self, p: UpgradePass, name: str) -> bool:
-        return name in p.document.failed or self.memory.of(name).failing is not None
 
 
 def _end_at_once(p: UpgradePass) -> bool:

@@ -258,7 +258,9 @@ class Fleet:
         if ours is not None:
             memory.last_marks[name] = (node.uid, ours)
         elif mark is None and not foreign and memory.progress_of(name) and not is_busy:
-            self._forget_marked(node)
+            uid, _ = memory.last_marks.get(name, ("", None))
+            if uid == node.uid:  # it has lost its mark; one that went may come back
+                memory.forget(name)
         self._count(name, reading, ours)
 
     def _why_foreign(self, reading: NodeReading, document: RunDocument) -> str:
@@ -291,12 +293,6 @@ class Fleet:
                 f"annotation {ANNOTATION} has epoch {epoch}, and the run's Lease is at {led}: "
                 "forged, or of another cluster"
             )
-
-    def _forget_marked(self, node: Node) -> None:
-        """A node that has lost its mark is none of ours any more; one that went may come back."""
-        uid, _ = self._memory.last_marks.get(node.name, ("", None))
-        if uid == node.uid:
-            self._memory.forget(node.name)
 
     def _note_edits(self, shown: Node) -> None:
         """An annotation that changed, and not by us: the run leaves the node alone from then on.

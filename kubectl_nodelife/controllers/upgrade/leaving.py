@@ -324,8 +324,14 @@ def leftovers(
         except UnreadableMark as error:
             yield _unreadable(node, str(error), release_failed=release_failed)
             continue
-        if mark is not None and mark.earlier is not None and _was_left(mark, mark.earlier):
-            earlier = mark.earlier
+        earlier = mark.earlier if mark is not None else None
+        # A kubelet may forge its mark: only a proof has an earlier one, of a node left to a person.
+        if (
+            mark is not None
+            and earlier is not None
+            and mark.state in states_with(left_again(earlier))
+            and earlier.state in LEFT_TO_A_PERSON
+        ):
             yield (
                 _released(node, earlier, NodeEvent.RELEASED, mark.state)
                 if release_failed
@@ -337,12 +343,9 @@ def leftovers(
         elif mark.state in LEFT_TO_A_PERSON and not release_failed:
             yield _kept(node, mark)
         else:
-            yield _taken_back(node, mark, _how(mark.state, proof_only, release_failed))
-
-
-def _was_left(mark: NodeMark, earlier: NodeMark) -> bool:
-    """True if a run left the node to a person before this proof. A kubelet may forge its mark."""
-    return mark.state in states_with(left_again(earlier)) and earlier.state in LEFT_TO_A_PERSON
+            event = _how(mark.state, proof_only, release_failed)
+            given_back = transition(mark.state, event).to is None
+            yield _released(node, mark, event, mark.state) if given_back else _failed(node, mark)
 
 
 def _how(state: NodeState, proof_only: bool, release_failed: bool) -> NodeEvent:
@@ -352,12 +355,6 @@ def _how(state: NodeState, proof_only: bool, release_failed: bool) -> NodeEvent:
     if proof_only and state in states_with(NodeEvent.PROOF_CLEANED):
         return NodeEvent.PROOF_CLEANED
     return NodeEvent.CLEANED
-
-
-def _taken_back(node: Node, mark: NodeMark, event: NodeEvent) -> Leftover:
-    """Given back where nothing was done to the node, or all that was is proven; else Failed."""
-    given_back = transition(mark.state, event).to is None
-    return _released(node, mark, event, mark.state) if given_back else _failed(node, mark)
 
 
 def _released(node: Node, mark: NodeMark, event: NodeEvent, state: NodeState) -> Leftover:

@@ -178,8 +178,9 @@ def _steps(p: UpgradePass, node: Node, mark: NodeMark, proof: ProofProgress) -> 
     pod = canary_of(p, node)
     if proof.passed or proof.deleted_ns is not None:
         return _p7_gone(p, node, mark, proof, pod)
-    if pod is None or not _is_usable(p, node, mark, pod):
-        return _make(p, node, mark, proof, pod)
+    manifest = wanted_canary(p, node, mark)
+    if pod is None or not _is_usable(pod, manifest):
+        return _make(p, node, proof, pod, manifest)
     if pod.metadata.deletion_timestamp is not None:
         return "P3: an earlier canary is still terminating"
     if proof.uid != pod.uid:
@@ -215,22 +216,26 @@ def p2_taint(p: UpgradePass, node: Node, mark: NodeMark, proof: ProofProgress) -
     return ""
 
 
-def _is_usable(p: UpgradePass, node: Node, mark: NodeMark, pod: Pod) -> bool:
-    """True if the canary is of this policy, and can still become Ready, or has succeeded."""
-    if not is_as_wanted(pod, wanted_canary(p, node, mark)):
+def _is_usable(pod: Pod, manifest: Manifest) -> bool:
+    """True if the canary is of this policy, not of an older `--canary-image`, and can still become
+    Ready, or has succeeded.
+    """
+    wanted = manifest["metadata"]["annotations"][ANNOTATION_SPEC]
+    if (pod.metadata.annotations or {}).get(ANNOTATION_SPEC, wanted) != wanted:
         return False
     return pod.status.phase != "Failed" and not (
         pod.status.phase == "Succeeded" and pod.spec.restart_policy != "Never"
     )
 
 
-def _make(p: UpgradePass, node: Node, mark: NodeMark, proof: ProofProgress, pod: Pod | None) -> str:
+def _make(
+    p: UpgradePass, node: Node, proof: ProofProgress, pod: Pod | None, manifest: Manifest
+) -> str:
     """Create the canary, after deleting one that ended, or that an older policy made."""
     if pod is not None:
         delete_canary(p, node, "made anew")
         reason = pod.status.reason or pod.status.phase
         return f"P3: the canary ended ({reason}) and is made anew"
-    manifest = wanted_canary(p, node, mark)
     if not manifest["spec"]["containers"][0].get("image"):
         proof.fault = "no image for the canary is known: give --canary-image"
         return f"P3: {proof.fault}"
@@ -239,7 +244,16 @@ def _make(p: UpgradePass, node: Node, mark: NodeMark, proof: ProofProgress, pod:
         return f"P3: {proof.fault}"
     if proof.refused:
         proof.fault = f"the canary was refused: {proof.refused}"
-    create_canary(p, node, manifest)
+    namespace, name = p.policy.namespace, canary_name(node.uid)
+    if not p.is_under_way("Pod", (namespace, name)):
+        p.decide(
+            CreateCanary,
+            f"proves that {node.name} can be scheduled to and runs pods",
+            namespace=namespace,
+            name=name,
+            node=node.name,
+            manifest=manifest,
+        )
     return "P3: the canary is being created"
 
 
@@ -346,23 +360,3 @@ def wanted_canary(p: UpgradePass, node: Node, mark: NodeMark) -> Manifest:
         and (p.policy.include_cordoned or mark.earlier is not None),
         template=p.policy.canary_template,
     )
-
-
-def is_as_wanted(pod: Pod, manifest: Manifest) -> bool:
-    """True if the pod was made from this manifest; not one of an older `--canary-image`."""
-    wanted = manifest["metadata"]["annotations"][ANNOTATION_SPEC]
-    return bool((pod.metadata.annotations or {}).get(ANNOTATION_SPEC, wanted) == wanted)
-
-
-def create_canary(p: UpgradePass, node: Node, manifest: Manifest) -> None:
-    """POST it, where no write on it is under way."""
-    namespace, name = p.policy.namespace, canary_name(node.uid)
-    if not p.is_under_way("Pod", (namespace, name)):
-        p.decide(
-            CreateCanary,
-            f"proves that {node.name} can be scheduled to and runs pods",
-            namespace=namespace,
-            name=name,
-            node=node.name,
-            manifest=manifest,
-        )

@@ -237,13 +237,9 @@ def _s9_allocatable(p: UpgradePass, node: Node, mark: NodeMark) -> str:
         if name in _MEASURED:
             if has * 100 < had * KEPT_PERCENT:
                 return f"allocatable {name} is {now.get(name, 0)}, before {before}"
-        elif _is_extended(name) and has < had:
+        elif "/" in name and not name.startswith(_NOT_EXTENDED) and has < had:
             return f"allocatable {name} is {now.get(name, 0)}, before {before}"
     return ""
-
-
-def _is_extended(name: str) -> bool:
-    return "/" in name and not name.startswith(_NOT_EXTENDED)
 
 
 Check = Callable[[UpgradePass, Node, NodeMark], str]

@@ -30,7 +30,6 @@ from kubectl_nodelife.controllers.upgrade.marks import (
     IN_FLIGHT,
     LEFT_TO_A_PERSON,
     LIMITS,
-    TAKEN,
     NodeEvent,
     NodeMark,
     NodeState,
@@ -156,10 +155,6 @@ class UpgradePass:
     def in_flight(self) -> dict[str, NodeMark]:
         """The nodes in flight, by name."""
         return {name: mark for name, mark in self.marks.items() if mark.state in IN_FLIGHT}
-
-    def unavailable_after_claim(self) -> list[str]:
-        """The nodes that are out of service by us, with those claimed in this pass."""
-        return [*self.names_in(*TAKEN), *self.claimed]
 
     def names_in(self, *states: NodeState) -> list[str]:
         """The nodes of the run in any of these states."""
