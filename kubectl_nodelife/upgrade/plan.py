@@ -313,7 +313,9 @@ def forecast(
         for obj in snapshot.cache.everything()
         if not (isinstance(obj, Lease) and obj.key == policy.lease_key)
     )
-    what = UpgradeEvent(policy, work_of(policy, expected_work_ns(policy)))
+    mode = REPLACE if policy.work.mode is WorkMode.REPLACE else REBOOT
+    work = WorkAssumptions(mode=mode, duration_ns=expected_work_ns(policy))
+    what = UpgradeEvent(policy, work)
     setting = setting_of(objects, what, settings, snapshot.now_ns, snapshot.kinds_read)
     decider = decider_for(settings, snapshot.kinds_read, snapshot.release)
     return play(setting, settings, decider, progress)
@@ -355,12 +357,6 @@ def setting_of(
     kinds = frozenset(kind.name for kind in KINDS) if kinds_read is None else frozenset(kinds_read)
     given = Given(objects, kinds, now_ns, settings.profile)
     return assemble(scenario, given).under(settings)
-
-
-def work_of(policy: UpgradePolicy, work_ns: int) -> WorkAssumptions:
-    """The effect of the policy's work on a machine, in so much time."""
-    mode = REPLACE if policy.work.mode is WorkMode.REPLACE else REBOOT
-    return WorkAssumptions(mode=mode, duration_ns=work_ns)
 
 
 def estimate(

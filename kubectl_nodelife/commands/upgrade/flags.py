@@ -31,71 +31,70 @@ class _Flag(NamedTuple):
     """
 
     name: str
-    field: str
     kind: str
     metavar: str
     help: str
 
+    @property
+    def field(self) -> str:
+        """Its name in the file, and of the policy's field: `maxUnavailable`."""
+        first, *rest = self.name.split("-")
+        return first + "".join(word.capitalize() for word in rest)
+
 
 _WORK: Final = (
-    _Flag("run", "", "text", "CMD", "Work: run by sh -c on this machine for each node."),
-    _Flag("job", "", "text", "FILE", "Work: a Job on the node; $(NODE) and others are put in."),
-    _Flag("wait", "", "switch", "", "The work is done by others; --target says when it is done."),
-    _Flag("replace", "", "command", "CMD", "Work: the node goes and a new one of its pool comes."),
-    _Flag("nothing", "", "switch", "", "Work: none; drain, prove and release only."),
-    _Flag("rerun-safe", "", "switch", "", "Running the work twice at once does no harm."),
+    _Flag("run", "text", "CMD", "Work: run by sh -c on this machine for each node."),
+    _Flag("job", "text", "FILE", "Work: a Job on the node; $(NODE) and others are put in."),
+    _Flag("wait", "switch", "", "The work is done by others; --target says when it is done."),
+    _Flag("replace", "command", "CMD", "Work: the node goes and a new one of its pool comes."),
+    _Flag("nothing", "switch", "", "Work: none; drain, prove and release only."),
+    _Flag("rerun-safe", "switch", "", "Running the work twice at once does no harm."),
 )
 _POLICY: Final = (
-    _Flag("exclude", "exclude", "text", "NAMES|SELECTOR", "Nodes to leave out."),
-    _Flag("include-control-plane", "includeControlPlane", "switch", "", "These too, last."),
-    _Flag("target", "target", "many", "KEY=VALUE", "Evidence of change; repeatable."),
-    _Flag("max-unavailable", "maxUnavailable", "text", "N|P%", "Out of a pool at most [10%]."),
-    _Flag("min-available", "minAvailable", "text", "N|P%", "Available in a pool at least."),
-    _Flag("cluster-min-available", "clusterMinAvailable", "text", "N|P%", "In the cluster."),
-    _Flag("max-per-zone", "maxPerZone", "text", "N|P%", "Out of a pool's zone at most."),
-    _Flag("max-parallel", "maxParallel", "number", "N", "In flight at most."),
-    _Flag("low-water", "lowWater", "share", "PERCENT", "Cpu and memory to keep free [10]."),
-    _Flag("zones", "zones", "number", "N", "Zones at once, 0 for all [1]."),
-    _Flag("pools", "pools", "names", "NAMES", "The order of pools."),
-    _Flag("pool-label", "poolLabel", "text", "KEY", "The label that names a node's pool."),
-    _Flag("allow-dark-zone", "allowDarkZone", "switch", "", "A zone's only node may go."),
-    _Flag("canary", "canary", "text", "N|NAMES", "The first step: how many, or which [1]."),
-    _Flag("soak", "soak", "text", "DURATION", "Wait after each step [5m]."),
-    _Flag("node-soak", "nodeSoak", "text", "DURATION", "Watch of a released node [1m]."),
-    _Flag("max-failures", "maxFailures", "number", "N", "Failures before it pauses [0]."),
-    _Flag("drain-timeout", "drainTimeout", "text", "DURATION", "For a node's drain [15m]."),
-    _Flag("work-timeout", "workTimeout", "text", "DURATION", "For one try of the work [30m]."),
-    _Flag("return-timeout", "returnTimeout", "text", "DURATION", "To be well again [15m]."),
-    _Flag("prove-timeout", "proveTimeout", "text", "DURATION", "For the proof [5m]."),
-    _Flag("ready-for", "readyFor", "text", "DURATION", "Ready without a break for [1m]."),
-    _Flag("retries", "retries", "number", "N", "Further tries of the work [1]."),
-    _Flag("expect-work", "expectWork", "text", "DURATION", "How long the work will take."),
-    _Flag("window", "window", "many", "'DAYS FROM-TO ZONE'", "Claim only then; repeatable."),
-    _Flag("gate", "gate", "text", "CMD", "Hold while this fails."),
-    _Flag("unhealthy", "unhealthy", "choice", "skip|include", "Nodes that were NotReady [skip]."),
-    _Flag("include-cordoned", "includeCordoned", "switch", "", "Nodes that others cordoned."),
-    _Flag("accept-unknown", "acceptUnknown", "switch", "", "Nodes of which too little is read."),
-    _Flag("shield", "shield", "off", "", "Ask autoscalers to leave nodes in work alone."),
-    _Flag("mark-outdated", "markOutdated", "off", "", "Softly taint nodes still to be done."),
-    _Flag("require", "require", "many", "TYPE=STATUS", "A condition to be met; repeatable."),
-    _Flag("allow-less", "allowLess", "switch", "", "Fewer resources than before will do."),
-    _Flag("lease-namespace", "leaseNamespace", "text", "NS", "Of the Lease [kube-system]."),
-    _Flag("canary-image", "canaryImage", "text", "IMAGE", "The canary's; else a pause image."),
-    _Flag("canary-template", "", "text", "FILE", "A pod of your own as the canary."),
+    _Flag("exclude", "text", "NAMES|SELECTOR", "Nodes to leave out."),
+    _Flag("include-control-plane", "switch", "", "These too, last."),
+    _Flag("target", "many", "KEY=VALUE", "Evidence of change; repeatable."),
+    _Flag("max-unavailable", "text", "N|P%", "Out of a pool at most [10%]."),
+    _Flag("min-available", "text", "N|P%", "Available in a pool at least."),
+    _Flag("cluster-min-available", "text", "N|P%", "In the cluster."),
+    _Flag("max-per-zone", "text", "N|P%", "Out of a pool's zone at most."),
+    _Flag("max-parallel", "number", "N", "In flight at most."),
+    _Flag("low-water", "share", "PERCENT", "Cpu and memory to keep free [10]."),
+    _Flag("zones", "number", "N", "Zones at once, 0 for all [1]."),
+    _Flag("pools", "names", "NAMES", "The order of pools."),
+    _Flag("pool-label", "text", "KEY", "The label that names a node's pool."),
+    _Flag("allow-dark-zone", "switch", "", "A zone's only node may go."),
+    _Flag("canary", "text", "N|NAMES", "The first step: how many, or which [1]."),
+    _Flag("soak", "text", "DURATION", "Wait after each step [5m]."),
+    _Flag("node-soak", "text", "DURATION", "Watch of a released node [1m]."),
+    _Flag("max-failures", "number", "N", "Failures before it pauses [0]."),
+    _Flag("drain-timeout", "text", "DURATION", "For a node's drain [15m]."),
+    _Flag("work-timeout", "text", "DURATION", "For one try of the work [30m]."),
+    _Flag("return-timeout", "text", "DURATION", "To be well again [15m]."),
+    _Flag("prove-timeout", "text", "DURATION", "For the proof [5m]."),
+    _Flag("ready-for", "text", "DURATION", "Ready without a break for [1m]."),
+    _Flag("retries", "number", "N", "Further tries of the work [1]."),
+    _Flag("expect-work", "text", "DURATION", "How long the work will take."),
+    _Flag("window", "many", "'DAYS FROM-TO ZONE'", "Claim only then; repeatable."),
+    _Flag("gate", "text", "CMD", "Hold while this fails."),
+    _Flag("unhealthy", "choice", "skip|include", "Nodes that were NotReady [skip]."),
+    _Flag("include-cordoned", "switch", "", "Nodes that others cordoned."),
+    _Flag("accept-unknown", "switch", "", "Nodes of which too little is read."),
+    _Flag("shield", "off", "", "Ask autoscalers to leave nodes in work alone."),
+    _Flag("mark-outdated", "off", "", "Softly taint nodes still to be done."),
+    _Flag("require", "many", "TYPE=STATUS", "A condition to be met; repeatable."),
+    _Flag("allow-less", "switch", "", "Fewer resources than before will do."),
+    _Flag("lease-namespace", "text", "NS", "Of the Lease [kube-system]."),
+    _Flag("canary-image", "text", "IMAGE", "The canary's; else a pause image."),
+    _Flag("canary-template", "text", "FILE", "A pod of your own as the canary."),
 )
 _DRAIN: Final = (
-    _Flag("force", "force", "switch", "", "As kubectl drain."),
-    _Flag("ignore-daemonsets", "ignoreDaemonsets", "switch", "", "As kubectl drain; always on."),
-    _Flag("delete-emptydir-data", "deleteEmptydirData", "switch", "", "As kubectl drain."),
-    _Flag("grace-period", "gracePeriod", "number", "SECONDS", "As kubectl drain."),
-    _Flag("pod-selector", "podSelector", "text", "SELECTOR", "As kubectl drain."),
-    _Flag(
-        "skip-wait-for-delete-timeout",
-        "skipWaitForDeleteTimeout",
-        "number",
-        "SECONDS",
-        "As kubectl drain.",
-    ),
+    _Flag("force", "switch", "", "As kubectl drain."),
+    _Flag("ignore-daemonsets", "switch", "", "As kubectl drain; always on."),
+    _Flag("delete-emptydir-data", "switch", "", "As kubectl drain."),
+    _Flag("grace-period", "number", "SECONDS", "As kubectl drain."),
+    _Flag("pod-selector", "text", "SELECTOR", "As kubectl drain."),
+    _Flag("skip-wait-for-delete-timeout", "number", "SECONDS", "As kubectl drain."),
 )
 _NODES: Final = ("nodes", "selector", "all_nodes")
 _TYPES: Final[Mapping[str, Any]] = {"number": int, "share": float}
@@ -130,7 +129,7 @@ def given_mapping(given: Mapping[str, Any], connection: Connection) -> dict[str,
         mapping |= spec_of_file(path)
     for flag in _POLICY:
         value = given[_keyword(flag)]
-        if flag.field and value not in (None, ()):
+        if value not in (None, ()):
             mapping[flag.field] = value.split(",") if flag.kind == "names" else value
     mapping |= _canary(mapping.get("canary"))
     if given["nodes"]:
