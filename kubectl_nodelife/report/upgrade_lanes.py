@@ -11,7 +11,7 @@ from typing import Final
 from kubectl_nodelife.kube.times import SECOND_NS
 from kubectl_nodelife.report.lanes import Bar, Row
 from kubectl_nodelife.sim.timeline import Record
-from kubectl_nodelife.sim.upgrade_course import NodeTurn
+from kubectl_nodelife.sim.upgrade_course import PlayedNode
 
 PHASES: Final = (
     ("draining", "Draining"),
@@ -37,7 +37,7 @@ _Course = list[tuple[float, str]]
 """What is so from each instant on, in seconds; `""`: nothing any more."""
 
 
-def turn_bars(turn: NodeTurn) -> Iterator[Bar]:
+def turn_bars(turn: PlayedNode) -> Iterator[Bar]:
     """The states of a node of a planned run."""
     instants = (
         turn.claimed_ns,
