@@ -180,10 +180,14 @@ class PlacementSimulator:
         for name in self._cache.nodes:
             self.info(name)
         pods = tuple(pods)
-        for demands in {self._classes.demands_of(pod): None for pod in pods}:
-            self._candidates_for(demands).prepare()
+        self.prepare_for(pods)
         if self._count <= SMALL:
             self._soft.prepare(pods)
+
+    def prepare_for(self, pods: Iterable[Pod]) -> None:
+        """Find the nodes for each class of these pods now, and nothing else."""
+        for demands in {self._classes.demands_of(pod): None for pod in pods}:
+            self._candidates_for(demands).prepare()
 
     def end(self) -> None:
         """Break the reference cycle between candidates and the simulator."""

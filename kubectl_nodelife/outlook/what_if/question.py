@@ -229,7 +229,10 @@ class _Beginning:
         if prepares:
             self._begun.prepare()
         else:
-            self._begun.world.scheduler.count_rooms()
+            scheduler, pods_on = self._begun.world.scheduler, question.cluster.pods_on
+            scheduler.count_rooms()
+            named = dict.fromkeys(name for act in question.acts for name in act.nodes)
+            scheduler.placement.prepare_for(chain.from_iterable(map(pods_on, named)))
         self._joined = self._begun.fork()
         changes = self._joined.world.api.changes
         self._joined.play_to(question.now_ns)
