@@ -226,7 +226,8 @@ class Engine:
                 bug = yield from self._settle(name, key, turn, now_ns)
                 if bug is not None:  # a turn that fails comes again
                     self._timers.set(due, now_ns + bug.retry_ns())
-                yield from self._go_on(now_ns)
+                if self._written:
+                    yield from self._go_on(now_ns)
         self._waking = False
 
     def _go_on(self, now_ns: int) -> Iterator[Sequence[Action]]:

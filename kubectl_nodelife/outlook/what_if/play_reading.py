@@ -20,7 +20,7 @@ from kubectl_nodelife.controllers.nodelifecycle.zones import FULL, eviction_rate
 from kubectl_nodelife.engine.actions import SetZoneState
 from kubectl_nodelife.engine.cache import Cache, Key
 from kubectl_nodelife.engine.settings import Settings
-from kubectl_nodelife.kube.node import zone_display, zone_key
+from kubectl_nodelife.kube.node import Taint, zone_display, zone_key
 from kubectl_nodelife.kube.pod import TERMINAL_PHASES, Pod, is_mirror_pod
 from kubectl_nodelife.kube.taints import tolerates
 from kubectl_nodelife.kube.times import SECOND_NS
@@ -259,6 +259,9 @@ class PlayReading:
             if (workload := workload_of(pod)) is not None:
                 self.held_up.setdefault(workload, []).append(held_up)
         for node in sorted(self.played.silent):
+            zone, found = self.zone_of(node), cluster.nodes.get(node)
+            taints = [t for t in found.spec.taints if t.effect == NO_EXECUTE] if found else []
+            stopped = rates.get(zone) == 0
             for pod in sorted(cluster.pods_on(node), key=lambda pod: pod.key):
                 workload = workload_of(pod)
                 if workload is None or pod.status.phase in TERMINAL_PHASES:
@@ -268,10 +271,10 @@ class PlayReading:
                 if pod.metadata.deletion_timestamp is not None:
                     self.stuck.setdefault(workload, []).append("/".join(pod.key))
                     continue
-                kept_by = _kept_by(pod, cluster, rates, self.zone_of)
+                kept_by = _kept_by(pod, taints, stopped)
                 self.at_risk[workload][kept_by] += 1
                 self.on_node[node][kept_by] += 1
-                self.held[self.zone_of(node)] += kept_by == "brake"
+                self.held[zone] += kept_by == "brake"
 
     def _held_up(self) -> Iterator[tuple[Pod, str]]:
         """The pods that are not made again, and those that were asked to go and do not: why."""
@@ -298,16 +301,13 @@ def is_eviction(record: Record) -> bool:
     return not ends
 
 
-def _kept_by(
-    pod: Pod, cluster: Cache, rates: Mapping[str, float], zone_of: Callable[[str], str]
-) -> str:
-    """The field of AtRisk for a pod on a lost node."""
+def _kept_by(pod: Pod, taints: Sequence[Taint], stopped: bool) -> str:
+    """The field of AtRisk for a pod on a lost node, which has these NoExecute taints. `stopped`: no
+    node of its zone is tainted any more."""
     if is_mirror_pod(pod):
         return "mirror"
-    node = cluster.nodes.get(pod.spec.node_name)
-    taints = [t for t in node.spec.taints if t.effect == NO_EXECUTE] if node is not None else []
     if not taints:
-        return "brake" if rates.get(zone_of(pod.spec.node_name)) == 0 else "queue"
+        return "brake" if stopped else "queue"
     limited = [t for t in pod.spec.tolerations if t.toleration_seconds is not None]
     return "timer" if any(tolerates(t, taint) for t in limited for taint in taints) else "for_ever"
 
