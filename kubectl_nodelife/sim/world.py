@@ -266,7 +266,7 @@ class World:
             if api.pending:
                 return self._tick()
             at_ns = self._next_at(due_ns)
-        if self.clients is not None and self.agenda.tokens and not questions:
+        if self.clients is not None and at_ns != due_ns and not questions:
             at_ns = self._take_tokens(self.clients, due_ns)
             if api.pending or self._shown:
                 return self._tick()
@@ -331,7 +331,7 @@ class World:
         """True if nothing is to happen in it by itself: all that is due are heartbeats, and
         questions that have been answered for good."""
         agenda = self.agenda
-        if not self.begun or self.has_news or agenda.next_at() is not None:
+        if agenda.next_at() is not None or not self.begun or self.has_news:
             return False
         return not agenda.questions or (self.asker is not None and self.asker.settled())
 
