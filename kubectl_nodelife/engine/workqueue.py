@@ -374,10 +374,9 @@ class Timers:
         self._sequence = 0
 
     def fork(self) -> Timers:
-        """Others with the same instants. The heap is copied, eight bytes an entry."""
+        """Others with the same instants, copied: each tick asks for the first one."""
         other = copy(self)
-        other._heap = list(self._heap)
-        self._live, other._live = fork_dict(self._live)
+        other._heap, other._live = list(self._heap), dict(self._live)
         return other
 
     def __len__(self) -> int:
