@@ -143,23 +143,30 @@ class LaneChart(NamedTuple):
 
 
 def draw_lanes(
-    rows: Iterable[Row], first: float, last: float, tick_text: Callable[[float], str] | None = None
+    rows: Iterable[Row],
+    first: float,
+    last: float,
+    tick_text: Callable[[float], str] | None = None,
+    marks: Sequence[float] | None = None,
 ) -> LaneChart:
     """The chart of these rows between two instants, in seconds. `tick_text`: of an instant on the
-    scale; by default as a duration."""
+    scale; by default as a duration. `marks`: what stands on the scale, where it is not time that
+    is drawn; by default round instants."""
     percent = _scale(first, last)
     shown = [_drawn(_clipped(row, last), percent, last) for row in rows]
-    return LaneChart(_ticks(first, last, tick_text or short), shown)
+    at = ticks(first, last) if marks is None else marks
+    return LaneChart(_ticks(at, percent, tick_text or short), shown)
 
 
 def _scale(first: float, last: float) -> Callable[[float], float]:
     return lambda at: 100 * (min(max(at, first), last) - first) / (last - first)
 
 
-def _ticks(first: float, last: float, text: Callable[[float], str]) -> list[Tick]:
-    percent = _scale(first, last)
+def _ticks(
+    marks: Iterable[float], percent: Callable[[float], float], text: Callable[[float], str]
+) -> list[Tick]:
     found = []
-    for at in ticks(first, last):
+    for at in marks:
         x = percent(at)
         found.append(Tick(f"{x:.2f}", text(at), "tick" if x <= _LABELLED else "tick end"))
     return found

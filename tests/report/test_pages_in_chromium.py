@@ -11,10 +11,18 @@ from typing import Final
 import pytest
 
 from kubectl_nodelife.outlook.replay.replay_line import Actor, ReplayLine
-from kubectl_nodelife.report import drain_html, replay_html, what_if_html
+from kubectl_nodelife.report import (
+    drain_html,
+    replay_html,
+    simulate_html,
+    sweep_html,
+    what_if_html,
+)
 from kubectl_nodelife.report.replay import ReplayPage
 from tests.drain.build import budget, node, plan, replica_set
+from tests.report.test_sweep_page import answer as study
 from tests.report.test_what_if_page import answer
+from tests.sim import documents
 from tests.ui.browser import Browser, browser, needs_chromium
 
 pytestmark = needs_chromium
@@ -57,10 +65,20 @@ def replayed() -> str:
     return replay_html.page(page, "")
 
 
+def simulated() -> str:
+    owned = documents.pod("web-1", LONG, owner=("ReplicaSet", LONG), tolerates=60)
+    nodes = [documents.node(LONG), documents.node("b1", "b")]
+    objects = [*nodes, documents.owner("ReplicaSet", LONG), owned]
+    events = [documents.stop("10s", LONG)]
+    return simulate_html.page(documents.story(duration="8m", objects=objects, events=events))
+
+
 PAGES: Final[dict[str, Callable[[], str]]] = {
     "drain-plan": drained,
     "what-if": lambda: what_if_html.page(answer()),
     "replay": replayed,
+    "simulate": simulated,
+    "sweep": lambda: sweep_html.page(study(name=LONG)),
 }
 
 

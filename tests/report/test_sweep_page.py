@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from kubectl_nodelife.report.formats import FORMATTERS, render
 from kubectl_nodelife.report.sweep import StudyPage, interval_words, measure_words
 from kubectl_nodelife.report.sweep_html import (
-    _label,
+    _differences,
     _linear,
     _plot,
     _scatter,
@@ -19,7 +19,14 @@ from kubectl_nodelife.report.sweep_html import (
     page,
 )
 from kubectl_nodelife.sweep.points import RENEWS, ZONES, Point
-from kubectl_nodelife.sweep.result import Assertion, Interval, StudyResult, runs_of, summed_up
+from kubectl_nodelife.sweep.result import (
+    Assertion,
+    Interval,
+    StudyResult,
+    Summary,
+    runs_of,
+    summed_up,
+)
 from tests.sweep.stand import base, plan
 
 EVIL = "<script>alert(1)</script>\"'&"
@@ -54,14 +61,24 @@ def test_differences_are_paired_and_the_front_is_marked() -> None:
 
 def test_points_are_drawn_where_their_figures_are() -> None:
     found = answer()
-    rows = _plot("unavailablePodMinutes", found.points).rows
-    assert [row.style for row in rows] == ["today", "front", "front"]
-    means = [float(row.mean) for row in rows]
+    rows = _plot("unavailablePodMinutes", found.points).chart.rows
+    drawn = [{bar.style: bar for bar in row.bars} for row in rows]
+    assert [bars.keys() - {"spread", "median", "mean"} for bars in drawn] == [
+        {"today"},
+        {"front"},
+        {"front"},
+    ]
+    means = [float(bars["mean"].x) for bars in drawn]
     assert means == sorted(means) and means[1] - means[0] == pytest.approx(
         means[2] - means[1], 0.01
     )
-    for row in rows:
-        assert float(row.range_from) <= float(row.low) <= float(row.mean) <= float(row.range_to)
+    for bars, style in zip(drawn, ("today", "front", "front"), strict=True):
+        spread, interval = bars["spread"], bars[style]
+        assert float(spread.x) <= float(interval.x) <= float(bars["mean"].x)
+        assert float(interval.width) <= float(spread.width)
+    assert [row.words for row in rows] == [
+        interval_words(point.measures["unavailablePodMinutes"]) for point in found.points
+    ]
     scatter = _scatter(found)
     assert len(scatter.spots) == len(scatter.front) == 3
     spots = [(float(spot.x), float(spot.y)) for spot in scatter.spots]
@@ -77,12 +94,37 @@ def test_of_many_points_todays_and_the_front_are_drawn() -> None:
     assert "and 140 more points" in page(found)
 
 
-def test_a_label_has_its_value_whole_or_says_that_it_is_cut() -> None:
+def test_differences_are_on_both_sides_of_nothing() -> None:
+    found = answer()
+    chart = _differences("needlessEvictions", found.points[1:]).chart
+    drawn = [{bar.style: bar for bar in row.bars} for row in chart.rows]
+    assert all(float(bars["less"].x) < float(bars["none"].x) for bars in drawn)
+    assert all(row.words.startswith("-") for row in chart.rows)
+    assert [tick.label for tick in chart.ticks] == ["-20", "-15", "-10", "-5", "0"]
+
+
+def test_measures_without_any_difference_are_named_in_a_line() -> None:
+    text = page(answer())
+    named = re.findall(r"No difference at any point: (.*?)\.</p>", text)
+    assert len(named) == 1 and "peak writes per second" in named[0]
+    assert "needless evictions" not in named[0]
+    assert text.count("<h3>needless evictions</h3>") == 2
+    assert text.count("<h3>peak writes per second</h3>") == 1
+
+
+def test_a_label_is_whole_and_says_which_point_is_todays() -> None:
     point = answer().points[0]
-    values: Point = {GRACE: "2m0s", "tolerationSeconds": 120}
-    assert _label(replace(point, point=values, today=False)).endswith("tolerationSeconds 120")
-    long = _label(replace(point, point={**values, RENEWS: "10s", ZONES: 3}))
-    assert len(long) == 62 and long.startswith("…") and long.endswith("zones 3 (today)")
+    values: Point = {GRACE: "2m0s", "tolerationSeconds": 120, RENEWS: "10s", ZONES: 3}
+    (row,) = _plot("evictions", [replace(point, point=values)]).chart.rows
+    assert row.label.startswith("node-monitor-grace-period 2m0s, tolerationSeconds 120")
+    assert row.label.endswith("zones 3") and row.note == "today"
+
+
+def test_where_nothing_differs_there_is_an_axis() -> None:
+    point = answer().points[0]
+    still = replace(point, measures={"evictions": Summary(*[0.0] * len(Summary.__struct_fields__))})
+    (row,) = _plot("evictions", [still]).chart.rows
+    assert row.words == "0" and {bar.x for bar in row.bars} == {"0.00"}
 
 
 @pytest.mark.parametrize(
