@@ -8,21 +8,23 @@ import platform
 import re
 import shutil
 import time
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
 from contextlib import asynccontextmanager, closing
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import click
 
 from kubectl_nodelife import __version__
 from kubectl_nodelife.commands.flags import Connection, Output, connection_flags, output_flags
+from kubectl_nodelife.document import API_VERSION
 from kubectl_nodelife.errors import EXIT_DONE, EXIT_NO, NodelifeError
+from kubectl_nodelife.kube.names import counted
+from kubectl_nodelife.report.formats import Block
+from kubectl_nodelife.report.table import NONE, Table, columns
 
 if TYPE_CHECKING:
     from kubectl_nodelife.live.client import Client
     from kubectl_nodelife.live.target import Target
-    from kubectl_nodelife.report.doctor import Finding
-
 
 CLUSTER_SECONDS: Final = 10
 _KUBECTL_SECONDS: Final = 10
@@ -51,8 +53,6 @@ def doctor(exit_code: bool, output: Output, connection: Connection) -> int:
       kubectl nodelife doctor
       kubectl nodelife doctor -o json
     """
-    from kubectl_nodelife.report.doctor import FAILED, DoctorPage
-
     findings = list(diagnose(connection))
     failed = any(finding.result == FAILED for finding in findings)
     output.show(DoctorPage(findings, "" if exit_code or not failed else _HINT))
@@ -62,7 +62,6 @@ def doctor(exit_code: bool, output: Output, connection: Connection) -> int:
 def diagnose(connection: Connection) -> Iterator[Finding]:
     """All checks, in order; those of the cluster only where the flags mean one."""
     from kubectl_nodelife.live.target import cluster_identity, find_target
-    from kubectl_nodelife.report.doctor import FAILED, OK, Finding
 
     yield from (check() for check in (_program, _extras, _kubectl, _completion))
     try:
@@ -79,8 +78,6 @@ def diagnose(connection: Connection) -> Iterator[Finding]:
 
 
 def _attempt(name: str, check: Callable[[], Finding]) -> Finding:
-    from kubectl_nodelife.report.doctor import FAILED, Finding
-
     try:
         return check()
     except NodelifeError as error:
@@ -91,7 +88,6 @@ def _attempt(name: str, check: Callable[[], Finding]) -> Finding:
 def _program() -> Finding:
     from kubectl_nodelife.commands.completion import PROGRAM
     from kubectl_nodelife.commands.version import installation
-    from kubectl_nodelife.report.doctor import OK, WARNING, Finding
 
     found = installation()
     text = f"v{__version__} by {found.by}, Python {platform.python_version()}"
@@ -122,8 +118,6 @@ def _version_of(program: str) -> str:
 def _extras() -> Finding:
     from importlib.util import find_spec
 
-    from kubectl_nodelife.report.doctor import OK, Finding
-
     missing = [name for name in _SWEEP if find_spec(name) is None]
     if missing:
         return Finding("extras", OK, f"sweep is not installed ({', '.join(missing)})",
@@ -133,8 +127,6 @@ def _extras() -> Finding:
 
 def _kubectl() -> Finding:
     import subprocess
-
-    from kubectl_nodelife.report.doctor import OK, WARNING, Finding
 
     program = shutil.which("kubectl")
     if program is None:
@@ -156,7 +148,6 @@ def _kubectl() -> Finding:
 
 def _completion() -> Finding:
     from kubectl_nodelife.commands.completion import SHIM
-    from kubectl_nodelife.report.doctor import OK, WARNING, Finding
 
     shim = shutil.which(SHIM)
     if shim is None:
@@ -173,7 +164,6 @@ def _cluster(target: Target) -> Iterator[Finding]:
 
     from kubectl_nodelife.daemon.manager_role import release_reads_leases
     from kubectl_nodelife.live.clock import SKEW_WARNED_NS
-    from kubectl_nodelife.report.doctor import FAILED, OK, WARNING, Finding
 
     try:
         version, skew_ns = asyncio.run(_ask_version(target))
@@ -201,7 +191,6 @@ def _node_controller(role: dict[str, Any] | None) -> Finding:
         REMEDY,
         lets_read_leases,
     )
-    from kubectl_nodelife.report.doctor import OK, WARNING, Finding
 
     check, see = "node controller", f"see: kubectl get clusterrole {NODE_CONTROLLER} -o yaml"
     if role is None:
@@ -254,7 +243,6 @@ async def _asking(target: Target) -> AsyncIterator[Client]:
 def _daemon(identity: str) -> Finding:
     from kubectl_nodelife.daemon import client
     from kubectl_nodelife.daemon.paths import check_private, runtime_folder, socket_path
-    from kubectl_nodelife.report.doctor import OK, WARNING, Finding
 
     runtime = runtime_folder(os.environ)
     if not os.path.isdir(runtime):
@@ -280,7 +268,6 @@ def _journal(identity: str) -> Finding:
 
     from kubectl_nodelife.daemon.paths import journal_path, state_folder
     from kubectl_nodelife.daemon.sqlite_file import open_to_read
-    from kubectl_nodelife.report.doctor import FAILED, OK, Finding
 
     folder = os.path.join(state_folder(os.environ), identity)
     if not os.path.isdir(folder):
@@ -298,3 +285,55 @@ def _journal(identity: str) -> Finding:
         return Finding("journal", FAILED, f"{path}: {fault}",
                        f"stop the daemon and move it away: mv {path} {path}.old")  # fmt: skip
     return Finding("journal", OK, f"{path}, {size:.1f} MB")
+
+
+OK, WARNING, FAILED = "ok", "warning", "failed"
+
+_COLUMNS = columns("check | result | found | to do")
+
+
+class Finding(NamedTuple):
+    """The finding of one check: OK, WARNING or FAILED, in words, and what to do about it."""
+
+    check: str
+    result: str
+    found: str
+    remedy: str = ""
+
+
+class DoctorPage:
+    """All findings, in the order of the checks."""
+
+    def __init__(self, findings: Sequence[Finding], hint: str = "") -> None:
+        """`hint`: the last line for people, "" for none."""
+        self._findings, self._hint = findings, hint
+
+    def blocks(self, *, wide: bool) -> Iterable[Block]:
+        """A line for each check."""
+        bad = [f for f in self._findings if f.result != OK]
+        if not bad:
+            yield f"Nothing is missing: {counted(len(self._findings), 'check')} passed."
+        else:
+            first = next((f for f in bad if f.result == FAILED), bad[0])
+            failed = sum(f.result == FAILED for f in bad)
+            many = counted(len(self._findings), "check")
+            yield (
+                f"Of {many} {failed} failed, {counted(len(bad) - failed, 'warning')}; the first "
+                f"is {first.check}: {first.found}."
+            )
+        rows = [(f.check, f.result, f.found, f.remedy or NONE) for f in self._findings]
+        yield Table(_COLUMNS, rows)
+        if self._hint:
+            yield self._hint
+
+    def document(self) -> object:
+        """The same for programs."""
+        return {
+            "apiVersion": API_VERSION,
+            "kind": "Doctor",
+            "items": [finding._asdict() for finding in self._findings],
+        }
+
+    def names(self) -> Iterable[str]:
+        """The checks that did not pass."""
+        yield from (f"check/{f.check}" for f in self._findings if f.result != OK)

@@ -35,8 +35,8 @@ from kubectl_nodelife.outlook.replay.drains import drain_review
 from kubectl_nodelife.outlook.replay.lines import last_seen_ns
 from kubectl_nodelife.outlook.replay.timeline import ReplayFilter, ReplaySources, timeline
 from kubectl_nodelife.report import terminal
-from kubectl_nodelife.report.drain_review import DrainReviewPage
 from kubectl_nodelife.report.live_line import progress_bar
+from kubectl_nodelife.report.replay import DrainReviewPage
 
 if TYPE_CHECKING:
     import msgspec

@@ -12,8 +12,8 @@ from kubectl_nodelife.kube.times import format_time
 from kubectl_nodelife.kube.workload import PodDisruptionBudget
 from kubectl_nodelife.outlook.replay.drains import DrainReview, drain_review
 from kubectl_nodelife.outlook.replay.timeline import ReplaySources, timeline
-from kubectl_nodelife.report.drain_review import DrainReviewPage
 from kubectl_nodelife.report.formats import render
+from kubectl_nodelife.report.replay import DrainReviewPage
 from tests.replay.told import ALL, at, event, node, wrote
 
 WEB = "web-5d8f9c7b6d"
