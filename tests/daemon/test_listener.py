@@ -18,12 +18,13 @@ from kubectl_nodelife.daemon import listener
 from kubectl_nodelife.daemon.listener import (
     MOST_CONNECTIONS,
     MOST_OF_ANOTHER,
+    OWN,
     BoundedListener,
+    LocalPeers,
     Rate,
     Rates,
     room_for_connections,
 )
-from kubectl_nodelife.daemon.local_peers import OWN, LocalPeers
 from tests.loopback import play, until
 from tests.other_user import another_user, needs_another_user
 

@@ -9,7 +9,7 @@ import socket
 import pytest
 from aiohttp import web
 
-from kubectl_nodelife.daemon.local_peers import OWN, LocalPeers
+from kubectl_nodelife.daemon.listener import OWN, LocalPeers
 from kubectl_nodelife.daemon.ui.sessions import CLOSED_SECONDS, MOST_SESSIONS, MOST_WRONG, Sessions
 from tests.loopback import play
 from tests.other_user import as_another_user, needs_another_user
