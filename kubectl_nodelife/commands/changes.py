@@ -5,12 +5,13 @@ of a dump, what was changed and by whom.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, Final
 
 import click
 
 from kubectl_nodelife.commands import ask
+from kubectl_nodelife.commands.answering.query import ChangesQuestion
 from kubectl_nodelife.commands.cluster.where import Where, where_flags
 from kubectl_nodelife.commands.flags import Connection, Output, output_flags
 from kubectl_nodelife.commands.several_clusters import several_clusters
@@ -68,18 +69,18 @@ def changes(
     """
     where.check()
     connection = where.connection
-    query = _query(subject, since, outcome, connection, of_dump=bool(where.filename))
+    question = _question(subject, since, outcome, connection, of_dump=bool(where.filename))
     if where.filename:
-        _of_dump(where, query, watch, output)
+        _of_dump(where, question, watch, output)
         return
     if watch:
-        _watch(connection, query, output)
+        _watch(connection, question, output)
         return
-    acts = _of_acts(connection, query)
-    answer = ask.ask(connection, "changes", **query)
+    acts = _of_acts(connection, question)
+    answer = ask.ask(connection, "changes", **question._asdict())
     source: dict[str, Any] = {"kind": "daemon"}
     if answer is None:
-        answer, source = _from_file(connection, query, acts), {"kind": "journal"}
+        answer, source = _from_file(connection, question, acts), {"kind": "journal"}
     for warning in answer.get("warnings", ()):
         terminal.warn(warning)
     source |= {key: answer[key] for key in ("server", "identity") if key in answer}
@@ -96,48 +97,47 @@ def _show(items: list[dict[str, Any]], source: dict[str, Any], output: Output) -
     output.show(ChangesPage(items, source, screen=this_screen() if cut else ENDLESS))
 
 
-def _of_dump(where: Where, query: dict[str, Any], watch: bool, output: Output) -> None:
+def _of_dump(where: Where, question: ChangesQuestion, watch: bool, output: Output) -> None:
     """Show the changes in a dump. Raises BadInput."""
-
     if watch:
         raise BadInput("a dump does not change", on="--watch", remedy="leave -w away, or -f")
-    answer = changes_of_dump(where.filename, where.now, query)
+    answer = changes_of_dump(where.filename, where.now, question)
     for warning in answer["warnings"]:
         terminal.warn(warning)
     _show(answer["items"], answer["source"], output)
 
 
-def _query(
+def _question(
     subject: tuple[str, ...],
     since: str | None,
     outcome: str | None,
     connection: Connection,
     *,
     of_dump: bool,
-) -> dict[str, Any]:
-    query: dict[str, Any] = {"outcome": outcome}
+) -> ChangesQuestion:
+    question = ChangesQuestion(outcome or "")
     if subject:
         kind, namespace, name = parse_subject(subject, (NODE, POD), NODE)
         namespace = namespace or connection.namespace or ""
         if kind == NODE:
-            query["node"] = name
+            question = question._replace(node=name)
         else:
             line = None if namespace or of_dump else ask.find(connection)
-            query["namespace"] = namespace or (line.known.namespace if line else "default")
-            query["pod"] = name
+            namespace = namespace or (line.known.namespace if line else "default")
+            question = question._replace(namespace=namespace, pod=name)
     if since:
         from kubectl_nodelife.commands.flags import duration_ns
 
-        query["since"] = duration_ns(since, "--since")
-    return query
+        question = question._replace(since=duration_ns(since, "--since"))
+    return question
 
 
-def _watch(connection: Connection, query: dict[str, Any], output: Output) -> None:
+def _watch(connection: Connection, question: ChangesQuestion, output: Output) -> None:
     ask.refuse_whole_documents(output.format)
     if output.format in ("table", "wide") and this_screen().width:
-        ask.draw_each_second(lambda: _drawn(connection, query, output), newest_last=True)
+        ask.draw_each_second(lambda: _drawn(connection, question, output), newest_last=True)
     headers = output.headers
-    answers = ask.follow(connection, "changes", **query)
+    answers = ask.follow(connection, "changes", **question._asdict())
     if answers is None:
         raise ask.no_daemon()
     widths = Widths()
@@ -156,9 +156,11 @@ def _watch(connection: Connection, query: dict[str, Any], output: Output) -> Non
         terminal.flush()
 
 
-def _drawn(connection: Connection, query: dict[str, Any], output: Output) -> dict[str, Any] | None:
+def _drawn(
+    connection: Connection, question: ChangesQuestion, output: Output
+) -> dict[str, Any] | None:
     """The changes as they stand now, each on one line."""
-    answer = ask.ask(connection, "changes", **query)
+    answer = ask.ask(connection, "changes", **question._asdict())
     if answer is None:
         return None
     items = sorted(answer["items"], key=lambda item: str(item["time"]))
@@ -173,7 +175,7 @@ def _one_a_line(items: list[dict[str, Any]]) -> str:
     return "".join(f"{terminal.escape_json(text)}\n" for text in made)
 
 
-def _of_acts(connection: Connection, query: dict[str, Any]) -> list[dict[str, Any]]:
+def _of_acts(connection: Connection, question: ChangesQuestion) -> list[dict[str, Any]]:
     """The writes that `repair`, `daemonset undo` and `drain` have made from this machine."""
     if connection.via:
         return []
@@ -185,12 +187,14 @@ def _of_acts(connection: Connection, query: dict[str, Any]) -> list[dict[str, An
     line = ask.find(connection)
     known = line.known if line is not None else ask.resolve(connection)
     folder = os.path.dirname(journal_path(dict(os.environ), known.identity))
-    since_ns = time.time_ns() - query["since"] if "since" in query else 0
-    return changes_of_acts(folder, query, since_ns) if folder else []
+    if not folder:
+        return []
+    since_ns = 0 if question.since is None else time.time_ns() - question.since
+    return changes_of_acts(folder, since_ns, question.outcome, question.node, question.one_pod)
 
 
 def _from_file(
-    connection: Connection, query: dict[str, Any], acts: list[dict[str, Any]]
+    connection: Connection, question: ChangesQuestion, acts: list[dict[str, Any]]
 ) -> dict[str, Any]:
     """The journal that a daemon has left at its end. Raises Unreachable where there is none."""
     import sqlite3
@@ -198,15 +202,10 @@ def _from_file(
 
     from kubectl_nodelife.daemon.changes import document
     from kubectl_nodelife.daemon.paths import journal_path
-    from kubectl_nodelife.daemon.store import ChangeFilter, read_only
+    from kubectl_nodelife.daemon.store import read_only
 
     known = ask.resolve(connection)
-    wanted = ChangeFilter(
-        since_ns=time.time_ns() - query["since"] if "since" in query else None,
-        outcome=query["outcome"] or "",
-        node=query.get("node", ""),
-        pod=(query["namespace"], query["pod"]) if "pod" in query else None,
-    )
+    wanted = question.chosen(time.time_ns())
     try:
         found = read_only(journal_path(dict(os.environ), known.identity), wanted)
     except (OSError, sqlite3.Error):
@@ -222,22 +221,20 @@ def _from_file(
 
 
 def changes_of_dump(
-    filename: Sequence[str], now: str | None, query: Mapping[str, Any]
+    filename: Sequence[str], now: str | None, question: ChangesQuestion
 ) -> dict[str, Any]:
     """The answer that a daemon would give: items, source, warnings.
 
-    `query`: as `changes` asks it, the duration `since` counted back from the dump's moment. Raises
-    BadInput.
+    `since` is counted back from the dump's moment. Raises BadInput.
     """
     from kubectl_nodelife.commands.replay_sources import traces_of_dump
     from kubectl_nodelife.outlook.changes import changes_seen
     from kubectl_nodelife.outlook.replay.timeline import ReplayFilter, timeline
 
     found = traces_of_dump(filename, now)
-    pod = (query["namespace"], query["pod"]) if "pod" in query else None
-    since_ns = found.now_ns - query["since"] if "since" in query else 0
-    wanted = ReplayFilter(since_ns, found.now_ns + _AHEAD_NS, query.get("node", ""), pod)
+    since_ns = 0 if question.since is None else found.now_ns - question.since
+    until_ns = found.now_ns + _AHEAD_NS
+    wanted = ReplayFilter(since_ns, until_ns, question.node, question.one_pod)
     items = changes_seen(timeline(found.sources, wanted))
-    outcome = query.get("outcome")
-    chosen = [item for item in items if outcome in (None, item["outcome"])]
+    chosen = [item for item in items if question.outcome in ("", item["outcome"])]
     return {"items": chosen, "source": found.source, "warnings": found.warnings}

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -17,6 +17,8 @@ from kubectl_nodelife.commands.answering.query import (
     STATUS,
     SUMMARY,
     UNDO,
+    SetQuestion,
+    asked,
 )
 from kubectl_nodelife.commands.cluster.where import Where, where_flags
 from kubectl_nodelife.commands.flags import Connection, Output, connection_flags, output_flags
@@ -90,14 +92,13 @@ def show(
         raise BadInput(
             f"is about one set with -o {output.format}", on="--nodes", remedy="name the set"
         )
-    query = {
-        "about": NODES if per_node else SUMMARY,
-        "namespace": "" if all_namespaces else _namespace(where, named),
-        "name": named.name if named else "",
-        "selector": selector,
-        **output.query(),
-    }
-    return ask.answer(where, QUESTION, query)
+    question = SetQuestion(
+        NODES if per_node else SUMMARY,
+        "" if all_namespaces else _namespace(where, named),
+        named.name if named else "",
+        selector,
+    )
+    return ask.answer(where, QUESTION, asked(question, output))
 
 
 @daemonset.command("status", short_help="How far its update is, and what it waits for.")
@@ -133,15 +134,15 @@ def status(
     named = parse_subject(subject, (DAEMON_SET,), DAEMON_SET)
     if timeout and watch is False:
         raise BadInput("is for --watch", on="--timeout")
-    query = _query(STATUS, where, named, output)
-    waiting = {**query, "timeout": _seconds(timeout) or None}
+    question = SetQuestion(STATUS, _namespace(where, named), named.name)
+    waiting = asked(question._replace(timeout=_seconds(timeout)), output)
     answers = None
     if watch or timeout:
         answers = ask.watch(where, QUESTION, waiting)
     elif watch is None and output.format == "table" and not (where.filename or where.direct):
         answers = ask.follow(where.connection, QUESTION, **waiting, **ask.on_this_screen())
     if answers is None:
-        return ask.answer(where, QUESTION, query)
+        return ask.answer(where, QUESTION, asked(question, output))
     for response in answers:
         ask.show(response)
         terminal.flush()
@@ -169,8 +170,8 @@ def history(
     named = parse_subject(subject, (DAEMON_SET,), DAEMON_SET)
     if revision < 0:
         raise BadInput("must be a positive number", on="--revision")
-    query = _query(HISTORY, where, named, output)
-    return ask.answer(where, QUESTION, {**query, "revision": revision or None})
+    question = SetQuestion(HISTORY, _namespace(where, named), named.name, revision=revision)
+    return ask.answer(where, QUESTION, asked(question, output))
 
 
 @daemonset.command("undo", short_help="Go back to a revision: show, ask, and send.")
@@ -198,20 +199,10 @@ def undo(
     """
     named = parse_subject(subject, (DAEMON_SET,), DAEMON_SET)
     not_for_dumps(where.filename, act)
+    question = SetQuestion(UNDO, _namespace(where, named), named.name, revision=to_revision)
     if where.filename or act.dry_run == CLIENT:
-        query = _query(UNDO, where, named, output)
-        return ask.answer(where, QUESTION, {**query, "revision": to_revision or None})
-
-    return roll_back(where, named, to_revision, act, output)
-
-
-def _query(about: str, where: Where, named: Subject, output: Output) -> dict[str, Any]:
-    return {
-        "about": about,
-        "namespace": _namespace(where, named),
-        "name": named.name,
-        **output.query(),
-    }
+        return ask.answer(where, QUESTION, asked(question, output))
+    return roll_back(where, question, act, output)
 
 
 def _namespace(where: Where, named: Subject | None) -> str:
@@ -227,7 +218,7 @@ def _seconds(timeout: str | None) -> float:
     return duration_ns(timeout, "--timeout") / _SECOND_NS
 
 
-def roll_back(where: Where, named: Subject, to_revision: int, act: ActFlags, output: Output) -> int:
+def roll_back(where: Where, question: SetQuestion, act: ActFlags, output: Output) -> int:
     """Show, ask, and send. The exit code. Raises NodelifeError."""
     from kubectl_nodelife.commands.answering import daemonset as answering
     from kubectl_nodelife.commands.answering.query import as_sent
@@ -236,13 +227,11 @@ def roll_back(where: Where, named: Subject, to_revision: int, act: ActFlags, out
     from kubectl_nodelife.outlook.daemonset.document import daemon_sets
     from kubectl_nodelife.report.daemonset import UndoPage
 
-    namespace, name = _namespace(where, named), named.name
-    query = as_sent({"about": UNDO, "namespace": namespace, "name": name})
-    view = look(where, answering.reading(query))
+    view = look(where, answering.reading(as_sent(question._asdict())))
     for warning in view.warnings:
         terminal.warn(warning)
-    question = answering.SetQuestion(UNDO, namespace, name, to_revision, output)
-    sets, names = daemon_sets(view, namespace, name)(), answering.set_names(view)
+    sets = daemon_sets(view, question.namespace, question.name)()
+    names = answering.set_names(view)
     found = answering.DaemonSetsView(sets, view.source, [], names)
     outlook = answering.undo_of(found, question)
     output.show(UndoPage(outlook, view.source, dry_run=False))

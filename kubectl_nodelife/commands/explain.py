@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import click
 
 from kubectl_nodelife.commands import ask
-from kubectl_nodelife.commands.answering.query import QUESTION, SUMMARY
+from kubectl_nodelife.commands.answering.query import (
+    QUESTION,
+    SUMMARY,
+    ExplainQuestion,
+    SetQuestion,
+    asked,
+)
 from kubectl_nodelife.commands.cluster.where import Where, where_flags
 from kubectl_nodelife.commands.flags import Output, output_flags
 from kubectl_nodelife.errors import BadInput
@@ -30,13 +34,16 @@ _MOST_NAMED = 5
 @click.command()
 @click.argument("subject", nargs=-1, metavar="KIND NAME...")
 @click.option(
-    "--taint", metavar="KEY=VALUE:EFFECT", help="What would this taint do to the node's pods?"
+    "--taint",
+    default="",
+    metavar="KEY=VALUE:EFFECT",
+    help="What would this taint do to the node's pods?",
 )
 @output_flags("table", "json", "yaml", "markdown")
 @where_flags("no_daemon", "profile", "assignments")
 def explain(
     subject: tuple[str, ...],
-    taint: str | None,
+    taint: str,
     output: Output,
     where: Where,
 ) -> int:
@@ -61,24 +68,19 @@ def explain(
     if len(subject) == 1 and "/" not in subject[0]:
         subject = _found(where, subject[0])
     kind, namespace, name = parse_subject(subject, _EXPLAINED)
-    query: dict[str, Any] = {
-        "kind": kind,
-        "name": name,
-        **output.query(),
-        "taint": taint,
-    }
     if taint and kind != NODE:
         raise BadInput("is for nodes", on="--taint", remedy="write 'node NAME --taint ...'")
     if kind not in WITHOUT_NAMESPACE:
-        query["namespace"] = namespace or ask.namespace_for(where)
+        namespace = namespace or ask.namespace_for(where)
     if kind == BUDGET:
         from kubectl_nodelife.commands.budgets import show
 
-        return show(where, query["namespace"], [name], output)
+        return show(where, namespace, [name], output)
     if kind == DAEMON_SET:
-        return ask.answer(where, QUESTION, {**query, "about": SUMMARY})
-    query["more"] = None if where.connection.via else "true"  # that daemon reads by its own rights
-    return ask.answer(where, "explain", query, seconds=ask.FORKED_SECONDS)
+        return ask.answer(where, QUESTION, asked(SetQuestion(SUMMARY, namespace, name), output))
+    more = not where.connection.via  # that daemon reads by its own rights
+    question = ExplainQuestion(kind, namespace, name, taint, more)
+    return ask.answer(where, "explain", asked(question, output), seconds=ask.FORKED_SECONDS)
 
 
 def _found(where: Where, name: str) -> tuple[str, ...]:

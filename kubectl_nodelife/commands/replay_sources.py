@@ -175,7 +175,7 @@ def _acts(connection: Connection, since_ns: int) -> list[dict[str, Any]]:
     """The orders that people gave with `drain`, `repair` and `daemonset undo` here."""
     known = ask.resolve(connection)
     folder = os.path.dirname(journal_path(dict(os.environ), known.identity))
-    found = changes_of_acts(folder, {}, time.time_ns() - since_ns) if folder else []
+    found = changes_of_acts(folder, time.time_ns() - since_ns) if folder else []
     return [{**change, "id": None} for change in found]  # their numbers are of other journals
 
 

@@ -6,11 +6,10 @@ but click, a socket and json. Everything else is imported where it is needed.
 
 from __future__ import annotations
 
-from typing import Any
-
 import click
 
 from kubectl_nodelife.commands import ask
+from kubectl_nodelife.commands.answering.query import StatusQuestion, asked
 from kubectl_nodelife.commands.cluster.where import Where, where_flags
 from kubectl_nodelife.commands.flags import Output, output_flags
 from kubectl_nodelife.commands.several_clusters import several_clusters
@@ -34,13 +33,13 @@ MOST_ON_A_TERMINAL = 50
 """So many nodes a table shows there, so that its first lines do not scroll away."""
 
 
-def _most_shown(all_nodes: bool) -> int | None:
-    return None if all_nodes or not is_terminal() else MOST_ON_A_TERMINAL
+def _most_shown(all_nodes: bool) -> int:
+    return 0 if all_nodes or not is_terminal() else MOST_ON_A_TERMINAL
 
 
 @click.command()
 @click.argument("nodes", nargs=-1, metavar="[NODE...]")
-@click.option("-l", "--selector", help="Only nodes with these labels, as in kubectl.")
+@click.option("-l", "--selector", default="", help="Only nodes with these labels, as in kubectl.")
 @click.option(
     "--field-selector",
     default="",
@@ -81,7 +80,7 @@ def _most_shown(all_nodes: bool) -> int | None:
 @several_clusters("nodes in trouble", well_by=("all_nodes", "nodes"))
 def status(
     nodes: tuple[str, ...],
-    selector: str | None,
+    selector: str,
     field_selector: str,
     label_columns: tuple[str, ...],
     show_labels: bool,
@@ -107,17 +106,17 @@ def status(
       kubectl nodelife status --field-selector spec.unschedulable=true --show-labels
       kubectl nodelife status -l topology.kubernetes.io/zone=a -o json
     """
-    query: dict[str, Any] = {
-        "node": nodes,
-        "selector": selector,
-        "fields": field_selector,
-        "label": [key for keys in label_columns for key in keys.split(",")],
-        "labels": show_labels or None,
-        "sort": sort_by,
-        "trouble": trouble or None,
-        "most": _most_shown(all_nodes or bool(nodes)),
-        **output.query(),
-    }
+    question = StatusQuestion(
+        node=nodes,
+        selector=selector,
+        fields=field_selector,
+        label=tuple(key for keys in label_columns for key in keys.split(",")),
+        labels=show_labels,
+        sort=sort_by or "",
+        trouble=trouble,
+        most=_most_shown(all_nodes or bool(nodes)),
+    )
+    query = asked(question, output)
     if not watch:
         return ask.answer(where, "status", query, exit_code=exit_code)
     if output.format in ("table", "wide") and this_screen().width:

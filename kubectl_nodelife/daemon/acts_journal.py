@@ -26,15 +26,23 @@ _DETAILS: Final = ("unschedulable", "grace_period_seconds", "revision", "status"
 _NAMES: Final = {"grace_period_seconds": "gracePeriodSeconds"}
 
 
-def changes_of_acts(folder: str, query: dict[str, Any], since_ns: int) -> list[dict[str, Any]]:
+def changes_of_acts(
+    folder: str,
+    since_ns: int,
+    outcome: str = "",
+    node: str = "",
+    pod: tuple[str, str] | None = None,
+) -> list[dict[str, Any]]:
     """The changes of all acts since then, as `changes` shows them, in order of time.
 
-    `query` as of `changes`: `outcome`, `node`, or `namespace` and `pod`.
+    `outcome`, `node`: "" does not restrict; `pod`: its namespace and name, None for all.
     """
     found = []
     for path in sorted(glob.glob(os.path.join(glob.escape(folder), PATTERN))):
         try:
-            found += [item for item in _read(path, since_ns) if _is_asked_for(item, query)]
+            found += [
+                item for item in _read(path, since_ns) if _is_asked_for(item, outcome, node, pod)
+            ]
         except sqlite3.Error:
             continue
     return sorted(found, key=lambda item: str(item["time"]))
@@ -88,13 +96,12 @@ def _outcome(state: str, code: int) -> str:
     return state if state == "applied" else "sent"
 
 
-def _is_asked_for(item: dict[str, Any], query: dict[str, Any]) -> bool:
-    if query.get("outcome") and item["outcome"] != query["outcome"]:
+def _is_asked_for(
+    item: dict[str, Any], outcome: str, node: str, pod: tuple[str, str] | None
+) -> bool:
+    if outcome and item["outcome"] != outcome:
         return False
-    if query.get("node"):
-        return bool(item.get("node") == query["node"])
-    if query.get("pod"):
-        obj = item["object"]
-        wanted = ("Pod", query["namespace"], query["pod"])
-        return (obj["kind"], obj.get("namespace"), obj["name"]) == wanted
-    return True
+    if node:
+        return bool(item.get("node") == node)
+    obj = item["object"]
+    return pod is None or (obj["kind"], obj.get("namespace"), obj["name"]) == ("Pod", *pod)

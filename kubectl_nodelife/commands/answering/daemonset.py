@@ -18,14 +18,13 @@ from kubectl_nodelife.commands.answering.query import (
     UNDO,
     Query,
     Response,
-    number,
+    SetQuestion,
+    flags_of,
     output_of,
-    word,
 )
 from kubectl_nodelife.commands.answering.query import QUESTION as QUESTION
 from kubectl_nodelife.commands.cluster.look import KindsToRead, none_found
 from kubectl_nodelife.errors import BadInput, Failed, NotFound, Unreachable
-from kubectl_nodelife.kube.meta import LabelSelector
 from kubectl_nodelife.kube.selectors import label_selector
 from kubectl_nodelife.outlook.daemonset.document import (
     KINDS,
@@ -77,18 +76,6 @@ class DaemonSetsView(NamedTuple):
     names: list[str] = []
 
 
-class SetQuestion(NamedTuple):
-    """The query, read. `namespace` "": all; `name` "": all sets, or those with these labels;
-    `revision` 0: none."""
-
-    about: str
-    namespace: str
-    name: str
-    revision: int
-    output: Output
-    labels: LabelSelector | None = None
-
-
 def reading(query: Query) -> KindsToRead:
     """The sets of one namespace or all, with what they depend on.
 
@@ -99,7 +86,7 @@ def reading(query: Query) -> KindsToRead:
         KINDS,
         needed=("DaemonSet",),
         missing_parts=missing_parts,
-        namespace=word(query, "namespace"),
+        namespace=flags_of(query, SetQuestion).namespace,
         pods_everywhere=pods_take_room,
     )
 
@@ -114,24 +101,18 @@ def prepare(view: ClusterView, query: Query) -> Callable[[], Response]:
 
     Raises BadInput, Failed, Unreachable where the sets are not to be had.
     """
-    question = _question_of(query)
+    question, output = _question_of(query), output_of(query)
     looking = _looking(view, question)
-    return lambda: _answer_from(looking(), question)
+    return lambda: _answer_from(looking(), question, output)
 
 
 def _question_of(query: Query) -> SetQuestion:
     """The question that is asked. Raises BadInput."""
-    about = word(query, "about")
-    if about not in _ANSWERS:
-        raise BadInput(f"the daemon has no answer about {about!r} of DaemonSets")
-    return SetQuestion(
-        about=about,
-        namespace=word(query, "namespace"),
-        name=word(query, "name"),
-        labels=label_selector(query["selector"][-1] if "selector" in query else None),
-        revision=number(query, "revision"),
-        output=output_of(query),
-    )
+    question = flags_of(query, SetQuestion)
+    if question.about not in _ANSWERS:
+        raise BadInput(f"the daemon has no answer about {question.about!r} of DaemonSets")
+    label_selector(question.selector)
+    return question
 
 
 def _looking(view: ClusterView, question: SetQuestion) -> Callable[[], DaemonSetsView]:
@@ -154,11 +135,11 @@ def set_names(view: ClusterView) -> list[str]:
     return [f"{obj.namespace}/{obj.name}" for obj in view.cache.all("DaemonSet")]
 
 
-def _answer_from(look: DaemonSetsView, question: SetQuestion) -> Response:
-    return {"warnings": look.warnings, **_ANSWERS[question.about](look, question)}
+def _answer_from(look: DaemonSetsView, question: SetQuestion, output: Output) -> Response:
+    return {"warnings": look.warnings, **_ANSWERS[question.about](look, question, output)}
 
 
-def _summary(look: DaemonSetsView, question: SetQuestion) -> Response:
+def _summary(look: DaemonSetsView, question: SetQuestion, output: Output) -> Response:
     sets = look.sets
     keys = [_find(look, question)] if question.name else _chosen(sets, question)
     everywhere = not question.namespace
@@ -166,25 +147,25 @@ def _summary(look: DaemonSetsView, question: SetQuestion) -> Response:
     sections = list(set_sections(sets, summaries[0])) if question.name else []
     page = SummaryPage(summaries, look.source, sets.now_ns, everywhere, look.warnings, sections)
     where = "" if everywhere else f" in {question.namespace} namespace"
-    if not keys and question.output.format in (*_PAGES, "name", "markdown"):
+    if not keys and output.format in (*_PAGES, "name", "markdown"):
         return {"note": f"No resources found{where}"}
     note = "" if keys else f"No resources found{where}"
-    return {"text": question.output.render(page), "note": note}
+    return {"text": output.render(page), "note": note}
 
 
-def _nodes(look: DaemonSetsView, question: SetQuestion) -> Response:
+def _nodes(look: DaemonSetsView, question: SetQuestion, output: Output) -> Response:
     """The truth table of one set, or of each, below its name."""
     if question.name:
-        return {"text": question.output.render(_truth_table(look, _find(look, question)))}
+        return {"text": output.render(_truth_table(look, _find(look, question)))}
     keys = _chosen(look.sets, question)
-    tables = (question.output.render(_truth_table(look, key)) for key in keys)
+    tables = (output.render(_truth_table(look, key)) for key in keys)
     text = "\n".join(f"{_on(key)}\n{table}" for key, table in zip(keys, tables, strict=True))
     return {"text": text, "note": "" if keys else none_found(question.namespace or None)}
 
 
 def _chosen(sets: DaemonSets, question: SetQuestion) -> list[tuple[str, str]]:
     """The keys of the sets of the namespace, or of all, which have the labels asked for."""
-    return sets.set_keys(question.namespace or None, question.labels)
+    return sets.set_keys(question.namespace or None, label_selector(question.selector))
 
 
 def _truth_table(look: DaemonSetsView, key: tuple[str, str]) -> TruthTablePage:
@@ -196,8 +177,8 @@ def _truth_table(look: DaemonSetsView, key: tuple[str, str]) -> TruthTablePage:
     return TruthTablePage(summarize(sets, key), truth_table(view), look.source)
 
 
-def _status(look: DaemonSetsView, question: SetQuestion) -> Response:
-    return {"text": question.output.render(_rollout_page(look, question))}
+def _status(look: DaemonSetsView, question: SetQuestion, output: Output) -> Response:
+    return {"text": output.render(_rollout_page(look, question))}
 
 
 def _rollout_page(look: DaemonSetsView, question: SetQuestion) -> RolloutPage:
@@ -208,7 +189,7 @@ def _rollout_page(look: DaemonSetsView, question: SetQuestion) -> RolloutPage:
         raise Failed(str(error), on=_on(key)) from None
 
 
-def _history(look: DaemonSetsView, question: SetQuestion) -> Response:
+def _history(look: DaemonSetsView, question: SetQuestion, output: Output) -> Response:
     view, number = _view_with_revisions(look, question), question.revision
     if number:
         try:
@@ -216,16 +197,16 @@ def _history(look: DaemonSetsView, question: SetQuestion) -> Response:
         except RolloutError as error:
             raise Failed(str(error), on=_on(view.daemon_set.key)) from None
     rows = history_rows(view)
-    if not rows and question.output.format in _PAGES:
+    if not rows and output.format in _PAGES:
         return {"text": f"{NO_HISTORY}\n"}
     namespace, name = view.daemon_set.key
     page = HistoryPage(namespace, name, rows, look.source, view.now_ns, number)
-    return {"text": question.output.render(page)}
+    return {"text": output.render(page)}
 
 
-def _undo(look: DaemonSetsView, question: SetQuestion) -> Response:
+def _undo(look: DaemonSetsView, question: SetQuestion, output: Output) -> Response:
     outlook = undo_of(look, question)
-    return {"text": question.output.render(UndoPage(outlook, look.source))}
+    return {"text": output.render(UndoPage(outlook, look.source))}
 
 
 def undo_of(look: DaemonSetsView, question: SetQuestion) -> UndoOutlook:
@@ -237,7 +218,7 @@ def undo_of(look: DaemonSetsView, question: SetQuestion) -> UndoOutlook:
         raise Failed(str(error), on=_on(view.daemon_set.key)) from None
 
 
-_ANSWERS: Final[dict[str, Callable[[DaemonSetsView, SetQuestion], Response]]] = {
+_ANSWERS: Final[dict[str, Callable[[DaemonSetsView, SetQuestion, Output], Response]]] = {
     SUMMARY: _summary,
     NODES: _nodes,
     STATUS: _status,
@@ -250,8 +231,8 @@ async def watch(look: Callable[[], ClusterView], query: Query) -> AsyncGenerator
     """`daemonset status` each time that there is something to say, until the update is over."""
     import asyncio
 
-    question, timeout_seconds = _question_of(query), float(word(query, "timeout") or 0)
-    ends = time.monotonic() + timeout_seconds
+    question, output = _question_of(query), output_of(query)
+    ends = time.monotonic() + question.timeout
     on = _on((question.namespace, question.name))
     last_fingerprint: object = None
     uid = ""
@@ -259,7 +240,7 @@ async def watch(look: Callable[[], ClusterView], query: Query) -> AsyncGenerator
     while True:
         looking = _looking(look(), question)
         try:
-            page, text, warnings = await asyncio.to_thread(_glance, looking, question)
+            page, text, warnings = await asyncio.to_thread(_glance, looking, question, output)
         except NoSuchSet:
             if not uid:
                 raise
@@ -274,17 +255,17 @@ async def watch(look: Callable[[], ClusterView], query: Query) -> AsyncGenerator
             warned.update(map(_same, warnings))
         if outlook.state.done:
             return
-        if timeout_seconds and time.monotonic() > ends:
+        if question.timeout and time.monotonic() > ends:
             raise Failed("timed out waiting for the condition", on=on)
         await asyncio.sleep(WATCH_SECONDS)
 
 
 def _glance(
-    looking: Callable[[], DaemonSetsView], question: SetQuestion
+    looking: Callable[[], DaemonSetsView], question: SetQuestion, output: Output
 ) -> tuple[RolloutPage, str, list[str]]:
     look = looking()
     page = _rollout_page(look, question)
-    text = page.news() if question.output.format in _PAGES else question.output.render(page)
+    text = page.news() if output.format in _PAGES else output.render(page)
     return page, text, look.warnings
 
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from kubectl_nodelife.commands.answering.query import (
+    ExplainQuestion,
     Query,
     Response,
+    flags_of,
     output_of,
-    word,
 )
 from kubectl_nodelife.commands.cluster.drain import KINDS as DRAIN_KINDS
 from kubectl_nodelife.commands.cluster.look import KindsToRead
@@ -29,16 +30,17 @@ if TYPE_CHECKING:
 
 def reading(query: Query) -> KindsToRead:
     """The kinds that the explanation of an object of that kind reads."""
-    match word(query, "kind"):
+    asked = flags_of(query, ExplainQuestion)
+    match asked.kind:
         case "Pod":
-            fields = {"Event": _about_pod(word(query, "namespace"), word(query, "name"))}
+            fields = {"Event": _about_pod(asked.namespace, asked.name)}
             read, needed = (*DRAIN_KINDS, "Event"), ("Node", "Pod")
             return KindsToRead(
                 read, needed, missing_parts=missing_parts, fields=fields, optional=OPTIONAL_KINDS
             )
         case _:
-            more = () if word(query, "taint") else (*WEBHOOK_KINDS, "Event")
-            fields = {"Event": about_node(word(query, "name"))}
+            more = () if asked.taint else (*WEBHOOK_KINDS, "Event")
+            fields = {"Event": about_node(asked.name)}
             return KindsToRead(
                 (*KINDS, *more), ("Node",), missing_parts=missing_parts, fields=fields
             )
@@ -63,12 +65,13 @@ def answer(view: ClusterView, query: Query) -> Response:
 def beside_a_daemon(query: Query) -> KindsToRead | None:
     """What a daemon lists for the explanation of a pod or a node, beside what it watches; None
     where nothing is asked for (`more`)."""
-    kind, name = word(query, "kind"), word(query, "name")
-    if word(query, "more") != "true" or kind not in _LEFT_UNKNOWN or word(query, "taint"):
+    asked = flags_of(query, ExplainQuestion)
+    if not asked.more or asked.kind not in _LEFT_UNKNOWN or asked.taint:
         return None
-    if kind == "Pod":
+    if asked.kind == "Pod":
         return reading(query)
-    return KindsToRead((*WEBHOOK_KINDS, "Event"), needed=(), fields={"Event": about_node(name)})
+    fields = {"Event": about_node(asked.name)}
+    return KindsToRead((*WEBHOOK_KINDS, "Event"), needed=(), fields=fields)
 
 
 def answer_with(
@@ -76,7 +79,7 @@ def answer_with(
 ) -> Response:
     """A daemon's explanation, with what it listed for it, or why it could not. Raises BadInput,
     NotFound."""
-    kind, namespace, name, taint = (word(query, k) for k in ("kind", "namespace", "name", "taint"))
+    kind, namespace, name, taint, _ = flags_of(query, ExplainQuestion)
     made = explanation_of(view, kind, namespace, name, taint)
     if isinstance(listed, NodelifeError):
         made.warnings.append(f"{_LEFT_UNKNOWN[kind]} unknown: {listed}")

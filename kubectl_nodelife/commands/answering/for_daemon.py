@@ -18,8 +18,10 @@ from typing import Any, Final
 from kubectl_nodelife.commands import answering
 from kubectl_nodelife.commands.answering import daemonset, explain, status
 from kubectl_nodelife.commands.answering.query import (
+    ChangesQuestion,
     Query,
     Response,
+    flags_of,
     lead_to_asker,
     number,
     word,
@@ -334,18 +336,8 @@ def _documents(changes: list[ChangeRecord]) -> list[dict[str, Any]]:
 
 
 def _wanted(query: Query, now_ns: int) -> ChangeFilter:
-    """The query as a choice. `since` and `until` are in ns before now."""
-    since, until = (
-        now_ns - number(query, key) if word(query, key) else None for key in ("since", "until")
-    )
-    pod = word(query, "pod")
-    return ChangeFilter(
-        since_ns=since,
-        outcome=word(query, "outcome"),
-        node=word(query, "node"),
-        pod=(word(query, "namespace"), pod) if pod else None,
-        until_ns=until,
-    )
+    """The query of `changes` as a choice. Raises BadInput."""
+    return flags_of(query, ChangesQuestion).chosen(now_ns)
 
 
 MOST_NAMES: Final = 500

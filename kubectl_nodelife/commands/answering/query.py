@@ -1,15 +1,20 @@
-"""The query of a question, as words by key, and the response's keys."""
+"""The questions, a field for each flag; the query that carries one to a daemon, as words by key;
+and the response's keys.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple, TypeVar, get_origin, get_type_hints
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, get_origin, get_type_hints
 
 from kubectl_nodelife.errors import BadInput
 from kubectl_nodelife.report import terminal
 from kubectl_nodelife.report.command_lines import LeadingFlags
 from kubectl_nodelife.report.formats import FORMATTERS, PARTS, Output
 from kubectl_nodelife.report.screen import Screen
+
+if TYPE_CHECKING:
+    from kubectl_nodelife.daemon.store import ChangeFilter
 
 Query = Mapping[str, list[str]]
 T = TypeVar("T", bound=NamedTuple)
@@ -21,6 +26,82 @@ Response = dict[str, Any]
 SUMMARY, NODES, STATUS, HISTORY, UNDO = "counts", "nodes", "status", "history", "undo"
 QUESTION = "daemonset"
 """The daemon's name for all of them; one of the five words says which."""
+
+
+class StatusQuestion(NamedTuple):
+    """Which nodes of `status`, in which order, and with which columns of labels. `fields`: a field
+    selector; `most`: so many are shown, 0 for all.
+    """
+
+    node: tuple[str, ...] = ()
+    selector: str = ""
+    fields: str = ""
+    label: tuple[str, ...] = ()
+    labels: bool = False
+    sort: str = ""
+    trouble: bool = False
+    most: int = 0
+
+
+class SetQuestion(NamedTuple):
+    """What of which DaemonSets. `about`: one of the five words. `namespace` "": all; `name` "": all
+    sets, or those that `selector` chooses; `revision` 0: none; `timeout`: seconds to watch, 0 for
+    ever.
+    """
+
+    about: str = ""
+    namespace: str = ""
+    name: str = ""
+    selector: str | None = None
+    revision: int = 0
+    timeout: float = 0
+
+
+class ExplainQuestion(NamedTuple):
+    """Of which object; `taint`: what it would do. `more`: the daemon may list what it does not
+    watch.
+    """
+
+    kind: str = ""
+    namespace: str = ""
+    name: str = ""
+    taint: str = ""
+    more: bool = False
+
+
+class ChangesQuestion(NamedTuple):
+    """Which changes; "" and None do not restrict. `node`: the node and its pods; `namespace` goes
+    with `pod`; `since` and `until`: ns before now.
+    """
+
+    outcome: str = ""
+    node: str = ""
+    namespace: str = ""
+    pod: str = ""
+    since: int | None = None
+    until: int | None = None
+
+    @property
+    def one_pod(self) -> tuple[str, str] | None:
+        """Namespace and name of the pod that is meant; None: all."""
+        return (self.namespace, self.pod) if self.pod else None
+
+    def chosen(self, now_ns: int) -> ChangeFilter:
+        """The choice of a journal whose clock shows `now_ns`."""
+        from kubectl_nodelife.daemon.store import ChangeFilter
+
+        return ChangeFilter(
+            since_ns=None if self.since is None else now_ns - self.since,
+            outcome=self.outcome,
+            node=self.node,
+            pod=self.one_pod,
+            until_ns=None if self.until is None else now_ns - self.until,
+        )
+
+
+def asked(question: NamedTuple, output: Output) -> dict[str, Any]:
+    """The query of a question whose answer is shown so."""
+    return {**question._asdict(), **output.query()}
 
 
 def as_sent(query: Mapping[str, Any]) -> Query:

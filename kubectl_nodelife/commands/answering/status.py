@@ -9,9 +9,9 @@ from msgspec.structs import replace
 from kubectl_nodelife.commands.answering.query import (
     Query,
     Response,
-    number,
+    StatusQuestion,
+    flags_of,
     output_of,
-    word,
 )
 from kubectl_nodelife.commands.cluster.look import KindsToRead
 from kubectl_nodelife.outlook.status import (
@@ -37,34 +37,35 @@ def reading(query: Query) -> KindsToRead:
 
 def steps(view: ClusterView, query: Query) -> Generator[None, None, NodeLifeStatus]:
     """The status, a step a node. Raises BadInput, Failed."""
+    question = flags_of(query, StatusQuestion)
     return status_steps(
         view,
-        query.get("node", []),
-        word(query, "selector"),
-        field_selector=word(query, "fields"),
-        sort_by=word(query, "sort"),
-        trouble=word(query, "trouble") == "true",
+        question.node,
+        question.selector,
+        field_selector=question.fields,
+        sort_by=question.sort,
+        trouble=question.trouble,
     )
 
 
-def page(status: NodeLifeStatus, query: Query) -> StatusPage:
+def page(status: NodeLifeStatus, question: StatusQuestion) -> StatusPage:
     """The page, with the columns of labels that are asked for."""
     return StatusPage(
         status,
-        is_sorted=bool(word(query, "sort")),
-        labels=query.get("label", []),
-        all_labels=word(query, "labels") == "true",
-        most=max(0, number(query, "most")),
+        is_sorted=bool(question.sort),
+        labels=question.label,
+        all_labels=question.labels,
+        most=max(0, question.most),
     )
 
 
 def response_of(status: NodeLifeStatus, query: Query) -> Response:
     """The status as text. Raises BadInput."""
-    output = output_of(query)
+    output, question = output_of(query), flags_of(query, StatusQuestion)
     text = ""
     if status.nodes or output.format not in NOTHING_TO_SHOW:
-        text = output.render(page(status, query))
-    none = "No node is in trouble." if word(query, "trouble") == "true" else "No resources found"
+        text = output.render(page(status, question))
+    none = "No node is in trouble." if question.trouble else "No resources found"
     return {
         "text": text,
         "warnings": status.warnings,
@@ -92,14 +93,14 @@ class StatusLines:
     """Remembers what was shown, and makes text of what is new."""
 
     def __init__(self, query: Query) -> None:
-        self._query = query
+        self._question = question = flags_of(query, StatusQuestion)
         self._output = output_of(query)
         self._headers = self._output.headers
         self._widths = Widths()
         self._gone = "deleted"
-        if word(query, "trouble") == "true":
+        if question.trouble:
             self._gone = "not in trouble any more, or deleted"
-        elif word(query, "selector") or word(query, "fields"):
+        elif question.selector or question.fields:
             self._gone = "not selected any more, or deleted"
         self._nodes: dict[str, object] = {}
         self._zones: dict[str, str] = {}
@@ -115,8 +116,8 @@ class StatusLines:
             return ""
         shown = replace(status, nodes=changed, deleted=gone)
         if self._output.format not in ("table", "wide"):
-            return self._output.render(page(shown, self._query))
-        lines = page(shown, self._query).node_lines(
+            return self._output.render(page(shown, self._question))
+        lines = page(shown, self._question).node_lines(
             self._widths,
             wide=self._output.format == "wide",
             headers=self._headers,
