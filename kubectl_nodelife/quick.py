@@ -115,12 +115,11 @@ def _ask(given: dict[str, str], nodes: list[str]) -> dict[str, object] | None:
     from kubectl_nodelife.commands.ask import on_this_screen
     from kubectl_nodelife.daemon import client
     from kubectl_nodelife.daemon.identity_cache import recall
-    from kubectl_nodelife.daemon.paths import check_private, runtime_folder, socket_path
+    from kubectl_nodelife.daemon.paths import folder_of_sockets, socket_path
 
-    runtime = runtime_folder(os.environ)
-    if not os.path.isdir(runtime):
+    runtime = folder_of_sockets(os.environ)
+    if not runtime:
         return None
-    check_private(runtime)
     known = recall(runtime, Flags(given), os.environ)
     if known is None:
         return None

@@ -13,7 +13,12 @@ from kubectl_nodelife.commands.daemon_endpoint import DaemonEndpoint
 from kubectl_nodelife.commands.daemon_endpoint import resolve as resolve
 from kubectl_nodelife.daemon import client
 from kubectl_nodelife.daemon.identity_cache import recall
-from kubectl_nodelife.daemon.paths import check_private, make_private, runtime_folder, socket_path
+from kubectl_nodelife.daemon.paths import (
+    folder_of_sockets,
+    make_private,
+    runtime_folder,
+    socket_path,
+)
 from kubectl_nodelife.errors import EXIT_NO, BadInput, NodelifeError, Unreachable
 from kubectl_nodelife.report import terminal
 from kubectl_nodelife.report.screen import this_screen
@@ -45,10 +50,9 @@ def find(connection: Connection) -> DaemonEndpoint | None:
         from kubectl_nodelife.commands.via import find as find_via
 
         return find_via(connection)
-    runtime = runtime_folder(os.environ)
-    if not os.path.isdir(runtime):
+    runtime = folder_of_sockets(os.environ)
+    if not runtime:
         return None
-    check_private(runtime)
     known = recall(runtime, connection, os.environ)
     if known is None:
         known = resolve(connection, runtime)
@@ -172,10 +176,9 @@ def watch(where: Where, question: str, query: dict[str, Any]) -> Iterator[dict[s
     """The daemon's answers as they come. Raises BadInput where there is none to give them."""
     check_watch(where, query)
     query = {**query, **on_this_screen()}
-    answers = None if where.direct else follow(where.connection, question, **query)
+    answers = follow(where.connection, question, **query)
     if answers is None:
-        remedy = "run: kubectl nodelife daemon start"
-        raise BadInput("watching is the daemon's work", on="--watch", remedy=remedy)
+        raise _only_a_daemon_watches()
     return answers
 
 
@@ -186,8 +189,12 @@ def check_watch(where: Where, query: dict[str, Any]) -> None:
         raise BadInput("a dump does not change", on="--watch")
     where.check()
     if where.direct:
-        remedy = "run: kubectl nodelife daemon start"
-        raise BadInput("watching is the daemon's work", on="--watch", remedy=remedy)
+        raise _only_a_daemon_watches()
+
+
+def _only_a_daemon_watches() -> BadInput:
+    remedy = "run: kubectl nodelife daemon start"
+    return BadInput("watching is the daemon's work", on="--watch", remedy=remedy)
 
 
 def on_this_screen() -> dict[str, Any]:

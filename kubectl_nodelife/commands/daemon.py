@@ -39,7 +39,7 @@ from kubectl_nodelife.daemon.instance import (
     restart,
     spawn,
 )
-from kubectl_nodelife.daemon.paths import check_private, log_path, make_private, runtime_folder
+from kubectl_nodelife.daemon.paths import folder_of_sockets, log_path, make_private, runtime_folder
 from kubectl_nodelife.errors import (
     EXIT_DONE,
     EXIT_FAILED,
@@ -304,11 +304,8 @@ def _instance(connection: Connection) -> tuple[CachedIdentity, Instance]:
 
 
 def _all_instances() -> list[Instance]:
-    runtime = runtime_folder(os.environ)
-    if not os.path.isdir(runtime):
-        return []
-    check_private(runtime)
-    return instances(runtime)
+    runtime = folder_of_sockets(os.environ)
+    return instances(runtime) if runtime else []
 
 
 def _log(instance: Instance) -> str:

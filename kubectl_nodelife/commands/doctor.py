@@ -242,16 +242,16 @@ async def _asking(target: Target) -> AsyncIterator[Client]:
 
 def _daemon(identity: str) -> Finding:
     from kubectl_nodelife.daemon import client
-    from kubectl_nodelife.daemon.paths import check_private, runtime_folder, socket_path
+    from kubectl_nodelife.daemon.paths import folder_of_sockets, socket_path
 
-    runtime = runtime_folder(os.environ)
-    if not os.path.isdir(runtime):
-        return Finding("daemon", OK, "none runs", "to watch: kubectl nodelife daemon start")
-    check_private(runtime)
+    none_runs = Finding("daemon", OK, "none runs", "to watch: kubectl nodelife daemon start")
+    runtime = folder_of_sockets(os.environ)
+    if not runtime:
+        return none_runs
     try:
         health = client.ask(socket_path(runtime, identity), "health", seconds=2.0)
     except client.NotRunning:
-        return Finding("daemon", OK, "none runs", "to watch: kubectl nodelife daemon start")
+        return none_runs
     version, warnings = str(health.get("version")), list(health.get("warnings") or ())
     text = f"v{version}, pid {health.get('pid')}"
     if version != __version__:

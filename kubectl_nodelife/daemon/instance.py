@@ -26,7 +26,7 @@ from typing import Any, Final
 import kubectl_nodelife
 from kubectl_nodelife import __version__
 from kubectl_nodelife.daemon.client import PROTOCOL, NotRunning, ask
-from kubectl_nodelife.daemon.paths import socket_path
+from kubectl_nodelife.daemon.paths import file_inode, lock_file, socket_path
 from kubectl_nodelife.errors import Failed, NodelifeError, error_of
 
 STOP_SECONDS: Final = 10.0
@@ -55,14 +55,10 @@ class Instance:
 
     def take(self) -> None:
         """Become the daemon. Raises AlreadyRuns."""
-        handle = os.open(self.lock, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            os.close(handle)
+        self._lock = lock_file(self.lock)
+        if self._lock is None:
             pid = self.read_card().get("pid", "?")
-            raise AlreadyRuns(f"a daemon runs already for this cluster (pid {pid})") from None
-        self._lock = handle
+            raise AlreadyRuns(f"a daemon runs already for this cluster (pid {pid})")
 
     def bind(self) -> socket.socket:
         """The listening socket, 0600 from its first moment. Only with the lock."""
@@ -77,17 +73,12 @@ class Instance:
             os.umask(before)
         bound.listen(_BACKLOG)
         bound.setblocking(False)
-        found = os.stat(self.socket)
-        self._inode = (found.st_dev, found.st_ino)
+        self._inode = file_inode(self.socket)
         return bound
 
     def owns_socket(self) -> bool:
         """True if the socket's path still leads to ours: a logout may take the folder away."""
-        try:
-            found = os.stat(self.socket)
-        except OSError:
-            return False
-        return (found.st_dev, found.st_ino) == self._inode
+        return self._inode is not None and file_inode(self.socket) == self._inode
 
     def write_card(self, card: dict[str, Any]) -> None:
         """Say which daemon runs here, for people."""

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import fcntl
 import os
 import sqlite3
 import threading
@@ -21,7 +20,8 @@ from functools import cache
 from itertools import chain
 from typing import Any, Final, NamedTuple, TypeVar
 
-from kubectl_nodelife.daemon.sqlite_file import file_inode, open_private
+from kubectl_nodelife.daemon.paths import file_inode, lock_file
+from kubectl_nodelife.daemon.sqlite_file import open_private
 from kubectl_nodelife.errors import Refused
 from kubectl_nodelife.kube.times import HOUR_NS
 
@@ -290,21 +290,15 @@ def _update(rows: int) -> str:
 def _lock(path: str) -> int:
     """The file's lock, held until it is closed. Raises Refused."""
     try:
-        flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
-        number = os.open(f"{path}.lock", flags, 0o600)
+        number = lock_file(f"{path}.lock")
     except OSError as error:
         raise Refused(
             f"the journal of writes cannot be made: {error.strerror}",
             on=path,
             remedy="enforcing needs a folder for its journal that can be written",
         ) from None
-    try:
-        fcntl.flock(number, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        os.close(number)
-        raise Refused(
-            "another process enforces with this journal", on=path, remedy="stop it first"
-        ) from None
+    if number is None:
+        raise Refused("another process enforces with this journal", on=path, remedy="stop it first")
     return number
 
 

@@ -118,6 +118,32 @@ def make_private(folder: str) -> str:
     return folder
 
 
+def file_inode(path: str) -> tuple[int, int] | None:
+    """Device and inode of the file at that path; None where there is none."""
+    try:
+        found = os.stat(path)
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
+
+
+def lock_file(path: str) -> int | None:
+    """The file's lock, held until its descriptor is closed; None where another holds it. No link is
+    followed. Raises OSError.
+    """
+    import fcntl  # who only asks locks nothing
+
+    handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        os.close(handle)
+        if isinstance(error, BlockingIOError):
+            return None
+        raise
+    return handle
+
+
 def _make(folder: str) -> None:
     """The folder and those above it that are missing, all for the user alone."""
     if not os.path.lexists(folder):
@@ -126,6 +152,17 @@ def _make(folder: str) -> None:
             os.mkdir(folder, 0o700)
         except FileExistsError:
             return
+
+
+def folder_of_sockets(environ: os._Environ[str] | dict[str, str]) -> str:
+    """The runtime folder; "" where there is none, so that no daemon runs. Raises Failed as
+    `check_private`.
+    """
+    folder = runtime_folder(environ)
+    if not os.path.isdir(folder):
+        return ""
+    check_private(folder)
+    return folder
 
 
 def check_private(folder: str) -> None:

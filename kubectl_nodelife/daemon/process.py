@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import fcntl
 import hashlib
 import importlib
 import itertools
@@ -35,6 +34,7 @@ from kubectl_nodelife.daemon.options import Options, from_anywhere, with_limits
 from kubectl_nodelife.daemon.own_program import HandOver
 from kubectl_nodelife.daemon.paths import (
     config_file,
+    lock_file,
     log_path,
     make_private,
     runtime_folder,
@@ -198,14 +198,11 @@ def _claim(root: str, identity: str, key: str, about: Mapping[str, Any]) -> tupl
 
 
 def _take(folder: str, about: Mapping[str, Any]) -> int:
-    flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
-    lock = os.open(f"{folder}/{LOCK}", flags, 0o600)
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        with open(lock, encoding="utf-8") as file:
+    lock = lock_file(f"{folder}/{LOCK}")
+    if lock is None:
+        with open(f"{folder}/{LOCK}", encoding="utf-8") as file:
             holder = file.read()
-        raise AlreadyRuns(f"a daemon writes this cluster's journal already ({holder})") from None
+        raise AlreadyRuns(f"a daemon writes this cluster's journal already ({holder})")
     os.ftruncate(lock, 0)
     os.write(lock, ", ".join(f"{name} {value}" for name, value in about.items()).encode())
     return lock

@@ -47,12 +47,3 @@ def open_to_read(path: str, seconds: float) -> sqlite3.Connection:
     sqlite3.Error.
     """
     return sqlite3.connect(f"file:{quote(path)}?mode=ro", uri=True, timeout=seconds)
-
-
-def file_inode(path: str) -> tuple[int, int] | None:
-    """Device and inode of the file at that path; None where there is none."""
-    try:
-        found = os.stat(path)
-    except OSError:
-        return None
-    return found.st_dev, found.st_ino

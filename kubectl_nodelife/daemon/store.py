@@ -24,7 +24,8 @@ from kubectl_nodelife.daemon.changes import (
     WOULD,
     ChangeRecord,
 )
-from kubectl_nodelife.daemon.sqlite_file import file_inode, open_private
+from kubectl_nodelife.daemon.paths import file_inode
+from kubectl_nodelife.daemon.sqlite_file import open_private
 from kubectl_nodelife.kube.times import HOUR_NS
 from kubectl_nodelife.outlook.replay import DECISIONS
 
