@@ -39,7 +39,7 @@ def _most_shown(all_nodes: bool) -> int:
 
 @click.command()
 @click.argument("nodes", nargs=-1, metavar="[NODE...]")
-@click.option("-l", "--selector", default="", help="Only nodes with these labels, as in kubectl.")
+@click.option("-l", "--selector", help="Only nodes with these labels, as in kubectl.")
 @click.option(
     "--field-selector",
     default="",
@@ -80,7 +80,7 @@ def _most_shown(all_nodes: bool) -> int:
 @several_clusters("nodes in trouble", well_by=("all_nodes", "nodes"))
 def status(
     nodes: tuple[str, ...],
-    selector: str,
+    selector: str | None,
     field_selector: str,
     label_columns: tuple[str, ...],
     show_labels: bool,
@@ -108,7 +108,7 @@ def status(
     """
     question = StatusQuestion(
         node=nodes,
-        selector=selector,
+        selector=selector or "",
         fields=field_selector,
         label=tuple(key for keys in label_columns for key in keys.split(",")),
         labels=show_labels,
