@@ -11,7 +11,7 @@ from typing import Final
 
 from kubectl_nodelife.controllers.upgrade.counts import foreign_mark
 from kubectl_nodelife.controllers.upgrade.document import RunPhase
-from kubectl_nodelife.controllers.upgrade.gates import HOLDS_CLAIMS_ALONE, holding
+from kubectl_nodelife.controllers.upgrade.gates import closed_gate
 from kubectl_nodelife.controllers.upgrade.leaving import give_back, hold
 from kubectl_nodelife.controllers.upgrade.marks import NodeMark, NodeState
 from kubectl_nodelife.controllers.upgrade.memory import EvictedPod
@@ -52,7 +52,7 @@ def drain(p: UpgradePass, node: Node, mark: NodeMark) -> None:
     seen = p.memory.of(name)
     if seen.claim_seen_ns is None:
         seen.claim_seen_ns = p.now_ns
-    gate = holding(p, but=HOLDS_CLAIMS_ALONE)
+    gate = closed_gate(p)
     verdict = p.ports.drain(p.cache, name, p.names_in(NodeState.DRAINING), p.now_ns)
     verdict = _without_late_pods(p, mark, verdict)
     waiting = _waits_for(p, node, verdict)

@@ -70,15 +70,12 @@ def report_changes(p: UpgradePass) -> None:
     p.memory.gates = dict(p.gates)
 
 
-def holding(p: UpgradePass, *, but: frozenset[str] = frozenset()) -> str:
-    """The gate that holds evictions and the start of work, as `gate: because`; "" for none."""
-    for gate, because in p.gates.items():
-        if gate not in but:
-            return f"{gate}: {because}"
-    return ""
-
-
-HOLDS_CLAIMS_ALONE: Final = frozenset({WINDOW})
+def closed_gate(p: UpgradePass) -> str:
+    """The gate that holds evictions and the start of work, as `gate: because`; "" for none. A
+    window holds claims alone.
+    """
+    closed = (f"{gate}: {because}" for gate, because in p.gates.items() if gate != WINDOW)
+    return next(closed, "")
 
 
 def _lingering(p: UpgradePass, gate: str, because: str) -> str:

@@ -299,6 +299,10 @@ class UpgradeMemory:
         """The knowledge of that try of the node's work; begun where there is none."""
         return self.of(name).work.setdefault(try_, WorkProgress(try_))
 
+    def intend(self, name: str, try_: int, stamp: str) -> None:
+        """This leader writes an intent, with that stamp, and has not begun the try's work yet."""
+        self.of(name).work[try_] = WorkProgress(try_, begun=stamp)
+
     def proof_of(self, name: str, now_ns: int) -> ProofProgress:
         """The progress of the node's proof; begun at `now_ns` where there is none."""
         node = self.of(name)

@@ -109,11 +109,6 @@ def _s2_lease(p: UpgradePass, node: Node, mark: NodeMark) -> str:
     return "" if seen >= RENEWALS else f"Lease renewed {seen} of {RENEWALS} times since the work"
 
 
-def s2_is_fresh(p: UpgradePass, node: Node, mark: NodeMark) -> str:
-    """Empty if the node's Lease is still renewed, else why the check is not met."""
-    return "" if p.fleet.is_fresh(node.name) else "its Lease is no longer renewed"
-
-
 def _s3_target(p: UpgradePass, node: Node, mark: NodeMark) -> str:
     if not p.policy.target or p.document.proof_only:
         return ""
@@ -283,7 +278,7 @@ def soak(p: UpgradePass, node: Node, mark: NodeMark) -> None:
         progress.armed_ns = p.now_ns
         return
     broken = (
-        s2_is_fresh(p, node, mark)
+        ("" if p.fleet.is_fresh(node.name) else "its Lease is no longer renewed")
         or why_not_ready(node)
         or s5_conditions(p, node, mark)
         or s7_daemon_pods(p, node, mark)

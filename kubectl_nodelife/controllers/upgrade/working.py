@@ -13,7 +13,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from kubectl_nodelife.controllers.upgrade.document import RunPhase
-from kubectl_nodelife.controllers.upgrade.gates import HOLDS_CLAIMS_ALONE, holding
+from kubectl_nodelife.controllers.upgrade.gates import closed_gate
 from kubectl_nodelife.controllers.upgrade.leaving import fail, hold
 from kubectl_nodelife.controllers.upgrade.manifests import (
     UnsafeVariable,
@@ -41,30 +41,18 @@ UNKNOWN: Final = "unknown whether it ran"
 RUN_AGAIN: Final = f"{UNKNOWN}; run again, for that does no harm"
 
 
-def run_again(
-    p: UpgradePass,
-    node: Node,
-    mark: NodeMark,
-    seen: WorkProgress,
-    *,
-    new_clock: bool = False,
-) -> None:
+def run_again(p: UpgradePass, node: Node, mark: NodeMark, *, new_clock: bool = False) -> None:
     """The same try once more, since that does no harm: written first, begun once that is seen.
 
     `new_clock`: it has the whole time of a try. A leader's death asks for it, so that it costs no
     try.
     """
-    gate = holding(p, but=HOLDS_CLAIMS_ALONE)
+    gate = closed_gate(p)
     if not gate and not p.is_aborting:
-        intend(seen, p.stamp)
+        p.memory.intend(node.name, mark.try_, p.stamp)
         fresh = replace(mark.work, started=p.stamp)
         again = p.entered(mark, mark.state) if new_clock else mark
         p.update_mark(node, replace(again, work=fresh), RUN_AGAIN)
-
-
-def intend(seen: WorkProgress, stamp: str) -> None:
-    """This leader writes an intent, with that stamp, and has not begun the work yet."""
-    seen.begun, seen.sent, seen.report, seen.reported = stamp, False, None, False
 
 
 def start(p: UpgradePass, node: Node, mark: NodeMark, seen: WorkProgress) -> None:
@@ -113,7 +101,7 @@ def finish(p: UpgradePass, node: Node, mark: NodeMark, because: str) -> None:
 
 def begin(p: UpgradePass, node: Node, mark: NodeMark, because: str) -> None:
     """The first try: the intent is written; the work begins once it is seen."""
-    intend(p.memory.work_of(node.name, 1), p.stamp)
+    p.memory.intend(node.name, 1, p.stamp)
     started = replace(mark, work=WorkMark(started=p.stamp), try_=1)
     p.advance(node, started, NodeEvent.DRAINED, because)
 
@@ -123,12 +111,12 @@ def next_try(p: UpgradePass, node: Node, mark: NodeMark, why: str) -> None:
     if mark.try_ >= p.policy.tries or p.phase is RunPhase.ABORTING:
         fail(p, node, mark, f"the work failed: {why}")
         return
-    gate = holding(p, but=HOLDS_CLAIMS_ALONE)
+    gate = closed_gate(p)
     if gate:
         p.progress(node.name, mark).waits_for = f"{why}; the next try waits for {gate}"
         return
     number = mark.try_ + 1
-    intend(p.memory.work_of(node.name, number), p.stamp)
+    p.memory.intend(node.name, number, p.stamp)
     again = replace(mark, try_=number, work=WorkMark(started=p.stamp))
     p.advance(node, again, NodeEvent.TRY_FAILED, f"{why}; try {number} of {p.policy.tries}")
 
@@ -179,7 +167,7 @@ def work(p: UpgradePass, node: Node, mark: NodeMark) -> None:
 
 def _by_command(p: UpgradePass, node: Node, mark: NodeMark, seen: WorkProgress) -> None:
     if seen.begun != mark.work.started:
-        _after_change_of_leader(p, node, mark, seen)
+        _after_change_of_leader(p, node, mark)
         return
     if not seen.sent:
         start(p, node, mark, seen)
@@ -196,14 +184,14 @@ def _by_command(p: UpgradePass, node: Node, mark: NodeMark, seen: WorkProgress) 
         next_try(p, node, mark, why)
 
 
-def _after_change_of_leader(p: UpgradePass, node: Node, mark: NodeMark, seen: WorkProgress) -> None:
+def _after_change_of_leader(p: UpgradePass, node: Node, mark: NodeMark) -> None:
     """The try was begun by another leader."""
     if is_met(p, node, mark):
         finish(p, node, mark, "the target is met")
     elif p.policy.target:
         p.progress(node.name, mark).waits_for = f"{UNKNOWN}; its target is watched for"
     elif p.policy.work.rerun_safe:
-        run_again(p, node, mark, seen)
+        run_again(p, node, mark)
     else:
         hold(p, node, mark, UNKNOWN)
 
@@ -292,10 +280,10 @@ def _watch_deadline(p: UpgradePass, node: Node, mark: NodeMark, seen: WorkProgre
     if p.policy.work.mode is not WorkMode.REPLACE and is_met(p, node, mark):
         finish(p, node, mark, "the target is met")
         return
-    gate = holding(p, but=HOLDS_CLAIMS_ALONE)
+    gate = closed_gate(p)
     if p.policy.work.mode is WorkMode.RUN and seen.begun != mark.work.started:
         if p.policy.work.rerun_safe and not (gate or p.is_aborting):
-            run_again(p, node, mark, seen, new_clock=True)
+            run_again(p, node, mark, new_clock=True)
         else:
             hold(p, node, mark, UNKNOWN)
     elif gate:
