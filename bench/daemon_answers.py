@@ -56,7 +56,7 @@ FLAGS: Final[dict[str, Any]] = {
 def run(nodes: int, pods: int, seed: int, stopwatch: Stopwatch) -> dict[str, object]:
     """Ask for one node's loss, for its drain, and for the drain of a tenth of the nodes."""
     cache, listed = _held(nodes, pods, seed)
-    look = _looking(cache)
+    look = looking(cache)
     every = sorted(cache.nodes)[::_MANY]
     one: dict[str, list[str]] = {"word": ["lose", "node", "a1"], "output": ["json"]}
     plan = {"node": ["a1"], "flags": [json.dumps(FLAGS)], "output": ["json"]}
@@ -81,7 +81,7 @@ def _held(nodes: int, pods: int, seed: int) -> tuple[Cache, list[KubeObject]]:
     """What a daemon holds of the cluster, and the rest of it."""
     wanted = served_cluster(nodes, pods, seed)
     made = list(with_leases(generate(wanted, DEFAULT_TIME_NS, "newest"), DEFAULT_TIME_NS))
-    made = [_not_of_a_play(obj) for obj in made]
+    made = [not_of_a_play(obj) for obj in made]
     made.sort(key=lambda obj: obj.key)  # as the API lists each kind
     cache = Cache()
     cache.fill((obj for obj in made if kind_of(obj) in WATCHED), DEFAULT_TIME_NS)
@@ -92,26 +92,26 @@ def _held(nodes: int, pods: int, seed: int) -> tuple[Cache, list[KubeObject]]:
     return cache, [obj for obj in made if kind_of(obj) not in WATCHED]
 
 
-def _not_of_a_play(obj: KubeObject) -> KubeObject:
+def not_of_a_play(obj: KubeObject) -> KubeObject:
     """A pod with a uid as a real API server gives it."""
     if not isinstance(obj, Pod):
         return obj
     return replace(obj, metadata=replace(obj.metadata, uid=f"{obj.metadata.uid[:-4]}abcd"))
 
 
-def _looking(cache: Cache) -> Callable[[], ClusterView]:
-    """Views of it, as `daemon.cluster_view` makes them."""
+def looking(cache: Cache, now_ns: int = DEFAULT_TIME_NS) -> Callable[[], ClusterView]:
+    """Views of it at that moment, as `daemon.cluster_view` makes them."""
     settings = make_settings("newest")
 
     def look() -> ClusterView:
         shown = ShownCache(cache, Overlay(cache))
         return ClusterView(
-            *(settings, DEFAULT_TIME_NS),
+            *(settings, now_ns),
             source={"kind": "daemon"},
             moment={"time": "2026-01-01T00:00:00.000000Z", "origin": "the API server's clock"},
             warnings=[],
             unread={},
-            outlook=join_controllers(shown, settings, DEFAULT_TIME_NS)[0],
+            outlook=join_controllers(shown, settings, now_ns)[0],
         )
 
     return look
