@@ -187,6 +187,11 @@ def test_each_state_looks_as_it_did_and_unlike_the_others(pytestconfig: pytest.C
                     "return document.getElementById('now-says').textContent === arguments[0]",
                     situation.sentence,
                 )
+                await window.until(
+                    "return document.getElementById('summary').textContent"
+                    ".startsWith('When last seen: ') === arguments[0]",
+                    state == "blind",
+                )
                 of = f"{state}-"
                 found |= await all_pictured(window, first, painter["handle"], of, HEIGHTS)
             await window.command("POST", "window", handle=painter["handle"])

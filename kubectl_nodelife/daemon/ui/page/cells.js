@@ -96,8 +96,8 @@ export class Painter {
   };
 
   line(node) {
-    if (node.low !== null) return due(node, this.now);
-    return node.leaving ? `${node.word}, ${node.leaving} Terminating` : node.action ? `${node.word}, held` : node.word;
+    if (node.low !== null && !this.stale) return due(node, this.now);
+    return node.leaving ? `${node.word}, ${node.leaving} Terminating` : node.action && node.low === null ? `${node.word}, held` : node.word;
   }
 
   paint = (context, node, x, y, wide, high, key) => {

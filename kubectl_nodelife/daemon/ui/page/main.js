@@ -81,7 +81,10 @@ function draw() {
   write(banner, told ? "" : shown(because));
   banner.hidden = !because || told;
   const { classList } = document.body;
-  if (classList.contains("stale") !== classList.toggle("stale", Boolean(because))) listed.at = -Infinity; // the clocks stop, or go on, everywhere at once
+  if (classList.contains("stale") !== classList.toggle("stale", Boolean(because))) {
+    listed.at = -Infinity; // the clocks stop, or go on, everywhere at once
+    if (model.ready) head();
+  }
   if (!model.ready) return;
   const nodes = drawn === model.version ? wall.shownNodes : model.chosen(byId("search").value);
   let more = true; // words come in a frame of their own, so that none takes long
@@ -131,7 +134,8 @@ function summary() {
   const dark = model.zones.filter((zone) => zone.state && zone.state !== "Normal" && zone.state !== "Initial");
   const zones = dark.length ? `; ${dark.map((zone) => `zone ${zone.name} is in ${zone.state}`).join(", ")}` : "";
   const all = counted(model.nodes.size, "node");
-  return shown(`${trouble ? `${trouble} of ${all}` : `${all}, none`} in trouble${zones}. Behaviour of ${model.profile}.`);
+  const then = document.body.classList.contains("stale") ? "When last seen: " : "";
+  return shown(`${then}${trouble ? `${trouble} of ${all}` : `${all}, none`} in trouble${zones}. Behaviour of ${model.profile}.`);
 }
 
 function announce(at) {
