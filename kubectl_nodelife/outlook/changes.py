@@ -6,7 +6,6 @@ planned: nearly all are `confirmed`, and `by` says whose they are.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
@@ -33,8 +32,13 @@ _WRITES: Final = frozenset(
 )
 """The families of lines about a write to a node or pod; the rest are about something else."""
 
-_CONDITION: Final = re.compile(r"(?P<type>\S+)=(?P<status>\w+)(?: \((?P<reason>.*)\))?", re.DOTALL)
-"""As `outlook/replay` words it; a reason may hold anything."""
+
+_SETS: Final = {
+    "AddTaint": ("key", "value", "effect"),
+    "RemoveTaint": ("key", "value", "effect"),
+    "SetNodeCondition": ("type", "status", "reason"),
+}
+"""What the detail of a daemon's record of each write has."""
 
 
 def changes_seen(lines: Iterable[ReplayLine]) -> list[dict[str, Any]]:
@@ -72,11 +76,7 @@ def _change(line: ReplayLine, ids: Mapping[ReplayLine, int]) -> dict[str, Any]:
 
 def _detail(line: ReplayLine) -> dict[str, str]:
     """The detail that a daemon's record of the line's action would have."""
-    if line.action in ("AddTaint", "RemoveTaint"):
-        _, _, key, effect = line.identity
-        value = line.detail.partition(":")[0].partition("=")[2]
-        return {"key": key, "value": value, "effect": effect}
-    found = _CONDITION.fullmatch(line.detail)
-    if line.action == "SetNodeCondition" and found is not None:
-        return {name: text or "" for name, text in found.groupdict().items()}
+    names = _SETS.get(line.action)
+    if names is not None and line.sets:
+        return {name: line.sets.get(name) or "" for name in names}
     return {"told": line.detail} if line.detail else {}

@@ -62,13 +62,14 @@ ObjectT = TypeVar("ObjectT", bound=KubeObject)
 
 class ReleaseChange(msgspec.Struct, frozen=True):
     """One change. `program`: whose release brings it; `switch`: its row in the tables of releases,
-    or the flag or gate."""
+    or the flag or gate; `of_default`: it changes what a cluster gets that does not set that."""
 
     release: str
     program: str
     area: str
     switch: str
     change: str
+    of_default: bool = False
 
 
 class Applied(msgspec.Struct, frozen=True, rename="camel"):
@@ -121,7 +122,7 @@ def _of_rule(
 def _of_flag(flag: Flag) -> Iterator[ReleaseChange]:
     for (_, before), (since, value) in zip(flag.defaults, flag.defaults[1:], strict=False):
         words = f"--{flag.name} is {value} by default; before, {before}"
-        yield ReleaseChange(f"v1.{since}", CONTROL_PLANE_PROGRAM, NODES, flag.name, words)
+        yield ReleaseChange(f"v1.{since}", CONTROL_PLANE_PROGRAM, NODES, flag.name, words, True)
     if flag.until <= parse_profile(BETA).minor:
         words = f"--{flag.name} is gone: the {flag.origin} does not start with it"
         yield ReleaseChange(f"v1.{flag.until}", CONTROL_PLANE_PROGRAM, NODES, flag.name, words)
@@ -129,14 +130,15 @@ def _of_flag(flag: Flag) -> Iterator[ReleaseChange]:
 
 def _of_gate(gate: Gate) -> Iterator[ReleaseChange]:
     stages = [
-        *((since, f"is {'on' if on else 'off'} by default") for since, on in _flips(gate)),
-        (gate.locked, f"is locked {'on' if gate.stages[-1][1] else 'off'}"),
-        (gate.until, "is gone: --feature-gates may not name it"),
+        *((since, f"is {'on' if on else 'off'} by default", True) for since, on in _flips(gate)),
+        (gate.locked, f"is locked {'on' if gate.stages[-1][1] else 'off'}", False),
+        (gate.until, "is gone: --feature-gates may not name it", False),
     ]
-    for since, words in stages:
+    for since, words, of_default in stages:
         if _FIRST < since <= parse_profile(BETA).minor:
             text = f"the feature gate {gate.name} {words}"
-            yield ReleaseChange(f"v1.{since}", CONTROL_PLANE_PROGRAM, NODES, gate.name, text)
+            release, program = f"v1.{since}", CONTROL_PLANE_PROGRAM
+            yield ReleaseChange(release, program, NODES, gate.name, text, of_default)
 
 
 def _flips(gate: Gate) -> Iterator[tuple[int, bool]]:
@@ -195,9 +197,9 @@ def _is_set_so(change: ReleaseChange, settings: Settings) -> bool:
     name = change.switch
     if name in GATES:
         named = name in settings.flags.get("feature-gates", "")
-        return named != change.change.endswith("by default")
+        return named != change.of_default
     follows = settings.origins.get(name, "").startswith("default of")
-    return follows == (" by default; " in change.change)
+    return follows == change.of_default
 
 
 def _kubelets_before(change: ReleaseChange, here: Inventory) -> bool:

@@ -139,8 +139,8 @@ def what(folded: FoldedLines) -> str:
     """The action with its detail and its outcome, where that says more than that it happened."""
     line = folded.lines[0]
     detail = line.detail.replace(_PREFIX, "")
-    if line.action == _CONDITION and _status(line):  # conditions of a node are set together
-        types = dict.fromkeys(other.detail.partition("=")[0] for other in folded.lines)
+    if line.action == _CONDITION and line.sets:  # conditions of a node are set together
+        types = dict.fromkeys(other.sets["type"] for other in folded.lines)
         detail = "+".join(types) + _status(line)
     words = f"{line.action} {detail}".rstrip()
     if line.count > 1:
@@ -150,7 +150,10 @@ def what(folded: FoldedLines) -> str:
 
 def _status(line: ReplayLine) -> str:
     """`=Unknown (NodeStatusUnknown)` of a node's condition."""
-    return "".join(line.detail.partition("=")[1:])
+    if not line.sets:  # an Event may be called so
+        return ""
+    reason = f" ({line.sets['reason']})" if line.sets.get("reason") else ""
+    return f"={line.sets['status']}{reason}"
 
 
 def objects(folded: FoldedLines) -> str:

@@ -15,7 +15,6 @@ _COLUMNS: Final = columns("node | pool | zone | state | since | left | try* | co
 _BUDGET_COLUMNS: Final = columns("scope | nodes | available | at least | max out | slots")
 _CHECK_COLUMNS: Final = columns("node | check | result | because | shows:1")
 _SHOWN: Final = 5
-_GATE: Final = "Held by gate"
 _HIDDEN: Final = frozenset({"Waiting", "Skipped"})
 _OVER: Final = ("Finished", "Aborted")
 _RESULTS: Final = {"passed": GOOD, "waits": WARN}
@@ -67,18 +66,20 @@ class StatusFollower:
     def __init__(self, status: dict[str, Any], *, wide: bool) -> None:
         self._wide, self._widths = wide, Widths()
         self._lines, self._nodes = list(_run_lines(status)), _stages(status)
+        self._gates = _gate_lines(_lasting(status))
 
     def news(self, status: dict[str, Any]) -> str:
         """The new lines; "" for none."""
         lines, nodes = list(_run_lines(status)), _stages(status)
+        gates = _gate_lines(_lasting(status))
         new = [f"{line}\n" for line in lines if line not in self._lines]
-        opened = [line for line in self._lines if line not in lines and line.startswith(_GATE)]
+        opened = [line for gate, line in self._gates.items() if gate not in gates]
         new += [f"no longer: {line}\n" for line in opened]
         changed = [n for n in status["nodes"] if nodes[n["name"]] != self._nodes.get(n["name"])]
         table = Table(_COLUMNS, [_row(node) for node in changed])
         headers = self._widths.stay is None
         new += table.lines(self._widths, wide=self._wide, headers=headers, screen=this_screen())
-        self._lines, self._nodes = lines, nodes
+        self._lines, self._nodes, self._gates = lines, nodes, gates
         return "".join(new)
 
 
@@ -92,12 +93,17 @@ def _stages(status: dict[str, Any]) -> dict[str, tuple[object, ...]]:
 
 def _run_lines(status: dict[str, Any]) -> Iterable[str]:
     """The words about the run, without what changes by time alone."""
+    shown = _lasting(status)
+    yield from _answer(shown)
+    yield from _details(shown)
+
+
+def _lasting(status: dict[str, Any]) -> dict[str, Any]:
+    """The status without what changes by time alone."""
     leader = {**status["leader"], "renewedSecondsAgo": None}
     gates = [{**gate, "toldSecondsAgo": None} for gate in status["gates"]]
     lasting = {**status, "leader": leader, "gates": gates, "holds": [], "counts": {}}
-    shown = {**lasting, "estimate": None, "lowest": {"byPool": {}}}
-    yield from _answer(shown)
-    yield from _details(shown)
+    return {**lasting, "estimate": None, "lowest": {"byPool": {}}}
 
 
 def _answer(status: dict[str, Any]) -> Iterable[str]:
@@ -135,12 +141,7 @@ def _details(status: dict[str, Any]) -> Iterable[str]:
         )
     if status["phase"] in ("Running", "Paused"):
         yield _step(status["step"])
-    for gate in status["gates"]:
-        if gate["because"] == status["because"]:
-            continue  # a pause: the first line says it
-        ago = gate["toldSecondsAgo"]
-        reported = "" if ago is None else f" (reported {_span(ago)} ago)"
-        yield f"{_GATE} {gate['gate']}{reported}: {gate['because']}"
+    yield from _gate_lines(status).values()
     held: dict[str, list[str]] = {}
     for hold in status["holds"]:
         held.setdefault(hold["because"], []).append(hold["what"])
@@ -152,6 +153,19 @@ def _details(status: dict[str, Any]) -> Iterable[str]:
     for pool, low in status["lowest"]["byPool"].items():
         what = f"{low['available']} available at {low['at']}"
         yield f"Lowest so far in pool {pool or '(none)'}: {what}"
+
+
+def _gate_lines(status: dict[str, Any]) -> dict[tuple[str, str], str]:
+    """Each gate that holds the run and why -> the line that says so, and how old the news is."""
+    lines = {}
+    for gate in status["gates"] if status["run"] else ():
+        if gate["because"] == status["because"]:
+            continue  # a pause: the first line says it
+        ago = gate["toldSecondsAgo"]
+        reported = "" if ago is None else f" (reported {_span(ago)} ago)"
+        line = f"Held by gate {gate['gate']}{reported}: {gate['because']}"
+        lines[gate["gate"], gate["because"]] = line
+    return lines
 
 
 def _counts(counts: dict[str, int]) -> str:

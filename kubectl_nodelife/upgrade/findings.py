@@ -38,6 +38,8 @@ from kubectl_nodelife.sim.upgrade_course import PlayedNode, PlayedRun
 CLAIM: Final = "claim"
 SKIP: Final = "skip"
 HOLD: Final = "hold"
+UNHEALTHY: Final = "unhealthy"
+UNDRAINABLE: Final = "undrainable"
 
 REFUSED_BY: Final = "refused"
 WARNING: Final = "warning"
@@ -67,7 +69,8 @@ class PlannedNode:
     """One selected node. `decision`: claim, skip (it is left out), hold (its turn never comes).
 
     `turn`: when, for those that are claimed. `remedies`, which it takes together, and
-    `flags_needed`: of one that cannot be drained.
+    `flags_needed`: of one that cannot be drained. `left_out`: for which of the reasons that are
+    warned of, "" for none.
     """
 
     node: Node
@@ -79,6 +82,7 @@ class PlannedNode:
     turn: PlayedNode | None = None
     remedies: list[Remedy] = field(default_factory=list)
     flags_needed: list[str] = field(default_factory=list)
+    left_out: str = ""
 
     @property
     def name(self) -> str:
@@ -374,14 +378,14 @@ def _settings(
 
 
 def _unhealthy(nodes: Sequence[PlannedNode]) -> Iterator[PreflightFinding]:
-    names = [node.name for node in nodes if node.reason.startswith("unhealthy")]
+    names = [node.name for node in nodes if node.left_out == UNHEALTHY]
     if names:
         text = f"not healthy now, left out and counted as unavailable: {first_names(names, _NAMED)}"
         yield PreflightFinding("unhealthy nodes", WARNING, text)
 
 
 def _undrainable(nodes: Sequence[PlannedNode]) -> Iterator[PreflightFinding]:
-    names = [node.name for node in nodes if node.reason.startswith("drain: ")]
+    names = [node.name for node in nodes if node.left_out == UNDRAINABLE]
     if names:
         text = f"{first_names(names, _NAMED)} cannot be drained as things are, and would be skipped"
         yield PreflightFinding("drains", WARNING, text)

@@ -31,9 +31,10 @@ from kubectl_nodelife.controllers.upgrade.claims import (
     high_estimate_ns,
     measured,
     phase_times,
-    why_skipped,
+    why_left_alone,
     why_too_few,
     why_undrainable,
+    why_unhealthy,
 )
 from kubectl_nodelife.controllers.upgrade.counts import (
     NodeCounts,
@@ -73,6 +74,8 @@ from kubectl_nodelife.upgrade.findings import (
     HOLD,
     REFUSED_BY,
     SKIP,
+    UNDRAINABLE,
+    UNHEALTHY,
     PlannedNode,
     PreflightFinding,
     UpgradeEstimate,
@@ -157,14 +160,18 @@ class _Planning:
         reading, policy = self._readings[node.name], self._policy
         pods = self._snapshot.cache.pods_on(node.name)
         verdict = drain_answer(node_drain(node.name, pods, self._facts), self._facts)
-        reason = _state_in_a_run(reading)
-        reason = reason or why_skipped(node, policy, lease_is_fresh=self._is_fresh(node))
-        reason = reason or why_undrainable(verdict, policy)
-        if reading.is_control_plane:
-            reason = why_too_few(self._control_planes) or reason
-        pool = CONTROL_PLANE if reading.is_control_plane else reading.pool
+        is_fresh, is_control_plane = self._is_fresh(node), reading.is_control_plane
+        causes = (
+            ("", why_too_few(self._control_planes) if is_control_plane else ""),
+            ("", _state_in_a_run(reading)),
+            ("", why_left_alone(node, policy)),
+            (UNHEALTHY, why_unhealthy(node, policy, lease_is_fresh=is_fresh)),
+            (UNDRAINABLE, why_undrainable(verdict, policy)),
+        )
+        left_out, reason = next((cause for cause in causes if cause[1]), ("", ""))
+        pool = CONTROL_PLANE if is_control_plane else reading.pool
         decision = SKIP if reason else CLAIM
-        return PlannedNode(node, pool, reading.zone, decision, reason, verdict)
+        return PlannedNode(node, pool, reading.zone, decision, reason, verdict, left_out=left_out)
 
     def _at_start(self) -> NodeCounts:
         return NodeCounts.of(self._counted, limits_of(self._policy))

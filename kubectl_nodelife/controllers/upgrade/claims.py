@@ -90,6 +90,13 @@ LEAST_CONTROL_PLANE: Final = 3
 
 def why_skipped(node: Node, policy: UpgradePolicy, *, lease_is_fresh: bool = True) -> str:
     """Why the node itself is not claimed, "" where nothing prevents it."""
+    return why_left_alone(node, policy) or why_unhealthy(
+        node, policy, lease_is_fresh=lease_is_fresh
+    )
+
+
+def why_left_alone(node: Node, policy: UpgradePolicy) -> str:
+    """Why a node is not claimed however healthy it is, "" where it may be."""
     if policy.is_target_met(node, ""):
         return f"{IS_THERE_ALREADY} ({', '.join(map(str, policy.target))})"
     if LABEL_HOLD in (node.metadata.labels or {}):
@@ -97,12 +104,18 @@ def why_skipped(node: Node, policy: UpgradePolicy, *, lease_is_fresh: bool = Tru
     mark = foreign_mark(node)
     if mark:
         return mark
-    if node.spec.unschedulable:
-        return "" if policy.include_cordoned else "cordoned by others"
-    why = why_unavailable(node, lease_is_fresh=lease_is_fresh)
-    if why and policy.unhealthy != "include":
-        return f"unhealthy before the run: {why}"
+    if node.spec.unschedulable and not policy.include_cordoned:
+        return "cordoned by others"
     return ""
+
+
+def why_unhealthy(node: Node, policy: UpgradePolicy, *, lease_is_fresh: bool = True) -> str:
+    """Why a node is not healthy enough to be claimed, "" where it is. One that is cordoned may be
+    claimed as it is."""
+    if node.spec.unschedulable or policy.unhealthy == "include":
+        return ""
+    why = why_unavailable(node, lease_is_fresh=lease_is_fresh)
+    return f"unhealthy before the run: {why}" if why else ""
 
 
 def why_too_few(control_plane_nodes: int) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from kubectl_nodelife.kube.field_managers import TAINTS, UNSCHEDULABLE, condition_field
-from kubectl_nodelife.kube.node import Node, NodeCondition
+from kubectl_nodelife.kube.node import Node, NodeCondition, Taint
 from kubectl_nodelife.kube.pod import TERMINAL_PHASES, Pod
 from kubectl_nodelife.kube.times import SECOND_NS, parse_time
 from kubectl_nodelife.kube.wellknown import (
@@ -23,9 +23,6 @@ from kubectl_nodelife.outlook.replay.replay_line import EVENT, JOURNAL, OBJECT, 
 
 LIFECYCLE: Final = "lifecycle"
 """The family of conditions such as DrainInProgress."""
-
-NO_TAINTS: Final = "none without a time"
-"""The words for a write of the list of taints that left none but those with an instant."""
 
 _DRAIN_OF: Final = re.compile(r"drain of node (\S+)")
 _NAMED_POD: Final = re.compile(r"(?:Created|Deleted) pod: (\S+)")
@@ -53,6 +50,7 @@ def of_change(change: Mapping[str, Any]) -> ReplayLine | None:
         name=name,
         node=change.get("node", "") or _drained_node(change),
         detail=_words(action, detail),
+        sets=detail,
         why=change["reason"],
         outcome=outcome,
         seen=(JOURNAL,),
@@ -189,7 +187,7 @@ def of_node(node: Node) -> Iterator[ReplayLine]:
             at_ns = int(taint.time_added)
             actor = replay_line.of_taint(taint.key, at_ns, writer)
             same = ("taint", node.name, taint.key, taint.effect)
-            yield _trace(node, at_ns, actor, "AddTaint", str(taint), "", same)
+            yield _trace(node, at_ns, actor, "AddTaint", str(taint), "", same, _of_taint(taint))
     yield from _by_hand(node)
 
 
@@ -213,7 +211,8 @@ def _of_condition(node: Node, condition: NodeCondition) -> Iterator[ReplayLine]:
             replay_line.of_manager(writer.name) if writer is not None else replay_line.UNKNOWN_ACTOR
         )
         identity = (LIFECYCLE, node.name, condition.type, condition.status)
-    yield _trace(node, int(since), actor, "SetNodeCondition", words, why, identity)
+    sets = {"type": condition.type, "status": condition.status, "reason": condition.reason}
+    yield _trace(node, int(since), actor, "SetNodeCondition", words, why, identity, sets)
 
 
 def _by_hand(node: Node) -> Iterator[ReplayLine]:
@@ -221,13 +220,18 @@ def _by_hand(node: Node) -> Iterator[ReplayLine]:
     writer = node.managers.writer_of(UNSCHEDULABLE)
     if writer is not None and node.spec.unschedulable:
         actor, identity = replay_line.of_manager(writer.name), ("cordon", node.name)
-        yield _trace(node, writer.time_ns, actor, "Cordon", "unschedulable", "", identity)
+        yield _trace(node, writer.time_ns, actor, "Cordon", "unschedulable", "", identity, {})
     writer = node.managers.writer_of(TAINTS)
     if writer is not None and writer.name != "kube-controller-manager":
         taints = [t for t in node.spec.taints if t.time_added is None]
-        words = ", ".join(map(str, taints)) or NO_TAINTS
+        words = ", ".join(map(str, taints)) or "none without a time"
         actor, identity = replay_line.of_manager(writer.name), ("taints", node.name)
-        yield _trace(node, writer.time_ns, actor, "SetTaints", words, "", identity)
+        sets = {"taints": [_of_taint(taint) for taint in taints]}
+        yield _trace(node, writer.time_ns, actor, "SetTaints", words, "", identity, sets)
+
+
+def _of_taint(taint: Taint) -> dict[str, str]:
+    return {"key": taint.key, "value": taint.value, "effect": taint.effect}
 
 
 def _trace(
@@ -238,6 +242,7 @@ def _trace(
     detail: str,
     why: str,
     identity: tuple[str, ...],
+    sets: Mapping[str, Any],
 ) -> ReplayLine:
     return ReplayLine(
         time_ns=at_ns,
@@ -250,6 +255,7 @@ def _trace(
         why=why,
         seen=(OBJECT,),
         identity=identity,
+        sets=sets,
     )
 
 

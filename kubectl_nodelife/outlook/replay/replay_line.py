@@ -7,7 +7,8 @@ audit log has users' names; a field manager is a program's name, and kubectl's m
 from __future__ import annotations
 
 import shlex
-from typing import Final, NamedTuple
+from collections.abc import Mapping
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
@@ -96,6 +97,8 @@ class ReplayLine(msgspec.Struct, eq=False):
     the same time are one. `node`: where the pod was. `outcome`: the journal's word, else "".
     `seen`: which sources show it. `change`, `change_cause`: ids in the journal. `inferred`: the
     cause was found by rule, not recorded in the journal. `names`: pods that the text mentions.
+    `sets`: what a write sets, by the names of a record's detail, where that is known: `detail` says
+    the same to people. A write of a node's taints has them all, as `taints`.
     """
 
     time_ns: int
@@ -117,6 +120,7 @@ class ReplayLine(msgspec.Struct, eq=False):
     cause: ReplayLine | None = None
     inferred: bool = False
     names: tuple[str, ...] = ()
+    sets: Mapping[str, Any] = {}
 
     @property
     def family(self) -> str:

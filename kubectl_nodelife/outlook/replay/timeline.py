@@ -278,6 +278,7 @@ def _absorb(kept: ReplayLine, other: ReplayLine) -> None:
     kept.node = kept.node or other.node
     kept.why = kept.why or other.why
     kept.detail = kept.detail or other.detail
+    kept.sets = kept.sets or other.sets
     kept.names = kept.names or other.names
     if kept.family == "cordon" and OBJECT in other.seen:  # a kubelet reports, and has not done it
         kept.actor, kept.action = other.actor, other.action
@@ -301,7 +302,9 @@ class Rule(NamedTuple):
 
 
 def _by_taints(effect: ReplayLine, cause: ReplayLine) -> bool:
-    return effect.actor.name.endswith("taint-eviction") and NO_EXECUTE in cause.detail
+    taints = (cause.sets, *cause.sets.get("taints", ()))
+    executes = any(taint.get("effect") == NO_EXECUTE for taint in taints)
+    return executes and effect.actor.name.endswith("taint-eviction")
 
 
 def _by_a_timer(effect: ReplayLine, cause: ReplayLine) -> bool:
@@ -533,12 +536,12 @@ def _changes(line: ReplayLine) -> Iterator[tuple[str, str, bool]]:
             yield CORDONED, "", line.family == "cordon"
         case "taint" | "untaint" if line.identity[2] != TAINT_NODE_UNSCHEDULABLE:
             yield TAINTED, ":".join(line.identity[2:]), line.family == "taint"
-        case "taints" if line.detail != lines.NO_TAINTS:
+        case "taints" if line.sets.get("taints"):
             yield TAINTED, line.detail, True
         case lines.LIFECYCLE:
             yield MAINTENANCE, line.identity[2], line.identity[3] == TRUE
-        case "SetZoneState":
-            before, _, after = line.detail.partition(" at ")[0].partition(" to ")
+        case "SetZoneState" if line.sets:  # an Event may be called so
+            before, after = line.sets["from"], line.sets["to"]
             if before not in _NORMAL:
                 yield ZONE, before, False
             if after not in _NORMAL:
