@@ -93,7 +93,7 @@ class ControllerHost:
         for controller in controllers:
             if isinstance(controller, NodeLifecycleController):
                 self.lifecycle = controller
-                controller.memory.begins_cold = not restarted
+                controller.memory.begins_cold = controller.memory.stays_beside = not restarted
             elif isinstance(controller, TaintEvictionController):
                 self.eviction = controller
         numbers = self.ledger.numbers

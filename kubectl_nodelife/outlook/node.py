@@ -514,15 +514,16 @@ class Outlook:
     def _probe_ns(self, name: str, health: NodeHealth) -> int:
         """When a pass noticed the last sign of life, or will: the memory of a node is brought up to
         date only when its grace period could be over."""
+        noticed_ns = self.memory.noticed_ns(name, health)
         heartbeat = self.cache.heartbeat(name) if self.settings.leases_count else None
         renewal = heartbeat.renewal(self.now_ns) if heartbeat is not None else None
         if renewal is None:
-            return health.probe_ns
+            return noticed_ns
         renew_ns, seen_ns = renewal
         known_ns = health.lease_renew_ns
         if renew_ns is None or (known_ns is not None and renew_ns <= known_ns):
-            return health.probe_ns
-        return max(health.probe_ns, self.memory.passes.at_or_after(seen_ns, self.now_ns))
+            return noticed_ns
+        return max(noticed_ns, self.memory.passes.at_or_after(seen_ns, self.now_ns))
 
     def _queued(self, name: str) -> TaintQueuePosition | None:
         if name not in self._places:

@@ -11,6 +11,7 @@ from kubectl_nodelife.daemon.cluster_view import look
 from kubectl_nodelife.daemon.foreteller import Foreteller
 from kubectl_nodelife.daemon.metrics.cluster_sample import sample_steps
 from kubectl_nodelife.daemon.notices import cluster_conditions
+from kubectl_nodelife.outlook.eviction_forecast import Range
 from kubectl_nodelife.outlook.live_wall import LiveWall
 from kubectl_nodelife.outlook.view import ClusterView
 from kubectl_nodelife.outlook.zone import zones
@@ -32,6 +33,10 @@ def foreteller_of(lab: Lab) -> tuple[Foreteller, Any]:
 
 silent_node = partial(node, posted_ns=-20 * SECOND)
 silent_lease = partial(lease, renewed_ns=-20 * SECOND)
+
+
+def unknown_in(view: ClusterView, name: str) -> Range | None:
+    return view.outlook.node(view.outlook.cache.nodes[name]).unknown_in
 
 
 async def twelve_fall_silent(lab: Lab, seconds: float) -> None:
@@ -77,10 +82,12 @@ def test_a_daemon_that_has_just_begun_foretells_as_a_first_look(tmp_path: Path) 
         (zone, _) = status.finished(status.steps(looked(), {})).document()["zones"]
         (coming,) = zone["foretold"]
         assert (zone["silent"], coming["state"]) == (12, "FullDisruption")
+        assert unknown_in(looked(), "a0") == Range(30 * SECOND, 35 * SECOND)
         lab.watcher._watch_afresh("nothing was seen for 30s")
         assert looked().source["cold"]
         await foreteller.take()
         assert foreteller.foretold is None
+        assert unknown_in(looked(), "a0") == Range(50 * SECOND, 55 * SECOND)
 
     run(story())
 

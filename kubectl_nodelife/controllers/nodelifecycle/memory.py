@@ -110,6 +110,8 @@ class Memory:
     before. `silent`: the nodes whose time is over. `lease_reads`: how many Leases were read, one of
     each node whose time is over in each pass.
     `begins_cold`: a join must not call a node lost for silence before it (see `watch_afresh`).
+    `stays_beside`: the controller that was joined goes on, and for it silence before a cold join
+    (at `afresh_ns`) counts; `noticed_by_it`: when it noticed the last sign of life of each node.
     """
 
     def __init__(self, settings: Settings, pass_drift_ns: int = 0) -> None:
@@ -138,7 +140,9 @@ class Memory:
         self.open_pass: OpenPass | None = None
         self.loop_zone: str | None = None
         self.drift_ns = pass_drift_ns
-        self.begins_cold = False
+        self.begins_cold = self.stays_beside = False
+        self.noticed_by_it: dict[str, int] = {}
+        self.afresh_ns = 0
         self.phase_seen_ns: int | None = None
         self.joined_pass_ns: int | None = None
         profile = settings.profile
@@ -231,10 +235,19 @@ class Memory:
 
         There is no upstream to follow; a controller-manager does not sleep as a laptop does.
         """
+        self.noticed_by_it, self.afresh_ns = {}, now_ns
         for name, health in self.health.items():
             if health.ready is None or health.ready.status != "Unknown":
                 health.probe_ns = max(health.probe_ns, now_ns)
                 self.look_at.add(name)
+
+    def noticed_ns(self, name: str, health: NodeHealth) -> int:
+        """When the controller whose word counts noticed the node's last sign of life: the one that
+        was joined, if it goes on, until this one has noticed another; else this one."""
+        noticed_ns = self.noticed_by_it.get(name)
+        if noticed_ns is None or health.probe_ns > self.afresh_ns:
+            return health.probe_ns
+        return noticed_ns
 
     def tainted_by_another(self, node: Node, now_ns: int) -> bool:
         """The controller that was joined gave the node its NoExecute taint: that is done work, and
@@ -276,7 +289,9 @@ def take_over(memory: Memory, cache: Cache, now_ns: int) -> None:
                 memory.evicted_nodes.add(name)
     _take_over_states(memory, now_ns)
     if memory.begins_cold:
+        noticed = {name: health.probe_ns for name, health in memory.health.items()}
         memory.watch_afresh(now_ns)
+        memory.noticed_by_it = noticed if memory.stays_beside else {}
 
 
 def _turn_has_come(memory: Memory, zone: str, node: Node, now_ns: int) -> None:
