@@ -16,10 +16,6 @@ from kubectl_nodelife.commands import ask, daemon_install
 from kubectl_nodelife.commands.daemon_flags import (
     confirm_enforcing,
     daemon_flags,
-    given_arguments,
-    metrics_of,
-    notify_of,
-    orders_of,
 )
 from kubectl_nodelife.commands.flags import (
     Connection,
@@ -30,6 +26,7 @@ from kubectl_nodelife.commands.flags import (
 )
 from kubectl_nodelife.commands.groups import SpellingGroup
 from kubectl_nodelife.daemon import client
+from kubectl_nodelife.daemon.flags import DEFAULTS, DaemonFlags
 from kubectl_nodelife.daemon.identity_cache import CachedIdentity
 from kubectl_nodelife.daemon.instance import (
     AlreadyRuns,
@@ -58,19 +55,7 @@ SYNC_SECONDS = 5.0
 _TAIL_LINES = 50
 _LOOK_SECONDS = 0.3
 
-_SETTINGS = (
-    click.option("--profile", metavar="v1.N", help="Release whose behaviour is followed."),
-    click.option("--set", "assignments", multiple=True, metavar="FLAG=VALUE", help="A setting."),
-)
-
-
 _GROWING_SECONDS: Final = 0.3
-
-
-def _settings_flags(callback: Any) -> Any:
-    for option in reversed(_SETTINGS):
-        callback = option(callback)
-    return callback
 
 
 @click.group(cls=SpellingGroup)
@@ -84,12 +69,9 @@ def daemon(connection: Connection) -> None:
 
 
 @daemon.command("start")
-@_settings_flags
 @daemon_flags
 @connection_flags
-def start(
-    profile: str | None, assignments: tuple[str, ...], connection: Connection, **given: Any
-) -> None:
+def start(flags: DaemonFlags, connection: Connection) -> None:
     """Start the daemon of this cluster behind the terminal, if it does not run yet.
 
     \b
@@ -98,13 +80,12 @@ def start(
       kubectl nodelife daemon start --set node-monitor-grace-period=40s
       kubectl nodelife daemon start --metrics-bind-address 127.0.0.1:9876
     """
+    flags.check()
     known, instance = _instance(connection)
-    if orders_of(given).controllers:
-        confirm_enforcing(given, known)
-        given["yes"] = True
-    words = _run_arguments(connection, profile, assignments, given)
+    if flags.orders.controllers:
+        flags = confirm_enforcing(flags, known)
     try:
-        spawn(words, _log(instance), _secrets(connection, given["webhook"]))
+        spawn(_run_arguments(connection, flags), _log(instance), _secrets(connection, flags))
     except AlreadyRuns as already:
         terminal.note(f"{already}: nothing to do")
         return
@@ -123,20 +104,17 @@ def begin(connection: Connection) -> None:
 
 
 @daemon.command("run")
-@_settings_flags
 @daemon_flags
 @click.option("--in-cluster", is_flag=True, help="As the service account of this pod.")
 @click.option("--ready-fd", type=int, hidden=True, help="Where to say that it is ready.")
 @click.option("--secrets-fd", type=int, hidden=True, help="Where a token is read from.")
 @connection_flags
 def run(
-    profile: str | None,
-    assignments: tuple[str, ...],
     ready_fd: int | None,
     secrets_fd: int | None,
     in_cluster: bool,
+    flags: DaemonFlags,
     connection: Connection,
-    **given: Any,
 ) -> int:
     """Be the daemon of this cluster, in the foreground, until interrupted.
 
@@ -154,22 +132,16 @@ def run(
     connection = connection._replace(
         token=secrets.get("token", connection.token), in_cluster=in_cluster
     )
-    given["webhook"] = secrets.get("webhook", given["webhook"])
-    orders = orders_of(given)
-    if orders.controllers:
-        confirm_enforcing(given, ask.resolve(connection))
-        given["yes"] = True
+    flags = flags.with_secrets(secrets)
+    flags.check()
+    if flags.orders.controllers:
+        flags = confirm_enforcing(flags, ask.resolve(connection))
     options = Options(
         overrides=connection,
         environ=dict(os.environ),
-        profile=profile or "",
-        assignments=assignments,
-        arguments=tuple(_run_arguments(connection, profile, assignments, given)),
+        flags=flags,
+        arguments=tuple(_run_arguments(connection, flags)),
         ready_fd=ready_fd,
-        orders=orders,
-        metrics=metrics_of(given),
-        notify=notify_of(given),
-        answer_port=given["serve_answers"] or 0,
         report=_write_line,
     )
     return run_daemon(options, make_answers)
@@ -211,7 +183,8 @@ def restart_command(webhook: str, connection: Connection) -> None:
       kubectl nodelife daemon restart
     """
     known, instance = _instance(connection)
-    restart(instance, _log(instance), _secrets(connection, webhook))
+    flags = DEFAULTS.with_secrets({"webhook": webhook})
+    restart(instance, _log(instance), _secrets(connection, flags))
     _report_start(known, instance)
 
 
@@ -271,26 +244,18 @@ def _write_line(line: str) -> None:
     terminal.flush()
 
 
-def _run_arguments(
-    connection: Connection,
-    profile: str | None = None,
-    assignments: tuple[str, ...] = (),
-    given: dict[str, Any] | None = None,
-) -> list[str]:
+def _run_arguments(connection: Connection, flags: DaemonFlags = DEFAULTS) -> list[str]:
     """The arguments of a daemon like this one, without secrets."""
     words = ["daemon", "run", *connection_arguments(connection)]
     words += ["--in-cluster"] if connection.in_cluster else []
-    words += [f"--profile={profile}"] if profile else []
-    words += [f"--set={assignment}" for assignment in assignments]
-    return words + (given_arguments(run.params, given) if given else [])
+    return words + flags.arguments()
 
 
-def _secrets(connection: Connection, webhook: str = "") -> dict[str, str]:
+def _secrets(connection: Connection, flags: DaemonFlags = DEFAULTS) -> dict[str, str]:
     """The data that is passed on to a daemon by a pipe: who may see its command line must not see
     it. A webhook's address is its password.
     """
-    found = {"token": connection.token or "", "webhook": webhook}
-    return {name: value for name, value in found.items() if value}
+    return flags.secrets() | ({"token": connection.token} if connection.token else {})
 
 
 def _instance(connection: Connection) -> tuple[CachedIdentity, Instance]:

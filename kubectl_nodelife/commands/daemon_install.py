@@ -14,8 +14,9 @@ from typing import Any
 import click
 
 from kubectl_nodelife.commands import ask
-from kubectl_nodelife.commands.daemon_flags import controller_names, notify_of
+from kubectl_nodelife.commands.daemon_flags import flags_named
 from kubectl_nodelife.commands.flags import Connection, connection_arguments, connection_flags
+from kubectl_nodelife.daemon.flags import DEFAULTS, DaemonFlags
 from kubectl_nodelife.daemon.identity_cache import CachedIdentity
 from kubectl_nodelife.daemon.instance import installed_link, own_command
 from kubectl_nodelife.errors import BadInput
@@ -46,18 +47,17 @@ _KEPT = ("KUBECONFIG", "PATH", "NODELIFE_RUNTIME_DIR", "NODELIFE_STATE_DIR", "NO
 @click.option("--create-namespace", is_flag=True, help="With the Namespace of -n, restricted.")
 @click.option("--service-monitor", is_flag=True, help="With one for Prometheus' operator.")
 @click.option("--serve-answers", is_flag=True, help="With --kind deployment: for --via.")
-@click.option("--enforce", metavar="C[,C...]", help="With --kind deployment: not in dry-run.")
-@click.option(
-    "--assume-stopped", metavar="C[,C...]", help="You vouch that nothing else runs these."
+@flags_named(
+    *("--enforce", "--assume-stopped", "--webhook", "--notify-on", "--set"),
+    enforce="With --kind deployment: not in dry-run.",
+    webhook="With --kind deployment: post notices there.",
 )
-@click.option("--webhook", metavar="URL", help="With --kind deployment: post notices there.")
-@click.option("--notify-on", metavar="LIST", help="Only these events.")
-@click.option("--set", "arguments", multiple=True, metavar="FLAG=VALUE", help="A setting.")
 @connection_flags
 def install(
     to_print: bool,
     manager: str | None,
     kind: str,
+    flags: DaemonFlags,
     connection: Connection,
     **given: Any,
 ) -> None:
@@ -80,10 +80,12 @@ def install(
             on="daemon install",
             remedy="give --print, and put the text where its first lines say",
         )
-    wanted = _of_deployment(given, connection)
+    flags.check()
+    given |= {"namespace": connection.namespace, "flags": flags}
+    wanted = {name: value for name, value in given.items() if value and value != DEFAULTS}
     if kind == "deployment":
         _check_deployment(manager, connection)
-        if "assume_stopped" in wanted and "enforce" not in wanted:
+        if flags.orders.assume_stopped and not flags.orders.controllers:
             raise BadInput("it is for --enforce", on="--assume-stopped")
         _print_deployment(wanted)
         return
@@ -97,19 +99,6 @@ def install(
         )
     known = ask.resolve(connection)
     terminal.write(unit(manager, known, connection_arguments(connection)))
-
-
-def _of_deployment(given: dict[str, Any], connection: Connection) -> dict[str, Any]:
-    """The fields of a DeploymentOrder that were given. Raises BadInput."""
-    notify_of({"notify": "", **{name: given[name] or "" for name in ("webhook", "notify_on")}})
-    found = {
-        **given,
-        "namespace": connection.namespace,
-        "enforce": controller_names(given["enforce"], "--enforce"),
-        "assume_stopped": controller_names(given["assume_stopped"], "--assume-stopped"),
-        "arguments": tuple(f"--set={assignment}" for assignment in given["arguments"]),
-    }
-    return {name: value for name, value in found.items() if value}
 
 
 def _check_deployment(manager: str | None, connection: Connection) -> None:

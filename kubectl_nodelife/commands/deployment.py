@@ -22,6 +22,7 @@ from kubectl_nodelife.commands.rbac import (
     rule,
     rules_of,
 )
+from kubectl_nodelife.daemon.flags import DaemonFlags, MetricsOptions
 from kubectl_nodelife.daemon.notice_delivery import TOKEN
 from kubectl_nodelife.daemon.server import DEFAULT_PORT as ANSWER_PORT
 from kubectl_nodelife.kube.names import is_dns_label
@@ -44,10 +45,9 @@ _MOVES_AFTER_SECONDS: Final = 30
 
 
 class DeploymentOrder(NamedTuple):
-    """The deployment that is asked for. `nodes`: of the cluster, about; `arguments`: more for
-    `daemon run`; `enforce`: controllers, by our names, and those that nothing else runs
-    (`assume_stopped`); `webhook`: where notices go, with a token from a Secret of our name, where
-    there is one; `create_namespace`: the namespace is to be made too, as our own one always is.
+    """The deployment that is asked for. `nodes`: of the cluster, about; `flags`: those that the
+    user gave for `daemon run`; a webhook's token is in a Secret of our name, where there is one;
+    `create_namespace`: the namespace is to be made too, as our own one always is.
     """
 
     namespace: str = OWN_NAMESPACE
@@ -57,11 +57,7 @@ class DeploymentOrder(NamedTuple):
     nodes: int = 1_000
     service_monitor: bool = False
     serve_answers: bool = False
-    enforce: tuple[str, ...] = ()
-    assume_stopped: tuple[str, ...] = ()
-    webhook: str = ""
-    notify_on: str = ""
-    arguments: tuple[str, ...] = ()
+    flags: DaemonFlags = DaemonFlags()
 
     @property
     def makes_namespace(self) -> bool:
@@ -139,7 +135,7 @@ def _restricted() -> dict[str, str]:
 def _rights(order: DeploymentOrder) -> list[Json]:
     """A role and its binding for each namespace in which there are rights; "": everywhere."""
     granted: dict[str, list[Json]] = {"": rules_of(DAEMON_RULES)}
-    if order.enforce:
+    if order.flags.orders.controllers:
         granted = _rights_to_enforce(order)
     return [made for namespace, rules in granted.items() for made in _role(order, namespace, rules)]
 
@@ -148,7 +144,7 @@ def _rights_to_enforce(order: DeploymentOrder) -> dict[str, list[Json]]:
     """As `rbac --mode enforce` grants them, with the Lease in the namespace of the pods."""
     from kubectl_nodelife.daemon.permissions import PolicyRule, merged
 
-    roles = enforce_roles(order.enforce, order.namespace)
+    roles = enforce_roles(order.flags.orders.controllers, order.namespace)
     for group, resources, verbs in DAEMON_RULES:
         roles[""] += [PolicyRule(group, each, "", verbs) for each in resources]
     roles[""] = list(merged(roles[""]))
@@ -176,9 +172,9 @@ def _deployment(order: DeploymentOrder) -> Json:
 
 
 def _pod(order: DeploymentOrder) -> Json:
-    priority = {"priorityClassName": "system-cluster-critical"} if order.enforce else {}
+    enforces = bool(order.flags.orders.controllers)
     return {
-        **priority,
+        **({"priorityClassName": "system-cluster-critical"} if enforces else {}),
         "serviceAccountName": NAME,
         "automountServiceAccountToken": True,
         "securityContext": {
@@ -248,22 +244,21 @@ def _container(order: DeploymentOrder) -> Json:
 
 
 def _arguments(order: DeploymentOrder) -> list[str]:
-    words = ["daemon", "run", "--in-cluster", f"--metrics-bind-address=$(POD_IP):{PORT}"]
-    words += [f"--serve-answers={ANSWER_PORT}"] if order.serve_answers else []
-    if order.enforce:
-        words += [f"--enforce={','.join(order.enforce)}", f"--lease-namespace={order.namespace}"]
-        stopped = ",".join(order.assume_stopped)
-        words += [f"--assume-stopped={stopped}"] if stopped else []
-        words += ["--wait", "--yes"]
-    words += [f"--webhook={order.webhook}"] if order.webhook else []
-    words += [f"--notify-on={order.notify_on}"] if order.notify_on else []
-    return words + list(order.arguments)
+    orders = order.flags.orders
+    if orders.controllers:
+        orders = orders._replace(lease_namespace=order.namespace, wait=True, yes=True)
+    flags = order.flags._replace(
+        orders=orders,
+        metrics=MetricsOptions(bind_address=f"$(POD_IP):{PORT}"),
+        answer_port=ANSWER_PORT if order.serve_answers else None,
+    )
+    return ["daemon", "run", "--in-cluster", *flags.arguments(secrets=True)]
 
 
 def _webhook_token(order: DeploymentOrder) -> list[Json]:
     """The key webhook-token of a Secret that is made elsewhere."""
     source = {"secretKeyRef": {"name": NAME, "key": "webhook-token", "optional": True}}
-    return [{"name": TOKEN, "valueFrom": source}] * bool(order.webhook)
+    return [{"name": TOKEN, "valueFrom": source}] * bool(order.flags.notify.webhook)
 
 
 def _ports(order: DeploymentOrder) -> list[Json]:

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from kubectl_nodelife.commands.daemon_flags import controller_names
 from kubectl_nodelife.commands.flags import Output, output_flags
+from kubectl_nodelife.daemon.flags import controller_names
 from kubectl_nodelife.report import terminal
 
 if TYPE_CHECKING:
@@ -241,7 +241,7 @@ def rbac(
     if upgrade:
         made = _account(name or UPGRADER, _upgrade_roles(lease_namespace, namespace))
     elif mode == "enforce":
-        controllers = controller_names(enforce, "--enforce") or tuple(WRITES)
+        controllers = controller_names(enforce or "", "--enforce") or tuple(WRITES)
         made = _account(name or ENFORCER, enforce_roles(controllers, lease_namespace))
     elif mode == "via":
         made = _asker(name or ASKER, namespace)

@@ -15,14 +15,15 @@ import time
 from collections import OrderedDict, deque
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Final, Protocol
+from urllib.parse import urlsplit
 
 import aiohttp
 import msgspec
 
 from kubectl_nodelife import __version__
+from kubectl_nodelife.daemon.flags import NotifyOptions
 from kubectl_nodelife.daemon.logs import log
 from kubectl_nodelife.daemon.notices import FIRING, NotedCondition, Notice, NoticeBoard
-from kubectl_nodelife.daemon.options import NotifyOptions, where
 from kubectl_nodelife.kube.times import SECOND_NS
 
 COMMAND_SECONDS: Final = 10.0
@@ -39,6 +40,12 @@ Deliver = Callable[[Notice], Awaitable[bool]]
 
 TOKEN: Final = "NODELIFE_WEBHOOK_TOKEN"
 _LOOK_SECONDS: Final = 1.0
+
+
+def where(url: str) -> str:
+    """The URL without what may be secret: user, password, path, query."""
+    parts = urlsplit(url)
+    return f"{parts.scheme}://{parts.hostname}{f':{parts.port}' if parts.port else ''}"
 
 
 class Outbox:

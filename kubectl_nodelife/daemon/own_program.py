@@ -136,7 +136,7 @@ class HandOver:
                 _become(self.successor, self._options)
             except OSError as error:
                 log.error("%s cannot be run: %s", self.successor, error.strerror)
-        if self.because and self._options.orders.controllers:
+        if self.because and self._options.flags.orders.controllers:
             raise Failed(
                 f"ended, because {self.because}, and no other takes over: nothing is enforced any "
                 "more; what it has written stays",

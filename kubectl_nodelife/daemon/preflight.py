@@ -11,8 +11,6 @@ import asyncio
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from typing import Any, Final
 
-import msgspec
-
 from kubectl_nodelife.daemon.cluster_checks import RIGHTS, ClusterChecks, check_transport
 from kubectl_nodelife.daemon.enforce.kill_switch import KillSwitch
 from kubectl_nodelife.daemon.enforce.manager import (
@@ -23,6 +21,7 @@ from kubectl_nodelife.daemon.enforce.manager import (
     unknown_flags,
     unproven,
 )
+from kubectl_nodelife.daemon.flags import Orders
 from kubectl_nodelife.daemon.intents import Intents
 from kubectl_nodelife.daemon.manager_role import (
     MAY_NOT,
@@ -49,21 +48,6 @@ from kubectl_nodelife.live.writer import Writer
 GROUPS: Final = ("policy/v1", "coordination.k8s.io/v1", "apps/v1")
 _MANAGER_MARGIN_S: Final = 2.0
 _LEASE_WAIT_S: Final = 19.0
-
-
-class Orders(msgspec.Struct, frozen=True):
-    """The user's orders: which controllers enforce, and with which words of their own."""
-
-    controllers: tuple[str, ...] = ()
-    assume_stopped: tuple[str, ...] = ()
-    begin: str = "join"
-    caps: str = ""
-    single_caps: tuple[str, ...] = ()
-    max_writes: int | None = None
-    lease_namespace: str = "kube-system"
-    wait: bool = False
-    insecure: bool = False
-    yes: bool = False
 
 
 Say = Callable[[str], None]

@@ -82,7 +82,7 @@ def _run(options: Options, make_answers: MakeAnswers) -> int:
     options = with_limits(options, config.section(target.server, target.context))
     target = find_target(options.overrides, options.environ)
     identity = cluster_identity(target)
-    asked = RequestedSettings(options.profile, options.assignments, config)
+    asked = RequestedSettings(options.flags.profile, options.flags.assignments, config)
     # The user's mistakes are reported before anything is started.
     resolve_settings(asked, DetectedSettings(), Cache(), target.server, target.context)
     runtime = make_private(runtime_folder(environ))

@@ -218,7 +218,7 @@ class Daemon:
         self.client = client
         self.cluster = WatchedCluster(instance.identity, target.context, target.server)
         self.config_path = config_file(dict(options.environ))
-        enforces = bool(options.orders.controllers)
+        enforces = bool(options.flags.orders.controllers)
         resources, pace = map(resource_of, KINDS), ENFORCING_PACING if enforces else DAEMON_PACING
         self.source = ListWatchSource(self.client, resources, pace)
         clock = DaemonClock(
@@ -231,13 +231,13 @@ class Daemon:
             *(feed, clock, journal.ledger, make_settings("newest"), list(NEEDS), self.settings),
             read_leases=lambda: read_leases(self.client),
         )
-        self.enforcement = make_enforcement(options.orders, self) if enforces else None
+        self.enforcement = make_enforcement(options.flags.orders, self) if enforces else None
         self._take_limits(load_config(self.config_path))
         self.attendant = DivergenceRecorder(self.watcher, journal, self.client, self.cluster)
         self.what_if_times = Histogram(WHAT_IF_BUCKETS)
         self.foreteller = Foreteller(self.look)
         self.page, self.server = self._make_servers(make_answers)
-        self.answer_port = AnswerPort(self.server, options.answer_port)
+        self.answer_port = AnswerPort(self.server, options.flags.answer_port or 0)
         self.metrics = make_metrics(options, self)
         self._quarantine_log = QuarantineLog()
         self._running = DetectedSettings()
@@ -389,7 +389,7 @@ class Daemon:
         try:
             if metrics is not None:
                 await metrics.start()
-                log.info("serves %s", self.options.metrics.url)
+                log.info("serves %s", self.options.flags.metrics.url)
             if self.answer_port.port:
                 await self.answer_port.start()
                 log.info("serves answers at %s:%d", ADDRESS, self.answer_port.port)
@@ -459,7 +459,7 @@ class Daemon:
     def _decide(self, cache: Cache) -> Settings:
         """Settings from all that is known; the ones in force where the user's word is wrong."""
         target, warnings = self.target, []
-        flags = self.options.profile, self.options.assignments
+        flags = self.options.flags.profile, self.options.flags.assignments
         try:
             config = load_config(self.config_path)
             requested = RequestedSettings(*flags, config)
@@ -538,9 +538,9 @@ class Daemon:
             *self.settings_warnings,
             *connection_warnings(self.target),
         ]
-        if self.options.metrics.bind_address:
-            more["metrics"] = self.options.metrics.url
-            warnings += self.options.metrics.warnings()
+        if self.options.flags.metrics.bind_address:
+            more["metrics"] = self.options.flags.metrics.url
+            warnings += self.options.flags.metrics.warnings()
         if port := self.answer_port.port:
             more["answers"] = f"{ADDRESS}:{port}"
             warnings += port_warning(port, in_pod="KUBERNETES_SERVICE_HOST" in self.options.environ)
@@ -583,16 +583,16 @@ class Metrics(NamedTuple):
 
 def make_metrics(options: Options, daemon: Measured) -> Metrics | None:
     """None where neither was asked for."""
-    notify = options.notify
+    notify = options.flags.notify
     asked = bool(notify.command or notify.webhook)
-    if not options.metrics.bind_address and not asked:
+    if not options.flags.metrics.bind_address and not asked:
         return None
-    recorder = MetricsRecorder(daemon, per_node=options.metrics.per_node)
+    recorder = MetricsRecorder(daemon, per_node=options.flags.metrics.per_node)
     notifier = None
     if asked:
         notifier = Notifier(recorder, notify, daemon.cluster.server, options.environ)
-    if not options.metrics.bind_address:
+    if not options.flags.metrics.bind_address:
         return Metrics(recorder, None, notifier)
     from kubectl_nodelife.daemon.metrics.endpoint import MetricsEndpoint
 
-    return Metrics(recorder, MetricsEndpoint(recorder, options.metrics), notifier)
+    return Metrics(recorder, MetricsEndpoint(recorder, options.flags.metrics), notifier)

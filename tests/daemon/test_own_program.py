@@ -10,6 +10,7 @@ import pytest
 
 from kubectl_nodelife import __version__
 from kubectl_nodelife.daemon import own_program
+from kubectl_nodelife.daemon.flags import DaemonFlags, Orders
 from kubectl_nodelife.daemon.options import Options, from_anywhere
 from kubectl_nodelife.daemon.own_program import (
     SETTLE_SECONDS,
@@ -17,7 +18,6 @@ from kubectl_nodelife.daemon.own_program import (
     HandOver,
     OwnProgram,
 )
-from kubectl_nodelife.daemon.preflight import Orders
 from kubectl_nodelife.errors import Failed
 from kubectl_nodelife.live.connection import Connection
 
@@ -57,7 +57,7 @@ def test_another_build_of_the_version_is_told(package: Path) -> None:
 def options(environ: dict[str, str], *arguments: str) -> Options:
     words = ("daemon", "run", "--context=prod", *arguments, "--yes")
     orders = Orders(("daemonset",)) if arguments else Orders()
-    return Options(Connection(), environ, arguments=words, orders=orders)
+    return Options(Connection(), environ, DaemonFlags(orders=orders), words)
 
 
 class Upgrade:

@@ -21,7 +21,7 @@ import pytest
 
 from kubectl_nodelife.daemon import gate
 from kubectl_nodelife.daemon.enforce import enforcement
-from kubectl_nodelife.daemon.preflight import Orders
+from kubectl_nodelife.daemon.flags import Orders
 from kubectl_nodelife.engine.settings import make_settings
 from kubectl_nodelife.kube.times import SECOND_NS, format_micro_time
 from kubectl_nodelife.live import writer

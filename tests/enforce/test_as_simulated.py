@@ -14,7 +14,6 @@ from typing import Any
 
 import msgspec
 import pytest
-from msgspec.structs import replace
 
 from kubectl_nodelife.engine.actions import Action, RecordEvent
 from kubectl_nodelife.sim.scenario import assemble, parse_scenario
@@ -81,7 +80,7 @@ def simulated(number: int, seconds: float) -> set[Write]:
 def enforced(number: int) -> set[Write]:
     """Those of the enforcing daemon that were applied, or found done."""
     run = Run(number, told=story_of(number))
-    run.orders = replace(run.orders, begin="restart", caps="upstream", assume_stopped=CONTROLLERS)
+    run.orders = run.orders._replace(begin="restart", caps="upstream", assume_stopped=CONTROLLERS)
     enforce(run, number)
     ended = [end for causes in run.causes for end in causes.ended_writes]
     return {write for end in ended if end.applied for write in writes_of(end.action)}

@@ -13,8 +13,8 @@ from kubectl_nodelife.daemon.enforce import write_gate
 from kubectl_nodelife.daemon.enforce.enforcement import Enforcement
 from kubectl_nodelife.daemon.enforce.host import EnforcingHost
 from kubectl_nodelife.daemon.enforce.tripwires import Tripwires
+from kubectl_nodelife.daemon.flags import Orders
 from kubectl_nodelife.daemon.ledger import Ledger
-from kubectl_nodelife.daemon.preflight import Orders
 from kubectl_nodelife.engine.actions import Action, DeletePod, RemoveTaints
 from kubectl_nodelife.engine.actions.identity import ActionNumbers
 from kubectl_nodelife.engine.cache import Cache

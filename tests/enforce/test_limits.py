@@ -7,9 +7,8 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from kubectl_nodelife.commands.daemon_flags import orders_of
 from kubectl_nodelife.daemon.enforce.writers import caps_of, set_of
-from kubectl_nodelife.daemon.preflight import Orders
+from kubectl_nodelife.daemon.flags import Orders, parse_flags
 from kubectl_nodelife.daemon.settings import ClusterConfig
 from kubectl_nodelife.engine.actions import DeletePod
 from kubectl_nodelife.engine.cache import Cache
@@ -25,18 +24,6 @@ from kubectl_nodelife.kube.workload import (
     DaemonSetUpdateStrategy,
     RollingUpdateDaemonSet,
 )
-
-GIVEN: dict[str, Any] = {
-    "enforce": "daemonset",
-    "assume_stopped": "",
-    "begin": "join",
-    "caps": None,
-    "max_writes": None,
-    "lease_namespace": "kube-system",
-    "wait": False,
-    "insecure_enforce": False,
-    "yes": True,
-}
 
 
 def test_upstream_takes_every_cap_away_and_each_can_be_given_back() -> None:
@@ -61,13 +48,13 @@ def test_a_flag_counts_before_the_config_file() -> None:
 @pytest.mark.parametrize("text", ["pods=1", "taints-per-minute", "taints-per-minute=-1", "=1"])
 def test_no_such_cap(text: str) -> None:
     with pytest.raises(BadInput, match="is no cap") as caught:
-        orders_of({**GIVEN, "single_caps": (text,)})
+        parse_flags({"--cap": (text,)}).check()
     assert all(name in caught.value.remedy for name in CAP_NAMES)
 
 
 def test_an_unknown_controller_is_named_with_those_there_are() -> None:
     with pytest.raises(BadInput, match="'scheduler'") as caught:
-        orders_of({**GIVEN, "enforce": "scheduler", "single_caps": ()})
+        parse_flags({"--enforce": "scheduler"})
     assert "node-lifecycle, taint-eviction, pod-gc and daemonset" in caught.value.remedy
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from kubectl_nodelife.daemon.preflight import Orders
+from kubectl_nodelife.daemon.flags import Orders
 from kubectl_nodelife.kube.times import MILLISECOND_NS, SECOND_NS
 from tests.enforce.ends import unmarked_pods
 from tests.enforce.simulated_api import Fault, Sent

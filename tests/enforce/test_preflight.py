@@ -7,12 +7,12 @@ from collections.abc import Callable
 from typing import Any, cast
 
 import pytest
-from msgspec.structs import replace
 
 from kubectl_nodelife.daemon.cluster_checks import ClusterChecks, check_transport
 from kubectl_nodelife.daemon.enforce.kill_switch import KillSwitch
+from kubectl_nodelife.daemon.flags import Orders
 from kubectl_nodelife.daemon.manager_role import MAY_NOT, ROLE_PATH
-from kubectl_nodelife.daemon.preflight import Orders, Preflight, check_settings, check_words
+from kubectl_nodelife.daemon.preflight import Preflight, check_settings, check_words
 from kubectl_nodelife.engine.calls import Answer, Get, Request
 from kubectl_nodelife.errors import EXIT_REFUSED, NodelifeError, Refused, Unreachable
 from kubectl_nodelife.kube.times import SECOND_NS
@@ -197,7 +197,7 @@ def test_a_controller_manager(renewed: bool, monkeypatch: pytest.MonkeyPatch) ->
         spec = {"holderIdentity": "m", "leaseDurationSeconds": 15, "renewTime": stamp}
         return Answer(200, raw={"spec": spec})
 
-    orders = replace(ORDERS, assume_stopped=())
+    orders = ORDERS._replace(assume_stopped=())
     if not renewed:
         preflight(Server(manager), orders)
         return
@@ -210,7 +210,7 @@ def test_a_managers_lease_that_cannot_be_read_proves_nothing(code: int) -> None:
     def hidden(path: str, body: dict[str, Any]) -> Answer | None:
         return Answer(code, message="no") if path == "lease kube-controller-manager" else None
 
-    orders = replace(ORDERS, assume_stopped=())
+    orders = ORDERS._replace(assume_stopped=())
     assert "whether one runs is unknown: no" in refusal(Server(hidden), orders)
     preflight(Server(hidden))  # --assume-stopped is the user's word
 
@@ -231,7 +231,7 @@ def test_a_manager_whose_flags_show_that_it_does_not_run_the_controller(
         off = pod("--controllers=*,-daemonset-controller")
         return Answer(200, raw={"items": [off]}) if path.endswith("/pods") else None
 
-    preflight(Server(manager), replace(ORDERS, assume_stopped=()))
+    preflight(Server(manager), ORDERS._replace(assume_stopped=()))
     both = Orders(controllers=("daemonset", "pod-gc"))
     assert "--assume-stopped=pod-gc" in refusal(Server(manager), both)
 
@@ -243,10 +243,10 @@ def test_a_manager_whose_flags_show_that_it_does_not_run_the_controller(
         pytest.param(target("http://10.0.0.1"), ORDERS, True, id="http"),
         pytest.param(target("http://127.0.0.1"), ORDERS, True, id="http-to-loopback-unsaid"),
         pytest.param(
-            target("http://127.0.0.1"), replace(ORDERS, insecure=True), False, id="http-loopback"
+            target("http://127.0.0.1"), ORDERS._replace(insecure=True), False, id="http-loopback"
         ),
         pytest.param(
-            target("http://10.0.0.1"), replace(ORDERS, insecure=True), True, id="http-elsewhere"
+            target("http://10.0.0.1"), ORDERS._replace(insecure=True), True, id="http-elsewhere"
         ),
         pytest.param(target(insecure_skip_tls_verify=True), ORDERS, True, id="unverified"),
         pytest.param(
@@ -271,8 +271,8 @@ def test_restart_needs_the_word_for_every_controller() -> None:
     with pytest.raises(Refused, match="restart") as caught:
         check_words(orders)
     assert "--assume-stopped=daemonset" in caught.value.remedy
-    check_words(replace(orders, assume_stopped=ALL))
-    check_words(replace(orders, begin="join"))
+    check_words(orders._replace(assume_stopped=ALL))
+    check_words(orders._replace(begin="join"))
 
 
 def test_settings_that_contradict_what_runs() -> None:

@@ -11,7 +11,6 @@ from typing import Any
 
 import msgspec
 import pytest
-from msgspec.structs import replace
 
 from kubectl_nodelife.kube.times import SECOND_NS
 from tests.enforce.simulated_api import Sent
@@ -27,7 +26,7 @@ def writes(*assumed: str, events: tuple[Json, ...] = ()) -> tuple[list[float], R
     told = msgspec.json.decode(story(1))
     told["spec"]["events"] = list(events)
     run = Run(1, told=msgspec.json.encode(told))
-    run.orders = replace(run.orders, assume_stopped=assumed, begin="join", caps="upstream")
+    run.orders = run.orders._replace(assume_stopped=assumed, begin="join", caps="upstream")
     audit = play(run, 1).audit
     (process,) = run.processes
     began_s = process.enforcement.began_ns / SECOND_NS
@@ -61,7 +60,7 @@ def test_another_writer_who_is_seen_meanwhile_opens_the_breaker() -> None:
     evicted = {"type": "DisruptionTarget", "status": "True", "reason": "DeletionByTaintManager"}
     patch = {"status": {"conditions": [evicted]}}
     run = Run(1)
-    run.orders = replace(run.orders, assume_stopped=(), begin="join")
+    run.orders = run.orders._replace(assume_stopped=(), begin="join")
 
     def evict() -> None:
         namespace, name = next(

@@ -10,7 +10,6 @@ from typing import Any
 
 import msgspec
 import pytest
-from msgspec.structs import replace
 
 from kubectl_nodelife.engine.settings import make_settings
 from kubectl_nodelife.kube.node import Node
@@ -30,7 +29,7 @@ def lost(release: str, *, deletes: bool = False) -> dict[str, float]:
     told["spec"] |= {"profile": release, "events": [{"at": "6500ms", "kubelet": silent}]}
     run = Run(1, told=msgspec.json.encode(told))
     run.settings = make_settings(release, FLAGS)
-    run.orders = replace(run.orders, assume_stopped=CONTROLLERS, begin="join", caps="upstream")
+    run.orders = run.orders._replace(assume_stopped=CONTROLLERS, begin="join", caps="upstream")
 
     def touch() -> None:
         headers = {"User-Agent": "kubectl/x", "Content-Type": "application/merge-patch+json"}

@@ -20,7 +20,7 @@ from collections.abc import Callable
 from functools import lru_cache, partial
 from typing import Any, NamedTuple
 
-from kubectl_nodelife.daemon.preflight import Orders
+from kubectl_nodelife.daemon.flags import Orders
 from kubectl_nodelife.kube.times import SECOND_NS
 from tests.enforce.observer import LEASE, count_of_ours
 from tests.enforce.simulated_api import Fault, Sent

@@ -13,8 +13,9 @@ import pytest
 from aiohttp import web
 
 from kubectl_nodelife.daemon import notice_delivery as delivery
+from kubectl_nodelife.daemon.flags import NotifyOptions
 from kubectl_nodelife.daemon.metrics.cluster_sample import ClusterSample, ZoneSample
-from kubectl_nodelife.daemon.notice_delivery import CommandDelivery, Outbox, WebhookDelivery
+from kubectl_nodelife.daemon.notice_delivery import CommandDelivery, Outbox, WebhookDelivery, where
 from kubectl_nodelife.daemon.notices import (
     FIRING,
     RESOLVED,
@@ -23,7 +24,6 @@ from kubectl_nodelife.daemon.notices import (
     NoticeBoard,
     cluster_conditions,
 )
-from kubectl_nodelife.daemon.options import NotifyOptions, where
 from kubectl_nodelife.errors import BadInput
 from tests.daemon.user import SET, silence, user
 from tests.loopback import play, sandbox

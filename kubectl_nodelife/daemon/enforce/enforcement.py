@@ -56,13 +56,14 @@ from kubectl_nodelife.daemon.enforce.writers import (
     set_of,
 )
 from kubectl_nodelife.daemon.feed import Tee, TeeFeed
+from kubectl_nodelife.daemon.flags import Orders
 from kubectl_nodelife.daemon.intents import WRITES, Intents
 from kubectl_nodelife.daemon.journal import Journal
 from kubectl_nodelife.daemon.kinds import KINDS
 from kubectl_nodelife.daemon.logs import log
 from kubectl_nodelife.daemon.options import Options
 from kubectl_nodelife.daemon.permissions import ENFORCE_LEASE
-from kubectl_nodelife.daemon.preflight import Orders, Preflight, check_settings
+from kubectl_nodelife.daemon.preflight import Preflight, check_settings
 from kubectl_nodelife.daemon.settings import ClusterConfig
 from kubectl_nodelife.engine.actions import Action
 from kubectl_nodelife.engine.cache import Cache
@@ -252,7 +253,7 @@ class Enforcement:
             self.kill_switch,
             self.keeper,
             lambda text: log.warning("%s", text),
-            self._daemon.options.assignments,
+            self._daemon.options.flags.assignments,
         )
 
     async def run(self) -> None:

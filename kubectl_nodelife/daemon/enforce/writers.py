@@ -16,7 +16,7 @@ from kubectl_nodelife.controllers.daemonset.rolling_update import (
     surge_count,
     unavailable_count,
 )
-from kubectl_nodelife.daemon.preflight import Orders
+from kubectl_nodelife.daemon.flags import Orders
 from kubectl_nodelife.daemon.settings import EMPTY_CONFIG, ClusterConfig
 from kubectl_nodelife.engine.actions import DeletePod
 from kubectl_nodelife.engine.cache import Cache

@@ -1,0 +1,379 @@
+"""The flags of `daemon start` and `daemon run`, each once: a field, with its `Flag` beside it.
+
+A field in one of these tuples is all that a new flag takes: the command's option, `--help`, the
+value that the daemon finds in `options.flags`, and the arguments by which another one like it is
+started all follow from it. What cannot be told from the value alone is in `check`. Nothing heavy
+is imported here, as each `--help` and each completion reads this file.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+from collections.abc import Callable, Iterator, Mapping
+from functools import cache
+from typing import Annotated, Any, Final, NamedTuple, get_type_hints
+from urllib.parse import urlsplit
+
+from kubectl_nodelife.errors import BadInput
+
+
+class Flag(NamedTuple):
+    """How a field is spelled on a command line.
+
+    `name`, with its dashes, and a `short` one; `value` names the value in `--help`, "" for a
+    switch. `read`: makes the field's value of the text, and raises BadInput with the flag's name;
+    several words of a field are then joined by commas, without it the flag is repeated. `choices`:
+    the texts allowed; `between`: a number, its least and greatest. `bare`: the value of a flag that
+    is given without one. A `secret` goes to another process by a pipe, never as an argument.
+    """
+
+    name: str
+    help: str
+    value: str = ""
+    short: str = ""
+    choices: tuple[str, ...] = ()
+    read: Callable[[str, str], Any] | None = None
+    between: tuple[int, int | None] | None = None
+    bare: int | None = None
+    secret: bool = False
+
+
+CONTROLLERS: Final = {
+    "node-lifecycle": "node-lifecycle",
+    "node-lifecycle-controller": "node-lifecycle",
+    "nodelifecycle": "node-lifecycle",
+    "taint-eviction": "taint-eviction",
+    "taint-eviction-controller": "taint-eviction",
+    "pod-gc": "pod-gc",
+    "pod-garbage-collector-controller": "pod-gc",
+    "podgc": "pod-gc",
+    "daemonset": "daemonset",
+    "daemonset-controller": "daemonset",
+}
+"""Names of controllers, upstream's too -> ours."""
+
+
+def controller_names(text: str, flag: str) -> tuple[str, ...]:
+    """Our names of the controllers in a flag's value. Raises BadInput."""
+    found = []
+    for word in text.split(","):
+        if not word:
+            continue
+        name = CONTROLLERS.get(word.strip())
+        if name is None:
+            raise BadInput(
+                f"there is no controller {word!r} that can be enforced",
+                on=flag,
+                remedy="they are node-lifecycle, taint-eviction, pod-gc and daemonset",
+            )
+        if name not in found:
+            found.append(name)
+    return tuple(found)
+
+
+def _absolute(path: str, flag: str) -> str:
+    """A daemon does not stay in the folder where it was started."""
+    return os.path.abspath(path) if path else ""
+
+
+def _words(text: str, flag: str) -> tuple[str, ...]:
+    return tuple(filter(None, text.split(",")))
+
+
+class Orders(NamedTuple):
+    """What the daemon enforces, and with which words of the user."""
+
+    controllers: Annotated[
+        tuple[str, ...],
+        Flag("--enforce", "Controllers whose writes are sent.", "C[,C...]", read=controller_names),
+    ] = ()
+    assume_stopped: Annotated[
+        tuple[str, ...],
+        Flag(
+            "--assume-stopped",
+            "You vouch that nothing else runs these.",
+            "C[,C...]",
+            read=controller_names,
+        ),
+    ] = ()
+    begin: Annotated[
+        str,
+        Flag(
+            "--begin",
+            "Take over without disturbing, or as a restarted controller manager.",
+            choices=("join", "restart"),
+        ),
+    ] = "join"
+    caps: Annotated[str, Flag("--caps", "Upstream's own limits only.", choices=("upstream",))] = ""
+    single_caps: Annotated[tuple[str, ...], Flag("--cap", "A cap of its own.", "NAME=N")] = ()
+    max_writes: Annotated[int | None, Flag("--max-writes", "So many writes in all.", "N")] = None
+    lease_namespace: Annotated[
+        str, Flag("--lease-namespace", "Where the Lease of the one writer is.", "NS")
+    ] = "kube-system"
+    wait: Annotated[bool, Flag("--wait", "Wait for the Lease while another one holds it.")] = False
+    insecure: Annotated[bool, Flag("--insecure-enforce", "Without verified TLS; labs only.")] = (
+        False
+    )
+    yes: Annotated[bool, Flag("--yes", "Do not ask.", short="-y")] = False
+
+    def check(self) -> None:
+        """Raises BadInput for what is no cap."""
+        from kubectl_nodelife.engine.guard import CAP_NAMES
+
+        for text in self.single_caps:
+            name, _, value = text.partition("=")
+            if name not in CAP_NAMES or not value.isdecimal():
+                raise BadInput(
+                    f"{text!r} is no cap",
+                    on="--cap",
+                    remedy=f"give one of {', '.join(CAP_NAMES)}, =, a number",
+                )
+
+
+class MetricsOptions(NamedTuple):
+    """How metrics are served. `bind_address`: HOST:PORT, "" for no metrics at all."""
+
+    bind_address: Annotated[
+        str,
+        Flag(
+            "--metrics-bind-address",
+            "Serve /metrics, /healthz, /readyz there, as in 127.0.0.1:9876. Default: off.",
+            "HOST:PORT",
+        ),
+    ] = ""
+    per_node: Annotated[bool, Flag("--metrics-per-node", "Two more metrics for each node.")] = False
+    plain_zones: Annotated[
+        bool, Flag("--metrics-plain-zones", "Zones as in status: REGION/ZONE.")
+    ] = False
+    token_file: Annotated[
+        str, Flag("--metrics-token-file", "A bearer token.", "FILE", read=_absolute)
+    ] = ""
+    tls_cert_file: Annotated[
+        str, Flag("--metrics-tls-cert-file", "Serve by TLS.", "FILE", read=_absolute)
+    ] = ""
+    tls_key_file: Annotated[
+        str, Flag("--metrics-tls-key-file", "Its key.", "FILE", read=_absolute)
+    ] = ""
+
+    def address(self) -> tuple[str, int]:
+        """Host and port. Raises BadInput."""
+        host, _, port = self.bind_address.rpartition(":")
+        host = host.removeprefix("[").removesuffix("]")
+        if _is_loopback(host) is None or not port.isdecimal() or not 0 < int(port) < 65536:
+            raise BadInput(
+                f"{self.bind_address!r} is no address",
+                on="--metrics-bind-address",
+                remedy="give an IP address and a port, as in 127.0.0.1:9876 or [::1]:9876",
+            )
+        return host, int(port)
+
+    def check(self) -> None:
+        """Raises BadInput where the flags do not go together."""
+        if not self.bind_address:
+            if any(self):
+                raise BadInput(
+                    "it is needed for the other flags of metrics", on="--metrics-bind-address"
+                )
+            return
+        self.address()
+        if bool(self.tls_cert_file) != bool(self.tls_key_file):
+            raise BadInput(
+                "a certificate and its key go together",
+                on="--metrics-tls-cert-file, --metrics-tls-key-file",
+            )
+
+    @property
+    def is_local(self) -> bool:
+        """True if only this machine can ask."""
+        return bool(_is_loopback(self.address()[0]))
+
+    @property
+    def url(self) -> str:
+        """Where to scrape."""
+        return f"http{'s' if self.tls_cert_file else ''}://{self.bind_address}/metrics"
+
+    def warnings(self) -> list[str]:
+        """The warning for an address that others can reach."""
+        if self.is_local:
+            return []
+        warning = f"metrics can be read from other machines at {self.bind_address}"
+        if not self.tls_cert_file:
+            warning += ", unencrypted: names of zones among them"
+        return [warning if self.token_file else f"{warning}, by all who reach it"]
+
+
+class NotifyOptions(NamedTuple):
+    """Who is notified. `command`: a program and its arguments, "" for none. `webhook`: a URL, whose
+    path is its password; "" for none. `events`: those that are sent; none given: all.
+    """
+
+    command: Annotated[
+        str, Flag("--notify", "Run it with each notice as JSON on stdin.", "CMD")
+    ] = ""
+    webhook: Annotated[
+        str, Flag("--webhook", "Post each notice there as JSON; https.", "URL", secret=True)
+    ] = ""
+    events: Annotated[
+        tuple[str, ...], Flag("--notify-on", "Only these events.", "LIST", read=_words)
+    ] = ()
+
+    @property
+    def wanted(self) -> frozenset[str]:
+        """The events that are sent."""
+        from kubectl_nodelife.daemon.notices import EVENTS
+
+        return frozenset(self.events or EVENTS)
+
+    def argv(self) -> list[str]:
+        """The command as words, split as a shell does; no shell runs it. Raises BadInput."""
+        try:
+            return shlex.split(self.command)
+        except ValueError as error:
+            raise BadInput(str(error), on="--notify") from None
+
+    def check(self) -> None:
+        """Raises BadInput."""
+        self.argv()
+        if self.events:
+            self._check_events()
+        if self.webhook and not _may_be_sent_to(self.webhook):
+            raise BadInput(
+                "a webhook is https, or http on this machine",
+                on="--webhook",
+                remedy="give https://HOST/PATH",
+            )
+
+    def _check_events(self) -> None:
+        from kubectl_nodelife.daemon.notices import EVENTS
+
+        unknown = [event for event in self.events if event not in EVENTS]
+        if unknown:
+            raise BadInput(
+                f"there is no event {unknown[0]!r}",
+                on="--notify-on",
+                remedy=f"they are {', '.join(EVENTS)}",
+            )
+        if not (self.command or self.webhook):
+            raise BadInput("no one is notified", on="--notify-on", remedy="give --webhook as well")
+
+
+def _may_be_sent_to(url: str) -> bool:
+    try:
+        parts = urlsplit(url)
+        host = parts.hostname or ""
+        _ = parts.port
+    except ValueError:
+        return False
+    if parts.scheme == "https":
+        return bool(host)
+    return parts.scheme == "http" and (host == "localhost" or bool(_is_loopback(host)))
+
+
+def _is_loopback(host: str) -> bool | None:
+    """Whether only this machine has the IP address; None for what is no IP address."""
+    import ipaddress
+
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return None
+
+
+class DaemonFlags(NamedTuple):
+    """All flags of a daemon but the connection's. `answer_port`: of loopback, where it answers;
+    None: nowhere.
+    """
+
+    profile: Annotated[str, Flag("--profile", "Release whose behaviour is followed.", "v1.N")] = ""
+    assignments: Annotated[tuple[str, ...], Flag("--set", "A setting.", "FLAG=VALUE")] = ()
+    orders: Orders = Orders()
+    metrics: MetricsOptions = MetricsOptions()
+    notify: NotifyOptions = NotifyOptions()
+    answer_port: Annotated[
+        int | None,
+        Flag(
+            "--serve-answers",
+            "Answer at a port of 127.0.0.1 (9877), for --via. Default: off.",
+            "PORT",
+            between=(1024, 65535),
+            bare=9877,
+        ),
+    ] = None
+
+    def check(self) -> None:
+        """Raises BadInput for values that do not go together; secrets must have come before."""
+        self.orders.check()
+        self.metrics.check()
+        self.notify.check()
+
+    def arguments(self, *, secrets: bool = False) -> list[str]:
+        """The flags as arguments of another call of this program; `secrets` too, or not."""
+        words: list[str] = []
+        for flag, value in self._given():
+            if flag.secret and not secrets:
+                continue
+            if value is True:
+                words.append(flag.name)
+            elif isinstance(value, tuple) and flag.read is None:
+                words += [f"{flag.name}={text}" for text in value]
+            else:
+                text = ",".join(value) if isinstance(value, tuple) else value
+                words.append(f"{flag.name}={text}")
+        return words
+
+    def secrets(self) -> dict[str, str]:
+        """What `arguments` leaves out, by its flag's name without dashes."""
+        return {flag.name.lstrip("-"): value for flag, value in self._given() if flag.secret}
+
+    def with_secrets(self, secrets: Mapping[str, str]) -> DaemonFlags:
+        """The same flags with those that came by a pipe."""
+        return self._replace(
+            notify=self.notify._replace(webhook=secrets.get("webhook", self.notify.webhook))
+        )
+
+    def confirmed(self) -> DaemonFlags:
+        """The same flags after a person's yes."""
+        return self._replace(orders=self.orders._replace(yes=True))
+
+    def _given(self) -> Iterator[tuple[Flag, Any]]:
+        """Those whose value is another than the default."""
+        for group, field, flag in flags_of(DaemonFlags):
+            value = getattr(getattr(self, group) if group else self, field)
+            if value != default_of(group, field):
+                yield flag, value
+
+
+DEFAULTS: Final = DaemonFlags()
+
+
+@cache
+def flags_of(kind: type) -> tuple[tuple[str, str, Flag], ...]:
+    """The group ("" for none), the field and the flag of each, in the order of `--help`."""
+    found: list[tuple[str, str, Flag]] = []
+    for field, hint in get_type_hints(kind, include_extras=True).items():
+        for flag in getattr(hint, "__metadata__", ()):
+            found.append(("", field, flag))
+        if hasattr(hint, "_fields"):
+            found += [(field, inner, flag) for _, inner, flag in flags_of(hint)]
+    return tuple(found)
+
+
+def default_of(group: str, field: str) -> Any:
+    """The value of the field where its flag is not given."""
+    return getattr(getattr(DEFAULTS, group) if group else DEFAULTS, field)
+
+
+def parse_flags(given: Mapping[str, Any]) -> DaemonFlags:
+    """The flags of which click made these values, by the flag's name with its dashes; None where
+    one is not given. Raises BadInput.
+    """
+    fields: dict[str, dict[str, Any]] = {}
+    for group, field, flag in flags_of(DaemonFlags):
+        value = given.get(flag.name)
+        if value is not None:
+            value = flag.read(value, flag.name) if flag.read else value
+            fields.setdefault(group, {})[field] = value
+    flags = DaemonFlags(**fields.pop("", {}))
+    groups = {name: getattr(flags, name)._replace(**values) for name, values in fields.items()}
+    return flags._replace(**groups)
