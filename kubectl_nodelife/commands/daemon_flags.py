@@ -12,8 +12,8 @@ from typing import Any
 import click
 
 from kubectl_nodelife.daemon.flags import (
+    DaemonFlag,
     DaemonFlags,
-    Flag,
     default_of,
     flags_of,
     parse_flags,
@@ -54,11 +54,11 @@ def flags_named(*names: str, **helps: str) -> Callable[[Callback], Callback]:
     return decorate
 
 
-def _parameter(flag: Flag) -> str:
+def _parameter(flag: DaemonFlag) -> str:
     return flag.name.removeprefix("--").replace("-", "_")
 
 
-def _option(flag: Flag, default: Any) -> Callable[[Callback], Callback]:
+def _option(flag: DaemonFlag, default: Any) -> Callable[[Callback], Callback]:
     names = [flag.name, *filter(None, (flag.short,)), _parameter(flag)]
     if isinstance(default, bool):
         return click.option(*names, is_flag=True, help=flag.help)

@@ -1,4 +1,4 @@
-"""The flags of `daemon start` and `daemon run`, each once: a field, with its `Flag` beside it.
+"""The flags of `daemon start` and `daemon run`, each once: a field with its `DaemonFlag` beside it.
 
 A field in one of these tuples is all that a new flag takes: the command's option, `--help`, the
 value that the daemon finds in `options.flags`, and the arguments by which another one like it is
@@ -18,7 +18,7 @@ from urllib.parse import urlsplit
 from kubectl_nodelife.errors import BadInput
 
 
-class Flag(NamedTuple):
+class DaemonFlag(NamedTuple):
     """How a field is spelled on a command line.
 
     `name`, with its dashes, and a `short` one; `value` names the value in `--help`, "" for a
@@ -86,11 +86,13 @@ class Orders(NamedTuple):
 
     controllers: Annotated[
         tuple[str, ...],
-        Flag("--enforce", "Controllers whose writes are sent.", "C[,C...]", read=controller_names),
+        DaemonFlag(
+            "--enforce", "Controllers whose writes are sent.", "C[,C...]", read=controller_names
+        ),
     ] = ()
     assume_stopped: Annotated[
         tuple[str, ...],
-        Flag(
+        DaemonFlag(
             "--assume-stopped",
             "You vouch that nothing else runs these.",
             "C[,C...]",
@@ -99,23 +101,29 @@ class Orders(NamedTuple):
     ] = ()
     begin: Annotated[
         str,
-        Flag(
+        DaemonFlag(
             "--begin",
             "Take over without disturbing, or as a restarted controller manager.",
             choices=("join", "restart"),
         ),
     ] = "join"
-    caps: Annotated[str, Flag("--caps", "Upstream's own limits only.", choices=("upstream",))] = ""
-    single_caps: Annotated[tuple[str, ...], Flag("--cap", "A cap of its own.", "NAME=N")] = ()
-    max_writes: Annotated[int | None, Flag("--max-writes", "So many writes in all.", "N")] = None
-    lease_namespace: Annotated[
-        str, Flag("--lease-namespace", "Where the Lease of the one writer is.", "NS")
-    ] = "kube-system"
-    wait: Annotated[bool, Flag("--wait", "Wait for the Lease while another one holds it.")] = False
-    insecure: Annotated[bool, Flag("--insecure-enforce", "Without verified TLS; labs only.")] = (
-        False
+    caps: Annotated[
+        str, DaemonFlag("--caps", "Upstream's own limits only.", choices=("upstream",))
+    ] = ""
+    single_caps: Annotated[tuple[str, ...], DaemonFlag("--cap", "A cap of its own.", "NAME=N")] = ()
+    max_writes: Annotated[int | None, DaemonFlag("--max-writes", "So many writes in all.", "N")] = (
+        None
     )
-    yes: Annotated[bool, Flag("--yes", "Do not ask.", short="-y")] = False
+    lease_namespace: Annotated[
+        str, DaemonFlag("--lease-namespace", "Where the Lease of the one writer is.", "NS")
+    ] = "kube-system"
+    wait: Annotated[
+        bool, DaemonFlag("--wait", "Wait for the Lease while another one holds it.")
+    ] = False
+    insecure: Annotated[
+        bool, DaemonFlag("--insecure-enforce", "Without verified TLS; labs only.")
+    ] = False
+    yes: Annotated[bool, DaemonFlag("--yes", "Do not ask.", short="-y")] = False
 
     def check(self) -> None:
         """Raises BadInput for what is no cap."""
@@ -136,31 +144,33 @@ class MetricsOptions(NamedTuple):
 
     bind_address: Annotated[
         str,
-        Flag(
+        DaemonFlag(
             "--metrics-bind-address",
             "Serve /metrics, /healthz, /readyz there, as in 127.0.0.1:9876. Default: off.",
             "HOST:PORT",
         ),
     ] = ""
-    per_node: Annotated[bool, Flag("--metrics-per-node", "Two more metrics for each node.")] = False
+    per_node: Annotated[
+        bool, DaemonFlag("--metrics-per-node", "Two more metrics for each node.")
+    ] = False
     plain_zones: Annotated[
-        bool, Flag("--metrics-plain-zones", "Zones as in status: REGION/ZONE.")
+        bool, DaemonFlag("--metrics-plain-zones", "Zones as in status: REGION/ZONE.")
     ] = False
     token_file: Annotated[
-        str, Flag("--metrics-token-file", "A bearer token.", "FILE", read=_absolute)
+        str, DaemonFlag("--metrics-token-file", "A bearer token.", "FILE", read=_absolute)
     ] = ""
     tls_cert_file: Annotated[
-        str, Flag("--metrics-tls-cert-file", "Serve by TLS.", "FILE", read=_absolute)
+        str, DaemonFlag("--metrics-tls-cert-file", "Serve by TLS.", "FILE", read=_absolute)
     ] = ""
     tls_key_file: Annotated[
-        str, Flag("--metrics-tls-key-file", "Its key.", "FILE", read=_absolute)
+        str, DaemonFlag("--metrics-tls-key-file", "Its key.", "FILE", read=_absolute)
     ] = ""
 
     def address(self) -> tuple[str, int]:
         """Host and port. Raises BadInput."""
         host, _, port = self.bind_address.rpartition(":")
         host = host.removeprefix("[").removesuffix("]")
-        if _is_loopback(host) is None or not port.isdecimal() or not 0 < int(port) < 65536:
+        if not _is_address(host) or not port.isdecimal() or not 0 < int(port) < 65536:
             raise BadInput(
                 f"{self.bind_address!r} is no address",
                 on="--metrics-bind-address",
@@ -186,7 +196,7 @@ class MetricsOptions(NamedTuple):
     @property
     def is_local(self) -> bool:
         """True if only this machine can ask."""
-        return bool(_is_loopback(self.address()[0]))
+        return _is_loopback(self.address()[0])
 
     @property
     def url(self) -> str:
@@ -209,13 +219,13 @@ class NotifyOptions(NamedTuple):
     """
 
     command: Annotated[
-        str, Flag("--notify", "Run it with each notice as JSON on stdin.", "CMD")
+        str, DaemonFlag("--notify", "Run it with each notice as JSON on stdin.", "CMD")
     ] = ""
     webhook: Annotated[
-        str, Flag("--webhook", "Post each notice there as JSON; https.", "URL", secret=True)
+        str, DaemonFlag("--webhook", "Post each notice there as JSON; https.", "URL", secret=True)
     ] = ""
     events: Annotated[
-        tuple[str, ...], Flag("--notify-on", "Only these events.", "LIST", read=_words)
+        tuple[str, ...], DaemonFlag("--notify-on", "Only these events.", "LIST", read=_words)
     ] = ()
 
     @property
@@ -267,17 +277,26 @@ def _may_be_sent_to(url: str) -> bool:
         return False
     if parts.scheme == "https":
         return bool(host)
-    return parts.scheme == "http" and (host == "localhost" or bool(_is_loopback(host)))
+    return parts.scheme == "http" and (
+        host == "localhost" or (_is_address(host) and _is_loopback(host))
+    )
 
 
-def _is_loopback(host: str) -> bool | None:
-    """Whether only this machine has the IP address; None for what is no IP address."""
+def _is_address(host: str) -> bool:
     import ipaddress
 
     try:
-        return ipaddress.ip_address(host).is_loopback
+        ipaddress.ip_address(host)
     except ValueError:
-        return None
+        return False
+    return True
+
+
+def _is_loopback(address: str) -> bool:
+    """True if only this machine can reach the IP address."""
+    import ipaddress
+
+    return ipaddress.ip_address(address).is_loopback
 
 
 class DaemonFlags(NamedTuple):
@@ -285,14 +304,16 @@ class DaemonFlags(NamedTuple):
     None: nowhere.
     """
 
-    profile: Annotated[str, Flag("--profile", "Release whose behaviour is followed.", "v1.N")] = ""
-    assignments: Annotated[tuple[str, ...], Flag("--set", "A setting.", "FLAG=VALUE")] = ()
+    profile: Annotated[
+        str, DaemonFlag("--profile", "Release whose behaviour is followed.", "v1.N")
+    ] = ""
+    assignments: Annotated[tuple[str, ...], DaemonFlag("--set", "A setting.", "FLAG=VALUE")] = ()
     orders: Orders = Orders()
     metrics: MetricsOptions = MetricsOptions()
     notify: NotifyOptions = NotifyOptions()
     answer_port: Annotated[
         int | None,
-        Flag(
+        DaemonFlag(
             "--serve-answers",
             "Answer at a port of 127.0.0.1 (9877), for --via. Default: off.",
             "PORT",
@@ -336,7 +357,7 @@ class DaemonFlags(NamedTuple):
         """The same flags after a person's yes."""
         return self._replace(orders=self.orders._replace(yes=True))
 
-    def _given(self) -> Iterator[tuple[Flag, Any]]:
+    def _given(self) -> Iterator[tuple[DaemonFlag, Any]]:
         """Those whose value is another than the default."""
         for group, field, flag in flags_of(DaemonFlags):
             value = getattr(getattr(self, group) if group else self, field)
@@ -348,9 +369,9 @@ DEFAULTS: Final = DaemonFlags()
 
 
 @cache
-def flags_of(kind: type) -> tuple[tuple[str, str, Flag], ...]:
+def flags_of(kind: type) -> tuple[tuple[str, str, DaemonFlag], ...]:
     """The group ("" for none), the field and the flag of each, in the order of `--help`."""
-    found: list[tuple[str, str, Flag]] = []
+    found: list[tuple[str, str, DaemonFlag]] = []
     for field, hint in get_type_hints(kind, include_extras=True).items():
         for flag in getattr(hint, "__metadata__", ()):
             found.append(("", field, flag))

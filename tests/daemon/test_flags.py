@@ -10,7 +10,7 @@ import pytest
 from click.testing import CliRunner
 
 from kubectl_nodelife.commands.daemon_flags import daemon_flags
-from kubectl_nodelife.daemon.flags import DEFAULTS, DaemonFlags, Flag, flags_of
+from kubectl_nodelife.daemon.flags import DEFAULTS, DaemonFlag, DaemonFlags, flags_of
 from kubectl_nodelife.errors import BadInput
 
 ROWS = flags_of(DaemonFlags)
@@ -30,7 +30,7 @@ def parsed(*words: str) -> DaemonFlags:
     return found[0]
 
 
-def some_value(group: str, field: str, flag: Flag) -> str:
+def some_value(group: str, field: str, flag: DaemonFlag) -> str:
     if flag.choices:
         return flag.choices[-1]
     if field in ("controllers", "assume_stopped"):
@@ -41,7 +41,9 @@ def some_value(group: str, field: str, flag: Flag) -> str:
 
 
 @pytest.mark.parametrize("group, field, flag", ROWS, ids=[flag.name for _, _, flag in ROWS])
-def test_each_flag_reaches_its_field_and_another_daemon(group: str, field: str, flag: Flag) -> None:
+def test_each_flag_reaches_its_field_and_another_daemon(
+    group: str, field: str, flag: DaemonFlag
+) -> None:
     default: Any = getattr(getattr(DEFAULTS, group) if group else DEFAULTS, field)
     word = flag.name if default is False else f"{flag.name}={some_value(group, field, flag)}"
     flags = parsed(word)

@@ -147,9 +147,9 @@ def test_one_that_enforces_may_write_what_its_controllers_write_and_has_its_leas
     (spec,) = (e["spec"]["template"]["spec"] for e in made if e["kind"] == "Deployment")
     assert spec["priorityClassName"] == "system-cluster-critical"
     assert spec["containers"][0]["args"] == [
-        "daemon", "run", "--in-cluster", "--metrics-bind-address=$(POD_IP):9876",
-        "--enforce=pod-gc", "--lease-namespace=ops", "--assume-stopped=pod-gc", "--wait", "--yes",
-        "--set=terminated-pod-gc-threshold=10",
+        "daemon", "run", "--in-cluster", "--set=terminated-pod-gc-threshold=10",
+        "--enforce=pod-gc", "--assume-stopped=pod-gc", "--lease-namespace=ops", "--wait", "--yes",
+        "--metrics-bind-address=$(POD_IP):9876",
     ]  # fmt: skip
 
 
@@ -211,7 +211,7 @@ def test_flags() -> None:
     assert made["Deployment"]["spec"]["replicas"] == 3 and "ServiceMonitor" in made
     (container,) = made["Deployment"]["spec"]["template"]["spec"]["containers"]
     assert container["image"] == "own/image@sha256:0"
-    assert container["args"][-1] == "--set=node-monitor-grace-period=40s"
+    assert container["args"][3] == "--set=node-monitor-grace-period=40s"
 
 
 @pytest.mark.parametrize(
