@@ -14,7 +14,6 @@ from typing import Any
 
 import msgspec
 import pytest
-from msgspec.structs import replace
 
 from kubectl_nodelife.engine.actions import EvictPod
 from kubectl_nodelife.engine.calls import Answer, Get
@@ -70,8 +69,7 @@ class SetClocks(Run):
         toleration_s: int = 4,
     ) -> None:
         super().__init__(1, told=busy_story(toleration_s))
-        self.orders = replace(
-            self.orders,
+        self.orders = self.orders._replace(
             begin="restart",
             caps="upstream",
             single_caps=single_caps,
