@@ -122,16 +122,13 @@ def _check_deployment(manager: str | None, connection: Connection) -> None:
 
 
 def _print_deployment(wanted: dict[str, Any]) -> None:
-    import json
-
     import yaml
 
     from kubectl_nodelife.commands.deployment import DeploymentOrder, comments, objects
 
     order = DeploymentOrder()._replace(**wanted)
-    made = json.loads(json.dumps(objects(order)))  # nothing shared
     terminal.write("".join(f"# {line}\n" for line in comments(order)))
-    terminal.write(yaml.safe_dump_all(made, sort_keys=False, width=100))
+    terminal.write(yaml.safe_dump_all(objects(order), sort_keys=False, width=100))
 
 
 def unit(manager: str | None, known: CachedIdentity, arguments: Sequence[str]) -> str:

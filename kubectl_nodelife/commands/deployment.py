@@ -11,12 +11,11 @@ delete them all.
 
 from __future__ import annotations
 
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from kubectl_nodelife import __version__
 from kubectl_nodelife.commands.rbac import (
     DAEMON_RULES,
-    RBAC_GROUP,
     Json,
     enforce_roles,
     rule,
@@ -30,7 +29,6 @@ from kubectl_nodelife.kube.names import is_dns_label
 NAME: Final = "kubectl-nodelife"
 PORT: Final = 9876
 USER: Final = 65532
-STATE: Final = "/var/lib/nodelife"
 SIZES: Final = {100: ("50m", "96Mi"), 1_000: ("200m", "192Mi"), 5_000: ("1", "512Mi")}
 """Up to so many nodes: what a replica asks for, cpu and memory."""
 
@@ -39,9 +37,8 @@ SCRAPERS: Final = {"metrics": "enabled"}
 """The label of namespaces whose pods may scrape the metrics, as kubebuilder has it. Namespaces get
 labels from administrators; a label of a pod could be set by every tenant."""
 
-_LABELS: Final = {"app.kubernetes.io/name": NAME}
-_LOST: Final = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
-_MOVES_AFTER_SECONDS: Final = 30
+RESTRICTED: Final = {"pod-security.kubernetes.io/enforce": "restricted"}
+"""Labels of a namespace: Pod Security admission holds the pods to `restricted`."""
 
 
 class DeploymentOrder(NamedTuple):
@@ -80,7 +77,7 @@ def comments(order: DeploymentOrder) -> list[str]:
         f"  kubectl label namespace NAMESPACE {label}",
     ]
     if not order.makes_namespace:
-        security = "=".join(*_restricted().items())
+        security = "=".join(*RESTRICTED.items())
         lines += [
             f"Namespace {order.namespace} is not printed (--create-namespace does). It must be "
             "there, for the daemon",
@@ -93,51 +90,61 @@ def comments(order: DeploymentOrder) -> list[str]:
 
 
 def objects(order: DeploymentOrder) -> list[Json]:
-    """All objects, in an order in which they can be applied."""
-    made = [_object("v1", "Namespace", order.namespace, "", metadata=_restricted())]
-    made = [
-        *(made if order.makes_namespace else ()),
-        _object("v1", "ServiceAccount", NAME, order.namespace, automountServiceAccountToken=False),
-        *_rights(order),
-        _object("apps/v1", "Deployment", NAME, order.namespace, spec=_deployment(order)),
-        _object(
-            "policy/v1",
-            "PodDisruptionBudget",
-            NAME,
-            order.namespace,
-            spec={"maxUnavailable": 1, "selector": {"matchLabels": _LABELS}},
-        ),
-        _object(
-            "networking.k8s.io/v1", "NetworkPolicy", NAME, order.namespace, spec=_network_policy()
-        ),
-        _object("v1", "Service", NAME, order.namespace, spec=_service()),
-    ]
-    if order.service_monitor:
-        spec = {"selector": {"matchLabels": _LABELS}, "endpoints": [{"port": "metrics"}]}
-        kind = ("monitoring.coreos.com/v1", "ServiceMonitor")
-        made.append(_object(*kind, NAME, order.namespace, spec=spec))
-    return made
+    """All objects, in an order in which they can be applied: `deployment.yaml` with these values.
+
+    The template's filter `yaml` quotes what is text of the user.
+    """
+    import yaml
+    from jinja2 import Environment, PackageLoader, StrictUndefined
+
+    orders = order.flags.orders
+    cpu, memory = next(
+        (size for most, size in SIZES.items() if order.nodes <= most), SIZES[max(SIZES)]
+    )
+    values = {
+        **order._asdict(),
+        "makes_namespace": order.makes_namespace,
+        "restricted": RESTRICTED,
+        "roles": _roles(order),
+        "enforces": bool(orders.controllers),
+        "user": USER,
+        "arguments": _arguments(order),
+        "token_variable": TOKEN if order.flags.notify.webhook else "",
+        "port": PORT,
+        "answer_port": ANSWER_PORT if order.serve_answers else 0,
+        "cpu": cpu,
+        "memory": memory,
+        "scrapers": SCRAPERS,
+    }
+    environment = Environment(
+        loader=PackageLoader("kubectl_nodelife.commands", ""),
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters["yaml"] = _on_one_line
+    return list(yaml.safe_load_all(environment.get_template("deployment.yaml").render(values)))
 
 
-def _object(version: str, kind: str, name: str, namespace: str, **fields: Any) -> Json:
-    meta: Json = {"name": name}
-    if namespace:
-        meta["namespace"] = namespace
-    meta["labels"] = {**_LABELS, **fields.pop("metadata", {})}
-    return {"apiVersion": version, "kind": kind, "metadata": meta, **fields}
+def _on_one_line(value: object) -> str:
+    """The value as YAML, each text of it in quotes."""
+    import yaml
+
+    quoted = yaml.safe_dump(
+        value, default_flow_style=True, default_style='"', sort_keys=False, width=float("inf")
+    )
+    return quoted.strip()
 
 
-def _restricted() -> dict[str, str]:
-    """Labels of a namespace: Pod Security admission holds the pods to `restricted`."""
-    return {"pod-security.kubernetes.io/enforce": "restricted"}
-
-
-def _rights(order: DeploymentOrder) -> list[Json]:
-    """A role and its binding for each namespace in which there are rights; "": everywhere."""
+def _roles(order: DeploymentOrder) -> list[Json]:
+    """What is granted in each namespace in which there are rights; "": everywhere."""
     granted: dict[str, list[Json]] = {"": rules_of(DAEMON_RULES)}
     if order.flags.orders.controllers:
         granted = _rights_to_enforce(order)
-    return [made for namespace, rules in granted.items() for made in _role(order, namespace, rules)]
+    return [
+        {"kind": "Role" if namespace else "ClusterRole", "namespace": namespace, "rules": rules}
+        for namespace, rules in granted.items()
+    ]
 
 
 def _rights_to_enforce(order: DeploymentOrder) -> dict[str, list[Json]]:
@@ -151,98 +158,6 @@ def _rights_to_enforce(order: DeploymentOrder) -> dict[str, list[Json]]:
     return {namespace: [rule(each) for each in rules] for namespace, rules in roles.items()}
 
 
-def _role(order: DeploymentOrder, namespace: str, rules: list[Json]) -> list[Json]:
-    kind = "Role" if namespace else "ClusterRole"
-    role = {"apiGroup": RBAC_GROUP, "kind": kind, "name": NAME}
-    account = {"kind": "ServiceAccount", "name": NAME, "namespace": order.namespace}
-    version = f"{RBAC_GROUP}/v1"
-    return [
-        _object(version, kind, NAME, namespace, rules=rules),
-        _object(version, f"{kind}Binding", NAME, namespace, roleRef=role, subjects=[account]),
-    ]
-
-
-def _deployment(order: DeploymentOrder) -> Json:
-    return {
-        "replicas": order.replicas,
-        "selector": {"matchLabels": _LABELS},
-        "strategy": {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": 1}},
-        "template": {"metadata": {"labels": _LABELS}, "spec": _pod(order)},
-    }
-
-
-def _pod(order: DeploymentOrder) -> Json:
-    enforces = bool(order.flags.orders.controllers)
-    return {
-        **({"priorityClassName": "system-cluster-critical"} if enforces else {}),
-        "serviceAccountName": NAME,
-        "automountServiceAccountToken": True,
-        "securityContext": {
-            "runAsNonRoot": True,
-            "runAsUser": USER,
-            "runAsGroup": USER,
-            "fsGroup": USER,
-            "seccompProfile": {"type": "RuntimeDefault"},
-        },
-        "affinity": {"podAntiAffinity": _apart()},
-        "tolerations": [
-            {
-                "key": key,
-                "operator": "Exists",
-                "effect": "NoExecute",
-                "tolerationSeconds": _MOVES_AFTER_SECONDS,
-            }
-            for key in _LOST
-        ],
-        "containers": [_container(order)],
-        "volumes": [{"name": "state", "emptyDir": {"sizeLimit": "1Gi"}}],
-    }
-
-
-def _apart() -> Json:
-    """Replicas on other nodes, and in other zones, where there are any."""
-    terms = [
-        {
-            "weight": weight,
-            "podAffinityTerm": {
-                "labelSelector": {"matchLabels": _LABELS},
-                "topologyKey": key,
-            },
-        }
-        for weight, key in ((100, "kubernetes.io/hostname"), (50, "topology.kubernetes.io/zone"))
-    ]
-    return {"preferredDuringSchedulingIgnoredDuringExecution": terms}
-
-
-def _container(order: DeploymentOrder) -> Json:
-    cpu, memory = next(
-        (size for most, size in SIZES.items() if order.nodes <= most), SIZES[max(SIZES)]
-    )
-    return {
-        "name": "daemon",
-        "image": order.image,
-        "args": _arguments(order),
-        "env": [
-            {"name": "POD_IP", "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}},
-            {"name": "HOME", "value": STATE},
-            {"name": "NODELIFE_STATE_DIR", "value": f"{STATE}/state"},
-            {"name": "NODELIFE_RUNTIME_DIR", "value": f"{STATE}/run"},
-            *_webhook_token(order),
-        ],
-        "ports": _ports(order),
-        "startupProbe": {**_probe("/healthz"), "failureThreshold": 30, "periodSeconds": 2},
-        "livenessProbe": {**_probe("/healthz"), "periodSeconds": 10, "failureThreshold": 6},
-        "readinessProbe": {**_probe("/readyz"), "periodSeconds": 5},
-        "resources": {"requests": {"cpu": cpu, "memory": memory}},
-        "securityContext": {
-            "allowPrivilegeEscalation": False,
-            "readOnlyRootFilesystem": True,
-            "capabilities": {"drop": ["ALL"]},
-        },
-        "volumeMounts": [{"name": "state", "mountPath": STATE}],
-    }
-
-
 def _arguments(order: DeploymentOrder) -> list[str]:
     orders = order.flags.orders
     if orders.controllers:
@@ -253,41 +168,3 @@ def _arguments(order: DeploymentOrder) -> list[str]:
         answer_port=ANSWER_PORT if order.serve_answers else None,
     )
     return ["daemon", "run", "--in-cluster", *flags.arguments(secrets=True)]
-
-
-def _webhook_token(order: DeploymentOrder) -> list[Json]:
-    """The key webhook-token of a Secret that is made elsewhere."""
-    source = {"secretKeyRef": {"name": NAME, "key": "webhook-token", "optional": True}}
-    return [{"name": TOKEN, "valueFrom": source}] * bool(order.flags.notify.webhook)
-
-
-def _ports(order: DeploymentOrder) -> list[Json]:
-    """That of answers is on the pod's own loopback: its name is how `--via` finds it."""
-    ports: list[Json] = [{"name": "metrics", "containerPort": PORT}]
-    return ports + [{"name": "answers", "containerPort": ANSWER_PORT}] * order.serve_answers
-
-
-def _probe(path: str) -> Json:
-    return {"httpGet": {"path": path, "port": "metrics"}, "timeoutSeconds": 5}
-
-
-def _network_policy() -> Json:
-    """In: scrapers; the probes of its own node are always let in. Out: the API server, whatever
-    its address, and DNS.
-    """
-    scrapers = [{"namespaceSelector": {"matchLabels": SCRAPERS}}]
-    dns = [{"port": 53, "protocol": protocol} for protocol in ("UDP", "TCP")]
-    return {
-        "podSelector": {"matchLabels": _LABELS},
-        "policyTypes": ["Ingress", "Egress"],
-        "ingress": [{"from": scrapers, "ports": [{"port": PORT, "protocol": "TCP"}]}],
-        "egress": [{"ports": [{"port": 443}, {"port": 6443}, *dns]}],
-    }
-
-
-def _service() -> Json:
-    return {
-        "clusterIP": "None",
-        "selector": _LABELS,
-        "ports": [{"name": "metrics", "port": PORT, "targetPort": "metrics"}],
-    }

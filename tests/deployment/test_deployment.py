@@ -53,6 +53,16 @@ def test_nothing_can_be_written_and_nothing_is_granted_that_rbac_does_not_grant(
     assert granted < reader
 
 
+def test_what_the_user_gives_is_text_wherever_it_is_put() -> None:
+    image = "a\U0001f600\x7fb\"'\n: {{ image }} # <&>"
+    (container,) = pod("--image", image)["containers"]
+    assert container["image"] == image
+    made = list(yaml.safe_load_all(text("-n", "on", "--create-namespace", "--enforce=pod-gc")))
+    assert made[0]["metadata"]["name"] == "on"
+    inside = {each["metadata"]["namespace"] for each in made if "namespace" in each["metadata"]}
+    assert inside == {"on", "kube-system"}
+
+
 def test_the_pod_is_restricted() -> None:
     spec = pod()
     (container,) = spec["containers"]
