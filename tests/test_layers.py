@@ -124,7 +124,6 @@ MAY_WRITE = {
     "kubectl_nodelife.live.events",
     "kubectl_nodelife.live.lease",
     "kubectl_nodelife.daemon.enforce.kill_switch",
-    "kubectl_nodelife.daemon.cluster_checks",
     "kubectl_nodelife.daemon.preflight",
     "kubectl_nodelife.daemon.enforce.lease_reread",
     "kubectl_nodelife.daemon.enforce.manager",

@@ -26,13 +26,13 @@ import msgspec
 from msgspec.structs import replace
 
 from kubectl_nodelife.daemon.acts_journal import PATTERN
-from kubectl_nodelife.daemon.cluster_checks import ClusterChecks, check_transport
 from kubectl_nodelife.daemon.enforce.kill_switch import KillSwitch
 from kubectl_nodelife.daemon.enforce.recorder import IntentJournal
 from kubectl_nodelife.daemon.enforce.settling import settle_moved, settle_unsettled
 from kubectl_nodelife.daemon.intents import Intents
 from kubectl_nodelife.daemon.paths import journal_path
 from kubectl_nodelife.daemon.permissions import Right
+from kubectl_nodelife.daemon.preflight import ClusterChecks, check_transport
 from kubectl_nodelife.engine.actions import Action
 from kubectl_nodelife.engine.cache import Cache
 from kubectl_nodelife.engine.calls import Answer, Result, request_of

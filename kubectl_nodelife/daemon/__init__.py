@@ -10,7 +10,7 @@ imports more than a socket and json. The rest is the process itself, in the orde
   `lease_check` say whether the controllers may decide, `kinds` what is watched.
 - `controller_host` is the engine with its overlay, with `follow` for what other controllers do.
   `ledger` numbers what is planned; `journal` keeps it as `changes`, in the file of `store`.
-- `enforce` writes, after `preflight` and `cluster_checks`; `intents` is its journal of writes.
+- `enforce` writes, after `preflight`; `intents` is its journal of writes.
 - `server` answers: from `cluster_view`, `forked_answers` and `divergence_recorder`;
   `metrics` and `ui` show the same to others, and `notices` and `notice_delivery` notify people.
 """

@@ -2,16 +2,18 @@
 5.
 
 Each row is a function that raises Refused. They only read, apart from SelfSubjectAccessReviews and,
-last of all, the Lease. `cluster_checks` has the rows that one-off acts need as well.
+last of all, the Lease. The rows of `ClusterChecks` are those that one-off acts need as well: the
+right cluster, the API groups, the rights, the kill switch, the clock, the transport.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
+from ipaddress import ip_address
 from typing import Any, Final
+from urllib.parse import urlsplit
 
-from kubectl_nodelife.daemon.cluster_checks import RIGHTS, ClusterChecks, check_transport
 from kubectl_nodelife.daemon.enforce.kill_switch import KillSwitch
 from kubectl_nodelife.daemon.enforce.manager import (
     contradictions,
@@ -35,15 +37,210 @@ from kubectl_nodelife.daemon.permissions import (
     ENFORCE_LEASE_ROWS,
     KILL_SWITCH,
     NAMESPACE_SYSTEM,
+    Right,
     rows,
 )
 from kubectl_nodelife.daemon.settings import UNREADABLE
 from kubectl_nodelife.engine.calls import Request
 from kubectl_nodelife.engine.calls.call import NOT_FOUND
-from kubectl_nodelife.errors import Refused
+from kubectl_nodelife.errors import NodelifeError, Refused, Unreachable
+from kubectl_nodelife.kube.names import first_names
+from kubectl_nodelife.kube.times import SECOND_NS
+from kubectl_nodelife.live.clock import SKEW_WARNED_NS
 from kubectl_nodelife.live.lease import LeaseKeeper
 from kubectl_nodelife.live.target import Target
 from kubectl_nodelife.live.writer import Writer
+
+CLUSTER_MARK: Final = "kube-system-uid"
+RIGHTS: Final = "the role of `kubectl nodelife rbac --mode enforce` lets it be read"
+_AT_ONCE: Final = 8
+_MOST_NAMED: Final = 5
+
+
+class ClusterChecks:
+    """Checks a cluster before anything is written to it."""
+
+    def __init__(
+        self, target: Target, writer: Writer, intents: Intents, kill_switch: KillSwitch
+    ) -> None:
+        self._target = target
+        self._writer = writer
+        self._intents = intents
+        self._kill_switch = kill_switch
+
+    async def right_cluster(self) -> None:
+        """The uid of kube-system is that of the journal."""
+        path = "/api/v1/namespaces/kube-system"
+        found = await self.get(path, "Namespace", "the cluster's identity")
+        uid = str((found.get("metadata") or {}).get("uid", ""))
+        if not uid:
+            raise Refused(
+                "it does not say which cluster it is: namespace kube-system has no uid",
+                on=self._target.server,
+                remedy="talk to it without the proxy in between",
+            )
+        known = self._intents.mark(CLUSTER_MARK)
+        if known and known != uid:
+            raise Refused(
+                f"another cluster is behind this address than the one that the journal is of "
+                f"(kube-system has uid {uid}, not {known})",
+                on=self._target.server,
+                remedy=f"if that is meant, move {self._intents.path} aside",
+            )
+        self._intents.mark(CLUSTER_MARK, uid)
+
+    async def why_another(self) -> str:
+        """Why this is not, or not known to be, the cluster that the journal is of; "" where it is.
+        Never raises.
+        """
+        try:
+            await self.right_cluster()
+        except NodelifeError as error:
+            return str(error)
+        return ""
+
+    async def held_elsewhere(self, lease_namespace: str) -> None:
+        """The enforcers' Lease is not held in another namespace. Raises Refused, Unreachable."""
+        found = await self.get(
+            f"/apis/coordination.k8s.io/v1/leases?fieldSelector=metadata.name%3D{ENFORCE_LEASE}",
+            "LeaseList",
+            f"leases named {ENFORCE_LEASE}",
+        )
+        for lease in found.get("items") or ():
+            namespace = lease["metadata"]["namespace"]
+            holder = (lease.get("spec") or {}).get("holderIdentity")
+            if holder and namespace != lease_namespace:
+                raise Refused(
+                    f"{holder} enforces on this cluster",
+                    on=f"lease {namespace}/{ENFORCE_LEASE}",
+                    remedy=f"stop that one, or use --lease-namespace={namespace} with it",
+                )
+
+    async def why_not_take(self, lease_namespace: str) -> str:
+        """Why the Lease there must not be taken now, "" where it may. Never raises."""
+        if why := await self.why_another():
+            return why
+        try:
+            await self.held_elsewhere(lease_namespace)
+        except NodelifeError as error:
+            return str(error)
+        return ""
+
+    async def versions(self, groups: Iterable[str]) -> None:
+        """The API groups, such as `policy/v1`, are served."""
+        for group in groups:
+            await self.get(
+                f"/apis/{group}",
+                "APIResourceList",
+                f"API group {group}",
+                "enforcing needs v1.22 or newer, and an account that may discover its API",
+            )
+
+    async def permission(
+        self,
+        wanted: Sequence[Right],
+        remedy: str,
+        say: Callable[[str], None] = lambda text: None,
+    ) -> None:
+        """Every one of these rights is there. `say` receives each that is missing, if many are."""
+        from kubectl_nodelife.live.typed import TypedApi  # what only reads needs none of it
+
+        gate, api = asyncio.Semaphore(_AT_ONCE), TypedApi(self._writer.send)
+
+        async def is_allowed(right: Right) -> bool:
+            async with gate:
+                return await api.may(right._asdict())
+
+        allowed = await asyncio.gather(*map(is_allowed, wanted))
+        found = [right for right, there in zip(wanted, allowed, strict=True) if not there]
+        if found:
+            for right in found if len(found) > 1 else ():
+                say(f"a right is missing: {right}; to ask again: {right.can_i()}")
+            names = first_names([str(right) for right in found], _MOST_NAMED, "; ")
+            raise Refused(
+                f"these rights are missing: {names}",
+                on=self._target.user_name or "this user",
+                remedy=remedy,
+            )
+
+    async def kill_switch_absent(self) -> None:
+        """The ConfigMap that stops all writers is not there."""
+        await self._kill_switch.look()
+        if self._kill_switch.present:
+            raise Refused(
+                "it stops all writers of this cluster",
+                on="configmap kube-system/nodelife-stop",
+                remedy="kubectl nodelife daemon resume --everyone removes it",
+            )
+        if not self._kill_switch.absent_ns:
+            raise Refused(
+                f"it cannot be looked for ({self._kill_switch.error}), which counts as its being "
+                "there",
+                on="configmap kube-system/nodelife-stop",
+                remedy=RIGHTS,
+            )
+
+    async def clock_agrees(self) -> None:
+        """The server says what time it is, and all behind its address say the same.
+
+        How far this machine's clock is off does not matter: all goes by the server's.
+        """
+        clock = self._writer.clock
+        if clock.spread_ns > SKEW_WARNED_NS:
+            raise Refused(
+                f"its answers differ by {clock.spread_ns / SECOND_NS:.0f}s about the time, so that "
+                "no age can be trusted",
+                on=self._target.server,
+                remedy="set the clocks of the API servers (NTP), then start again",
+            )
+        if not clock.known:
+            raise Refused(
+                "its answers have no Date, so that no age can be trusted",
+                on=self._target.server,
+                remedy="talk to it without the proxy in between",
+            )
+
+    async def get(self, path: str, kind: str, what: str, remedy: str = RIGHTS) -> dict[str, Any]:
+        """A document of the API server, of that kind. Raises Refused, Unreachable."""
+        answer = await self._writer.send(Request("GET", path, "", {}), kind)
+        if answer.code == 0:
+            raise Unreachable(f"does not answer: {answer.message}", on=self._target.server)
+        if not answer.ok:
+            word = "is not there" if answer.code == NOT_FOUND else "cannot be read"
+            server = self._target.server
+            raise Refused(f"{what} {word}: {answer.message}", on=server, remedy=remedy)
+        return answer.raw or {}
+
+
+def check_transport(target: Target, say: Callable[[str], None], *, insecure: bool) -> None:
+    """https with a verified certificate; else only to a loopback address."""
+    url = urlsplit(target.server)
+    local = _is_loopback(url.hostname or "")
+    if url.scheme != "https":
+        if local and insecure:
+            say("writes go over plain http, to this machine only")
+            return
+        raise Refused(
+            "writes go over https only",
+            on=target.server,
+            remedy="--insecure-enforce allows plain http to a loopback address",
+        )
+    if target.cluster.insecure_skip_tls_verify:
+        if not local and not insecure:
+            raise Refused(
+                "the server's certificate is not verified",
+                on=target.server,
+                remedy="give its CA in the kubeconfig (certificate-authority)",
+            )
+        say("the server's certificate is not verified")
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
 
 GROUPS: Final = ("policy/v1", "coordination.k8s.io/v1", "apps/v1")
 _MANAGER_MARGIN_S: Final = 2.0

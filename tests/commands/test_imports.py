@@ -139,4 +139,4 @@ def test_the_official_client_is_loaded_only_where_its_typed_calls_are_made() -> 
         for path in (ROOT / "kubectl_nodelife").rglob("*.py")
         if "kubectl_nodelife.live.typed import" in path.read_text()
     }
-    assert importers == {"kubectl_nodelife/daemon/cluster_checks.py"}
+    assert importers == {"kubectl_nodelife/daemon/preflight.py"}

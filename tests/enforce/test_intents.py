@@ -12,7 +12,6 @@ from typing import Any, cast
 import pytest
 
 from kubectl_nodelife.daemon.acts_journal import PATTERN
-from kubectl_nodelife.daemon.cluster_checks import CLUSTER_MARK
 from kubectl_nodelife.daemon.enforce import settling
 from kubectl_nodelife.daemon.enforce.settling import (
     moved_journals,
@@ -22,6 +21,7 @@ from kubectl_nodelife.daemon.enforce.settling import (
 )
 from kubectl_nodelife.daemon.enforce.write_gate import KeptBreakers, Pause, adopt
 from kubectl_nodelife.daemon.intents import Intent, Intents
+from kubectl_nodelife.daemon.preflight import CLUSTER_MARK
 from kubectl_nodelife.daemon.process import claim_state
 from kubectl_nodelife.engine.calls import Answer, Get
 from kubectl_nodelife.engine.guard import UPSTREAM, Guard

@@ -8,11 +8,16 @@ from typing import Any, cast
 
 import pytest
 
-from kubectl_nodelife.daemon.cluster_checks import ClusterChecks, check_transport
 from kubectl_nodelife.daemon.enforce.kill_switch import KillSwitch
 from kubectl_nodelife.daemon.flags import Orders
 from kubectl_nodelife.daemon.manager_role import MAY_NOT, ROLE_PATH
-from kubectl_nodelife.daemon.preflight import Preflight, check_settings, check_words
+from kubectl_nodelife.daemon.preflight import (
+    ClusterChecks,
+    Preflight,
+    check_settings,
+    check_transport,
+    check_words,
+)
 from kubectl_nodelife.engine.calls import Answer, Get, Request
 from kubectl_nodelife.errors import EXIT_REFUSED, NodelifeError, Refused, Unreachable
 from kubectl_nodelife.kube.times import SECOND_NS

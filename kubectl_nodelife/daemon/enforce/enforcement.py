@@ -24,7 +24,6 @@ from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, Final, Protocol
 
 from kubectl_nodelife.daemon import server
-from kubectl_nodelife.daemon.cluster_checks import ClusterChecks
 from kubectl_nodelife.daemon.decisions import DecisionTask
 from kubectl_nodelife.daemon.enforce.announcer import Announcer, left_behind, user_and_host
 from kubectl_nodelife.daemon.enforce.host import JOIN, EnforcingHost, EnforcingRole
@@ -63,7 +62,7 @@ from kubectl_nodelife.daemon.kinds import KINDS
 from kubectl_nodelife.daemon.logs import log
 from kubectl_nodelife.daemon.options import Options
 from kubectl_nodelife.daemon.permissions import ENFORCE_LEASE
-from kubectl_nodelife.daemon.preflight import Preflight, check_settings
+from kubectl_nodelife.daemon.preflight import ClusterChecks, Preflight, check_settings
 from kubectl_nodelife.daemon.settings import ClusterConfig
 from kubectl_nodelife.engine.actions import Action
 from kubectl_nodelife.engine.cache import Cache

@@ -11,9 +11,9 @@ import asyncio
 import glob
 from typing import Final
 
-from kubectl_nodelife.daemon.cluster_checks import CLUSTER_MARK
 from kubectl_nodelife.daemon.intents import WRITES, Intent, Intents
 from kubectl_nodelife.daemon.logs import log
+from kubectl_nodelife.daemon.preflight import CLUSTER_MARK
 from kubectl_nodelife.engine.calls import Get
 from kubectl_nodelife.engine.calls.call import NOT_FOUND
 from kubectl_nodelife.kube.kinds import KINDS

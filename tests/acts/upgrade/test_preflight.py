@@ -10,8 +10,8 @@ import pytest
 from kubectl_nodelife.acts.upgrade.lease import election_terms
 from kubectl_nodelife.acts.upgrade.running import GRANT, request_seconds
 from kubectl_nodelife.controllers.upgrade.policy import policy_from
-from kubectl_nodelife.daemon.cluster_checks import ClusterChecks
 from kubectl_nodelife.daemon.permissions import rights
+from kubectl_nodelife.daemon.preflight import ClusterChecks
 from kubectl_nodelife.engine.calls import Answer
 from kubectl_nodelife.errors import Refused
 from kubectl_nodelife.kube.times import SECOND_NS
