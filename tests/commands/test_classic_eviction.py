@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from kubectl_nodelife.cli import main
+from tests.objects import lease, node, pod, toleration, workload
 
 NOW = "2026-11-22T12:10:00Z"
 WITHOUT_TAINTS = ("--profile", "v1.16", "--set", "feature-gates=TaintBasedEvictions=false")
@@ -23,69 +24,34 @@ def at(minutes: int, seconds: int = 0) -> str:
     return f"2026-11-22T12:{minutes:02}:{seconds:02}Z"
 
 
-def node(name: str, ready: str, heartbeat: str, transition: str) -> dict[str, Any]:
-    """A node of the one zone with this Ready condition."""
-    condition = {"type": "Ready", "status": ready, "lastHeartbeatTime": heartbeat}
-    return {
-        "apiVersion": "v1",
-        "kind": "Node",
-        "metadata": {"name": name, "uid": name, "creationTimestamp": "2026-11-01T00:00:00Z"},
-        "status": {"conditions": [condition | {"lastTransitionTime": transition}]},
-    }
-
-
-def lease(name: str, renewed: str) -> dict[str, Any]:
-    """The node's Lease."""
-    return {
-        "apiVersion": "coordination.k8s.io/v1",
-        "kind": "Lease",
-        "metadata": {"name": name, "namespace": "kube-node-lease", "uid": f"lease-{name}"},
-        "spec": {"holderIdentity": name, "renewTime": renewed.replace("Z", ".000000Z")},
-    }
-
-
-def pod(name: str, on: str, **more: Any) -> dict[str, Any]:
+def web(name: str, on: str, **more: Any) -> dict[str, Any]:
     """A pod that tolerates everything for ever."""
-    return {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": {"name": name, "namespace": "shop", "uid": name, **more.pop("metadata", {})},
-        "spec": {"nodeName": on, "tolerations": [{"operator": "Exists"}]},
-        "status": {"phase": "Running", **more},
-    }
+    return pod(name, on, namespace="shop", tolerations=[toleration(effect="")], **more)
 
 
-DAEMON_SET = {
-    "apiVersion": "apps/v1",
-    "kind": "DaemonSet",
-    "metadata": {"name": "logs", "namespace": "shop", "uid": "logs"},
-    "spec": {
-        "selector": {"matchLabels": {"app": "logs"}},
-        "template": {"metadata": {"labels": {"app": "logs"}}, "spec": {"containers": []}},
-    },
-}
+DAEMON_SET = workload("DaemonSet", "logs", namespace="shop")
 
 
 @pytest.fixture
 def dump(tmp_path: Path) -> str:
     """Six nodes: two well, one that says it is not ready, three whose kubelets are silent."""
-    well = [node(n, "True", at(9, 55), at(0)) for n in ("well-1", "well-2", "well-3", "well-4")]
-    of_logs = {"labels": {"app": "logs"}}
+    well = [node(f"well-{n}", heartbeat=at(9, 55), since=at(0)) for n in range(1, 5)]
+    of_logs = {"app": "logs"}
     objects = [
         *well,
         *(lease(n["metadata"]["name"], at(9, 55)) for n in well),
-        node("reports-false", "False", at(9, 58), at(7)),
+        node("reports-false", "False", heartbeat=at(9, 58), since=at(7)),
         lease("reports-false", at(9, 58)),
-        node("silent", "Unknown", at(5), at(6, 42)),
+        node("silent", "Unknown", heartbeat=at(5), since=at(6, 42)),
         lease("silent", at(6)),
-        node("evicted", "Unknown", at(0), at(1)),
+        node("evicted", "Unknown", heartbeat=at(0), since=at(1)),
         lease("evicted", at(0)),
         DAEMON_SET,
-        pod("web-0", "silent"),
-        pod("logs-0", "silent", metadata=of_logs),
-        pod("web-1", "reports-false"),
-        pod("web-2", "well-1"),
-        pod("logs-2", "evicted", metadata=of_logs, reason="NodeLost"),
+        web("web-0", "silent"),
+        web("logs-0", "silent", labels=of_logs),
+        web("web-1", "reports-false"),
+        web("web-2", "well-1"),
+        web("logs-2", "evicted", labels=of_logs, status={"reason": "NodeLost"}),
     ]
     path = tmp_path / "dump.json"
     path.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": objects}))

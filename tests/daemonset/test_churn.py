@@ -26,6 +26,7 @@ from kubectl_nodelife.sim import run as sim_run
 from kubectl_nodelife.sim.run import Run
 from kubectl_nodelife.sim.scenario import assemble, parse_scenario
 from kubectl_nodelife.sim.world import InjectedFault, World
+from tests.objects import node
 
 HASH = "controller-revision-hash"
 KEY = ("default", "agent")
@@ -34,17 +35,9 @@ CALM_AFTER = 200
 END = 900
 
 
-def node(name: str, pool: str = "blue") -> dict[str, Any]:
+def pooled(name: str, pool: str = "blue") -> dict[str, Any]:
     """A Ready node."""
-    return {
-        "apiVersion": "v1",
-        "kind": "Node",
-        "metadata": {"name": name, "labels": {"pool": pool}},
-        "status": {
-            "conditions": [{"type": "Ready", "status": "True"}],
-            "allocatable": {"pods": "110"},
-        },
-    }
+    return node(name, labels={"pool": pool}, allocatable={"pods": "110"}, uid="")
 
 
 def agent(image: int, strategy: dict[str, Any], min_ready: int) -> dict[str, Any]:
@@ -112,7 +105,7 @@ class Weather:
                 "controllers": ["daemonset"],
                 "duration": f"{END}s",
                 "kubelet": {"podStartDuration": "1s", "podStopDuration": "2s"},
-                "objects": [node(f"n{i}") for i in range(NODES)],
+                "objects": [pooled(f"n{i}") for i in range(NODES)],
                 "events": events,
             },
         }
@@ -135,7 +128,7 @@ class Weather:
         if pick < 0.6:
             return {"taint": {"nodes": [name], "remove": ["dedicated:NoSchedule", "out:NoExecute"]}}
         if pick < 0.7:
-            return {"apply": node(name, self.random.choice(["blue", "green"]))}
+            return {"apply": pooled(name, self.random.choice(["blue", "green"]))}
         if pick < 0.8:
             heartbeats = self.random.choice(["stop", "start"])
             return {"kubelet": {"nodes": [name], "heartbeats": heartbeats}}
@@ -145,7 +138,7 @@ class Weather:
 
     def clear_up(self, name: str) -> Iterator[dict[str, Any]]:
         """What makes a node good again."""
-        yield {"apply": node(name)}
+        yield {"apply": pooled(name)}
         yield {"taint": {"nodes": [name], "remove": ["dedicated:NoSchedule", "out:NoExecute"]}}
         yield {"kubelet": {"nodes": [name], "heartbeats": "start"}}
 

@@ -15,47 +15,30 @@ from kubectl_nodelife.outlook.diverge import dump_observations
 from kubectl_nodelife.outlook.diverge.judgement import divergence_judgement
 from kubectl_nodelife.outlook.node import join_controllers
 from kubectl_nodelife.sim.scenario import assemble, parse_scenario
+from tests.objects import NOT_READY, UNREACHABLE, condition, lease, node, owner, pod, taint
 from tests.simulating import play
 
 Capture = pytest.CaptureFixture[str]
 Document = dict[str, Any]
 
 NOW_NS = 1_790_000_000 * SECOND_NS
-NOT_READY, UNREACHABLE = "node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"
-ZONE = "topology.kubernetes.io/zone"
 
 
 def ago(seconds: float) -> str:
     return format_time(NOW_NS - round(seconds * SECOND_NS))
 
 
-def node(
-    name: str,
-    status: str = "True",
-    since: float = 9000,
-    *,
-    taints: tuple[Document, ...] = (),
-    zone: str = "a",
-    **spec: object,
+def of_zone(
+    name: str, status: str = "True", since: float = 9000, *, zone: str = "a", **more: Any
 ) -> Document:
+    """A node whose Ready is that for so many seconds."""
     reason = {"True": "KubeletReady", "False": "KubeletNotReady"}.get(status, "NodeStatusUnknown")
-    ready = {"type": "Ready", "status": status, "reason": reason, "lastTransitionTime": ago(since)}
-    return {
-        "apiVersion": "v1",
-        "kind": "Node",
-        "metadata": {"name": name, "labels": {ZONE: zone}, "creationTimestamp": ago(99_000)},
-        "spec": {"taints": list(taints), **spec},
-        "status": {"conditions": [ready]},
-    }
-
-
-def taint(key: str, effect: str, seconds: float | None = None) -> Document:
-    added = {} if seconds is None else {"timeAdded": ago(seconds)}
-    return {"key": key, "effect": effect, **added}
+    times = {"since": ago(since), "created": ago(99_000)}
+    return node(name, status, reason, zone=zone, **times, **more)
 
 
 def lost_taints(key: str, seconds: float) -> tuple[Document, ...]:
-    return taint(key, "NoSchedule", seconds), taint(key, "NoExecute", seconds)
+    return taint(key, "NoSchedule", added=ago(seconds)), taint(key, added=ago(seconds))
 
 
 def written_by(manager: str, field: str, seconds: float, of: Document) -> Document:
@@ -69,31 +52,12 @@ def written_by(manager: str, field: str, seconds: float, of: Document) -> Docume
     return of
 
 
-def lease(name: str, seconds: float, namespace: str = "kube-node-lease") -> Document:
-    renewed = format_micro_time(NOW_NS - round(seconds * SECOND_NS))
-    return {
-        "apiVersion": "coordination.k8s.io/v1",
-        "kind": "Lease",
-        "metadata": {"name": name, "namespace": namespace},
-        "spec": {"renewTime": renewed, "holderIdentity": name, "leaseDurationSeconds": 15},
-    }
+def web(name: str, on: str, tolerated_s: int = 300, **more: Any) -> Document:
+    """A pod that tolerates lost nodes so long."""
+    return pod(name, on, namespace="shop", tolerates=tolerated_s, **more)
 
 
-def pod(name: str, on: str, tolerated_s: int = 300, **status: object) -> Document:
-    tolerations = [
-        {"key": key, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": tolerated_s}
-        for key in (NOT_READY, UNREACHABLE)
-    ]
-    return {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": {"name": name, "namespace": "shop", "uid": name},
-        "spec": {"nodeName": on, "tolerations": tolerations},
-        "status": {"phase": "Running", **status},
-    }
-
-
-HEALTHY = [item for n in "bcd" for item in (node(n), lease(n, 2))]
+HEALTHY = [item for n in "bcd" for item in (of_zone(n), lease(n, ago(2)))]
 
 
 @pytest.fixture
@@ -125,7 +89,9 @@ def test_a_quiet_cluster_agrees(diverge: Any) -> None:
 
 
 def test_taints_that_never_came_are_missing(diverge: Any) -> None:
-    document = diverge(node("a", "False", 3600), lease("a", 1), words=("--exit-code",), code=4)
+    document = diverge(
+        of_zone("a", "False", 3600), lease("a", ago(1)), words=("--exit-code",), code=4
+    )
     both = {("missing", "a", f"{NOT_READY}:NoSchedule"), ("missing", "a", f"{NOT_READY}:NoExecute")}
     assert set(told(document)) == both
     assert "is due for 59m50s and has not come" in document["because"]  # a token took 10 s
@@ -133,50 +99,50 @@ def test_taints_that_never_came_are_missing(diverge: Any) -> None:
 
 
 def test_what_has_just_become_due_may_have_been_read_before(diverge: Any) -> None:
-    document = diverge(node("a", "False", 200), lease("a", 1))
+    document = diverge(of_zone("a", "False", 200), lease("a", ago(1)))
     assert document["items"] == []
     assert any("2 writes that became due within" in s for s in document["notEvaluated"])
 
 
 def test_a_stopped_zone_owes_no_taint(diverge: Any) -> None:
     """Three of four nodes are not ready there: in a zone of at most 50 that stops evictions."""
-    dark = [
-        node(f"z{n}", "False", 3600, taints=(taint(NOT_READY, "NoSchedule", 3600),), zone="z")
-        for n in range(3)
-    ]
-    document = diverge(*dark, node("z3", zone="z"), *(lease(f"z{n}", 1) for n in range(4)))
+    tainted = [taint(NOT_READY, "NoSchedule", added=ago(3600))]
+    dark = [of_zone(f"z{n}", "False", 3600, taints=tainted, zone="z") for n in range(3)]
+    document = diverge(*dark, of_zone("z3", zone="z"), *(lease(f"z{n}", ago(1)) for n in range(4)))
     assert document["items"] == []
     assert any("stopped by its brake" in sentence for sentence in document["notEvaluated"])
 
 
 def test_nodes_that_wait_for_tokens_are_not_late(diverge: Any) -> None:
     """At 0.1 a second the last of 100 nodes is due 990 s after the first."""
-    zone = [
-        node(f"n{n:03}", "False", 900, taints=(taint(NOT_READY, "NoSchedule", 900),), zone="z")
-        for n in range(100)
-    ] + [node(f"m{n:03}", zone="z") for n in range(100)]
-    leases = [lease(o["metadata"]["name"], 1) for o in zone]
+    tainted = [taint(NOT_READY, "NoSchedule", added=ago(900))]
+    zone = [of_zone(f"n{n:03}", "False", 900, taints=tainted, zone="z") for n in range(100)]
+    zone += [of_zone(f"m{n:03}", zone="z") for n in range(100)]
+    leases = [lease(o["metadata"]["name"], ago(1)) for o in zone]
     document = diverge(*zone, *leases)
     assert 55 < len(document["items"]) < 62  # 10 s each, in the 600 s before the last 5 minutes
 
 
 def test_taints_that_stayed_are_missing_removals(diverge: Any) -> None:
-    document = diverge(node("a", taints=lost_taints(UNREACHABLE, 9100)), lease("a", 1))
+    document = diverge(of_zone("a", taints=lost_taints(UNREACHABLE, 9100)), lease("a", ago(1)))
     removals = [item for item in document["items"] if item["action"] == "RemoveTaint"]
     assert {item["detail"] for item in removals} >= {f"{UNREACHABLE}:NoSchedule"}
     assert {item["kind"] for item in removals} == {"missing"}
 
 
 def test_a_silent_kubelet_that_is_not_unknown(diverge: Any) -> None:
-    document = diverge(node("a"), lease("a", 1000))
+    document = diverge(of_zone("a"), lease("a", ago(1000)))
     assert ("missing", "a", "Ready=Unknown") in told(document)
 
 
 def test_pods_whose_tolerations_ran_out(diverge: Any) -> None:
-    lost = node("a", "Unknown", 3600, taints=lost_taints(UNREACHABLE, 3600))
-    kept = {"conditions": [{"type": "Ready", "status": "True"}]}
+    lost = of_zone("a", "Unknown", 3600, taints=lost_taints(UNREACHABLE, 3600))
     document = diverge(
-        lost, lease("a", 3650), pod("web", "a"), pod("db", "a", 7200), pod("up", "a", 7200, **kept)
+        lost,
+        lease("a", ago(3650)),
+        web("web", "a"),
+        web("db", "a", 7200),
+        web("up", "a", 7200, ready=True),
     )
     assert ("missing", "web", "") in told(document)
     actions = {(item["object"]["name"], item["action"]) for item in document["items"]}
@@ -184,37 +150,33 @@ def test_pods_whose_tolerations_ran_out(diverge: Any) -> None:
 
 
 def test_a_deletion_before_its_time(diverge: Any) -> None:
-    early = pod(
+    early = web(
         "web",
         "a",
         conditions=[
-            {
-                "type": "DisruptionTarget",
-                "status": "True",
-                "reason": "DeletionByTaintManager",
-                "lastTransitionTime": ago(500),
-            }
+            condition("DisruptionTarget", reason="DeletionByTaintManager", changed=ago(500))
         ],
+        deleted=ago(470),
+        metadata={"deletionGracePeriodSeconds": 30},
     )
-    early["metadata"] |= {"deletionTimestamp": ago(470), "deletionGracePeriodSeconds": 30}
-    lost = node("a", "Unknown", 600, taints=lost_taints(UNREACHABLE, 600))
-    (found,) = diverge(lost, lease("a", 650), early)["items"]
+    lost = of_zone("a", "Unknown", 600, taints=lost_taints(UNREACHABLE, 600))
+    (found,) = diverge(lost, lease("a", ago(650)), early)["items"]
     assert found["kind"] == "early" and "came 200s before its tolerations" in found["message"]
 
 
 def test_who_cordoned_and_tainted_is_a_note(diverge: Any) -> None:
-    cordoned = node("a", unschedulable=True, taints=(taint("team/hold", "NoExecute"),))
-    cordoned["spec"]["taints"].append(taint("node.kubernetes.io/unschedulable", "NoSchedule", 700))
+    cordon = taint("node.kubernetes.io/unschedulable", "NoSchedule", added=ago(700))
+    cordoned = of_zone("a", unschedulable=True, taints=[taint("team/hold"), cordon])
     written_by("kubectl-cordon", "f:unschedulable", 700, cordoned)
     written_by("kubectl-taint", "f:taints", 800, cordoned)
-    document = diverge(cordoned, lease("a", 1))
+    document = diverge(cordoned, lease("a", ago(1)))
     assert document["verdict"] == "agrees"
     notes = {(i["kind"], i["action"], i["by"]["manager"]) for i in document["items"]}
     assert notes == {
         ("other-actor", "AddTaint", "kubectl-taint"),
         ("other-actor", "Cordon", "kubectl-cordon"),
     }
-    assert diverge(cordoned, lease("a", 1), words=("--since", "750s"))["items"][0]["by"] == {
+    assert diverge(cordoned, lease("a", ago(1)), words=("--since", "750s"))["items"][0]["by"] == {
         "manager": "kubectl-cordon",
         "operation": "Update",
         "time": format_micro_time(NOW_NS - 700 * SECOND_NS),
@@ -222,16 +184,17 @@ def test_who_cordoned_and_tainted_is_a_note(diverge: Any) -> None:
 
 
 def test_a_taint_of_the_controllers_that_somebody_else_set(diverge: Any) -> None:
-    tainted = node("a", taints=(taint(UNREACHABLE, "NoExecute", 900),))
+    tainted = of_zone("a", taints=(taint(UNREACHABLE, added=ago(900)),))
     written_by("kubectl-edit", "f:taints", 900, tainted)
-    found = {item["kind"]: item for item in diverge(tainted, lease("a", 1))["items"]}
+    found = {item["kind"]: item for item in diverge(tainted, lease("a", ago(1)))["items"]}
     assert found["extra"]["by"]["manager"] == "kubectl-edit"
 
 
 @pytest.mark.parametrize("age, kinds", [(30, []), (1200, ["stalled"])])
 def test_the_managers_lease_beside_the_others(age: float, kinds: list[str], diverge: Any) -> None:
     """Not by the dump's moment, which may be long after the Leases were read."""
-    document = diverge(lease("kube-controller-manager", age, "kube-system"))
+    of_manager = {"namespace": "kube-system", "seconds": 15}
+    document = diverge(lease("kube-controller-manager", ago(age), **of_manager))
     assert [item["kind"] for item in document["items"]] == kinds
     assert ("; kube-controller-manager runs: " in document["because"]) == (not kinds)
 
@@ -248,10 +211,7 @@ def event(component: str, seconds: float) -> Document:
 
 
 def made_by_replica_set(seconds: float) -> Document:
-    document = pod("web", "b")
-    owner = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web", "controller": True}
-    made = {"creationTimestamp": ago(seconds), "ownerReferences": [owner]}
-    return {**document, "metadata": {**document["metadata"], **made}}
+    return web("web", "b", created=ago(seconds), owner=owner("ReplicaSet"))
 
 
 HEARD_BEFORE = event("replicaset-controller", 5000)
@@ -286,8 +246,8 @@ OTHERS_HEARD_SINCE = event("kubelet", 600)
             [
                 HEARD_BEFORE,
                 OTHERS_HEARD_SINCE,
-                written_by("hyperkube", "f:taints", 900, node("b2")),
-                lease("b2", 1),
+                written_by("hyperkube", "f:taints", 900, of_zone("b2")),
+                lease("b2", ago(1)),
             ],
             False,
             id="wrote-to-a-node",
@@ -297,7 +257,7 @@ OTHERS_HEARD_SINCE = event("kubelet", 600)
 def test_a_manager_without_a_lease_is_accused_only_where_it_would_have_been_heard(
     signs: list[Document], accused: bool, diverge: Any
 ) -> None:
-    document = diverge(node("a", "False", 3600), lease("a", 1), *signs)
+    document = diverge(of_zone("a", "False", 3600), lease("a", ago(1)), *signs)
     kinds = {item["kind"] for item in document["items"]}
     assert ("stalled" in kinds) == accused
     assert accused or "missing" in kinds or "disabled" in kinds
@@ -305,10 +265,10 @@ def test_a_manager_without_a_lease_is_accused_only_where_it_would_have_been_hear
 
 def test_no_pods_is_no_agreement_on_evictions(tmp_path: Path, capsys: Capture) -> None:
     path = tmp_path / "nodes.json"
-    path.write_text(json.dumps(node("a")))
+    path.write_text(json.dumps(of_zone("a")))
     assert main(["diverge", "-f", str(path)]) == 0
     assert "no pods were read: evictions" in capsys.readouterr().err
-    path.write_text(json.dumps(pod("web", "a")))
+    path.write_text(json.dumps(web("web", "a")))
     assert main(["diverge", "-f", str(path)]) == 2
     assert "no nodes were read" in capsys.readouterr().err
 

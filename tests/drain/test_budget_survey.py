@@ -9,6 +9,7 @@ import pytest
 from kubectl_nodelife.drain.budget_survey import BudgetSurvey, PodUnderTwo, survey
 from kubectl_nodelife.report.budgets import BudgetsPage
 from tests.drain.build import Json, budget, merged, node, pod, replica_set, snapshot
+from tests.objects import workload
 
 POOL = {"metadata": {"labels": {"pool": "blue"}}}
 NODES = [*node("a1", **POOL), *node("a2")]
@@ -16,15 +17,6 @@ NODES = [*node("a1", **POOL), *node("a2")]
 
 def surveyed(*objects: Any, **options: Any) -> BudgetSurvey:
     return survey(snapshot(NODES, *objects), **options)
-
-
-def deployment(name: str, replicas: int) -> Json:
-    return {
-        "apiVersion": "apps/v1",
-        "kind": "Deployment",
-        "metadata": {"name": name, "namespace": "default", "uid": f"uid-{name}"},
-        "spec": {"replicas": replicas},
-    }
 
 
 @pytest.mark.parametrize(
@@ -129,7 +121,7 @@ def test_an_autoscaler_s_floor() -> None:
     above = {"kind": "Deployment", "name": "web", "uid": "uid-web", "controller": True}
     objects[0]["metadata"]["ownerReferences"] = [{**above, "apiVersion": "apps/v1"}]
     guard = budget("g", "web", healthy=3, desired=2, expected=3, minAvailable=2)
-    view = surveyed(deployment("web", 3), objects, guard, scaler).budgets[0]
+    view = surveyed(workload("Deployment", "web", 3), objects, guard, scaler).budgets[0]
     assert view.owners == ["Deployment/web"]
     assert any("go down to 2 pods" in finding.what for finding in view.findings)
 
@@ -175,7 +167,7 @@ def test_a_node_with_only_an_unready_pod(
 
 def test_the_budget_of_a_workload_without_pods_is_not_to_be_deleted() -> None:
     guard = budget("g", "web", healthy=0, desired=0, expected=0, maxUnavailable=1)
-    owner = deployment("web", 0)
+    owner = workload("Deployment", "web", 0)
     owner["spec"]["template"] = {"metadata": {"labels": {"app": "web"}}}
     (finding,) = surveyed(guard, owner).budgets[0].findings
     assert finding.what == "it matches no pod: Deployment web has none now"

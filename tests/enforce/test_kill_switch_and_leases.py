@@ -14,20 +14,18 @@ from kubectl_nodelife.daemon.enforce.lease_reread import FEW, LeaseReread
 from kubectl_nodelife.engine.cache import Cache
 from kubectl_nodelife.engine.calls import Answer
 from kubectl_nodelife.engine.events import NOT_SENT, Event, Put
-from kubectl_nodelife.kube.meta import ObjectMeta
-from kubectl_nodelife.kube.node import Lease, LeaseMeta, LeaseSpec, Node
+from kubectl_nodelife.kube.node import Lease
 from kubectl_nodelife.kube.times import SECOND_NS
-from kubectl_nodelife.kube.wellknown import NAMESPACE_NODE_LEASE
 from kubectl_nodelife.live.lease import LeaseKeeper
 from tests.engine.test_election import LeaseServer
+from tests.objects import lease, node, put, typed
 
 NOW = 1_000 * SECOND_NS
 PERIOD_NS = 5 * SECOND_NS
 
 
-def lease(node: str, renewed_s: int) -> Lease:
-    meta = LeaseMeta(name=node, namespace=NAMESPACE_NODE_LEASE, uid=f"l-{node}")
-    return Lease(meta, LeaseSpec(renew_time=renewed_s * SECOND_NS))
+def renewed(node: str, at_s: int) -> Lease:
+    return typed(lease(node, at_s * SECOND_NS))
 
 
 class Lab:
@@ -43,8 +41,8 @@ class Lab:
         self.cache = Cache()
         for number in range(20):
             name = f"n{number}"
-            self.cache.apply(Put("Node", Node(ObjectMeta(name=name, uid=f"u-{name}"))), NOW)
-            self.cache.apply(Put("Lease", lease(name, 900)), NOW)
+            self.cache.apply(put(node(name)), NOW)
+            self.cache.apply(Put("Lease", renewed(name, 900)), NOW)
         tell, now = self.told.append, lambda: self.now_ns + self.set_by_ns
         client, writer = cast(Any, None), cast(Any, self)
         unset = lambda: self.now_ns  # noqa: E731
@@ -68,11 +66,11 @@ class Lab:
 @pytest.mark.parametrize(
     ("answer", "code"),
     [
-        pytest.param(Answer(200, lease("n1", 900)), 200, id="nothing-newer"),
+        pytest.param(Answer(200, renewed("n1", 900)), 200, id="nothing-newer"),
         pytest.param(Answer(404, reason="NotFound"), 200, id="no-lease:its-status-alone-counts"),
         pytest.param(Answer(502, message="a proxy's page"), 502, id="unreadable:not-lost"),
         pytest.param(Answer(0), 503, id="no-answer:not-lost"),
-        pytest.param(Answer(200, lease("n1", 995)), NOT_SENT, id="renewed-since"),
+        pytest.param(Answer(200, renewed("n1", 995)), NOT_SENT, id="renewed-since"),
     ],
 )
 def test_a_node_is_lost_only_where_the_api_server_has_nothing_newer(
@@ -84,7 +82,7 @@ def test_a_node_is_lost_only_where_the_api_server_has_nothing_newer(
 
 
 def test_a_watch_that_lied_is_rebuilt_once_a_period() -> None:
-    lab = Lab(Answer(200, lease("n1", 995)))
+    lab = Lab(Answer(200, renewed("n1", 995)))
     assert lab.code("n1", "n1") == [NOT_SENT, NOT_SENT] and lab.lies == 1
     lab.now_ns += 2 * PERIOD_NS
     assert lab.code("n1") == [NOT_SENT] and lab.lies == 2
@@ -95,10 +93,10 @@ def test_many_at_once_are_one_list_a_period(monkeypatch: pytest.MonkeyPatch) -> 
 
     async def list_all(client: Any, resource: Any) -> Any:
         lists.append(resource)
-        return SimpleNamespace(objects=[lease("n12", 995)])
+        return SimpleNamespace(objects=[renewed("n12", 995)])
 
     monkeypatch.setattr(lease_reread, "list_all", list_all)
-    lab = Lab(Answer(200, lease("n0", 900)))
+    lab = Lab(Answer(200, renewed("n0", 900)))
     codes = lab.code(*(f"n{number}" for number in range(20)))
     assert len(lab.asked) == FEW and len(lists) == 1
     assert [number for number, code in enumerate(codes) if code == NOT_SENT] == [12]
@@ -115,7 +113,7 @@ def test_a_list_of_leases_is_kept_for_a_period_whatever_the_server_s_clock_says(
         return SimpleNamespace(objects=[])
 
     monkeypatch.setattr(lease_reread, "list_all", list_all)
-    lab = Lab(Answer(200, lease("n0", 900)))
+    lab = Lab(Answer(200, renewed("n0", 900)))
     lab.code(*(f"n{number}" for number in range(20)))
     lab.set_by_ns = set_by_s * SECOND_NS
     lab.code(*(f"n{number}" for number in range(20)))
@@ -126,7 +124,7 @@ def test_a_list_of_leases_is_kept_for_a_period_whatever_the_server_s_clock_says(
 
 
 def test_where_leases_do_not_count_nobody_asks() -> None:
-    lab = Lab(Answer(200, lease("n1", 995)))
+    lab = Lab(Answer(200, renewed("n1", 995)))
     lab.evidence.leases_count = False
     assert lab.code("n1") == [200] and lab.asked == []
 

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from tests.enforce.observer import Rules, Span, broken_rules, count_of_ours
+from tests.objects import node, pod
 
 Json = dict[str, Any]
 
@@ -41,19 +42,12 @@ def entry(
     }
 
 
-def node(ready: str = "True", taints: list[Json] | None = None) -> Json:
-    conditions = [{"type": "Ready", "status": ready}]
-    metadata = {"name": "n1", "uid": "node-1"}
-    return {"metadata": metadata, "spec": {"taints": taints}, "status": {"conditions": conditions}}
+def n1(ready: str = "True", taints: tuple[Json, ...] = ()) -> Json:
+    return node("n1", ready, taints=taints, uid="node-1")
 
 
-def pod(uid: str = "pod-1", **spec: Any) -> Json:
-    metadata = {"name": "p", "namespace": "a", "uid": uid}
-    return {
-        "metadata": metadata,
-        "spec": {"nodeName": "n1", **spec},
-        "status": {"phase": "Running"},
-    }
+def p(**spec: Any) -> Json:
+    return pod(namespace="a", uid="pod-1", **spec)
 
 
 def renewal(at: float, holder: str = "me") -> Json:
@@ -76,13 +70,13 @@ VERSION = {"metadata": {"resourceVersion": "7"}}
 NOEXECUTE = {"key": "node.kubernetes.io/unreachable", "effect": "NoExecute"}
 ADDED = datetime.fromtimestamp(1000, UTC).isoformat()
 KNOWN = [
-    entry(900, "admin", "create", "nodes n1", node()),
-    entry(901, "admin", "create", "pods a/p", pod()),
+    entry(900, "admin", "create", "nodes n1", n1()),
+    entry(901, "admin", "create", "pods a/p", p()),
     heartbeat(950),
 ]
-LOST = entry(1000, OURS + "node-controller", "update", "nodes/status n1", node("Unknown"), VERSION)
+LOST = entry(1000, OURS + "node-controller", "update", "nodes/status n1", n1("Unknown"), VERSION)
 TAINTED = entry(
-    1001, OURS + "node-controller", "patch", "nodes n1", node("Unknown", [NOEXECUTE]),
+    1001, OURS + "node-controller", "patch", "nodes n1", n1("Unknown", (NOEXECUTE,)),
     {**VERSION, "spec": {"taints": [NOEXECUTE]}},
 )  # fmt: skip
 STORY = [*KNOWN, renewal(999), LOST, TAINTED, deletion(1002)]
@@ -156,23 +150,23 @@ def test_a_broken_rule_is_found(story: list[Json], found: list[str]) -> None:
 )
 def test_a_toleration_is_respected(seconds: int, found: int) -> None:
     toleration = {"key": NOEXECUTE["key"], "operator": "Exists", "tolerationSeconds": seconds}
-    tolerating = entry(902, "admin", "update", "pods a/p", pod(tolerations=[toleration]))
+    tolerating = entry(902, "admin", "update", "pods a/p", p(tolerations=[toleration]))
     taint = {**NOEXECUTE, "timeAdded": ADDED}
-    tainted = entry(1001, "admin", "patch", "nodes n1", node("Unknown", [taint]))
+    tainted = entry(1001, "admin", "patch", "nodes n1", n1("Unknown", (taint,)))
     story = [*KNOWN, tolerating, renewal(999), tainted, deletion(1002)]
     assert len(broken_rules(story, RULES)) == found
 
 
 def test_a_taint_that_is_dated_anew_lengthens_no_toleration() -> None:
     toleration = {"key": NOEXECUTE["key"], "operator": "Exists", "tolerationSeconds": 4}
-    tolerating = entry(902, "admin", "update", "pods a/p", pod(tolerations=[toleration]))
+    tolerating = entry(902, "admin", "update", "pods a/p", p(tolerations=[toleration]))
     story = [*KNOWN, tolerating, renewal(1001)]
     for at in (1000, 1003):
         added = datetime.fromtimestamp(at, UTC).isoformat()
         taint = {**NOEXECUTE, "timeAdded": added}
-        story.append(entry(at + 0.5, "admin", "patch", "nodes n1", node("Unknown", [taint])))
+        story.append(entry(at + 0.5, "admin", "patch", "nodes n1", n1("Unknown", (taint,))))
     assert broken_rules([*story, deletion(1004.5)], RULES) == []
-    gone = entry(1003.2, "admin", "patch", "nodes n1", node("Unknown"))
+    gone = entry(1003.2, "admin", "patch", "nodes n1", n1("Unknown"))
     assert len(broken_rules([*story[:-1], gone, story[-1], deletion(1004.5)], RULES)) == 1
 
 
@@ -187,7 +181,7 @@ def test_caps_are_counted_by_the_minute() -> None:
 )
 def test_recovery_is_allowed_while_cold(harm_only: bool, found: int) -> None:
     sent = {**VERSION, "spec": {"taints": None}}
-    untaint = entry(1003, OURS + "node-controller", "patch", "nodes n1", node(), sent)
+    untaint = entry(1003, OURS + "node-controller", "patch", "nodes n1", n1(), sent)
     rules = Rules(grace_s=40, quiet=(Span(1000, 1010, "held", harm_only),))
     assert len(broken_rules([*KNOWN, renewal(999), untaint], rules)) == found
 

@@ -12,12 +12,12 @@ import pytest
 from kubectl_nodelife.daemon.enforce.enforcement import RestoredData
 from kubectl_nodelife.engine.cache import Cache
 from kubectl_nodelife.engine.events import Put
-from kubectl_nodelife.kube.meta import ObjectMeta
 from kubectl_nodelife.kube.node import Node
+from tests.objects import node, typed
 
 
-def node(version: str, uid: str = "u") -> Node:
-    return Node(ObjectMeta(name="n1", uid=uid, resource_version=version))
+def of_version(version: str) -> Node:
+    return typed(node(version=version))
 
 
 @dataclass
@@ -44,16 +44,16 @@ def test_versions(row: Seen) -> None:
     said: list[str] = []
     cache = Cache()
     judge = RestoredData(cache, said.append)
-    cache.apply(Put("Node", node(row.before)), 1)
+    cache.apply(Put("Node", of_version(row.before)), 1)
     known = judge.known("Node", ("", "n1"))
-    cache.apply(Put("Node", node(row.meanwhile)), 2)
-    judge.judge(node(row.read), known)
+    cache.apply(Put("Node", of_version(row.meanwhile)), 2)
+    judge.judge(of_version(row.read), known)
     assert bool(said) is row.restored
 
 
 def test_what_is_not_known_says_nothing() -> None:
     said: list[str] = []
     judge = RestoredData(Cache(), said.append)
-    judge.judge(node("1"), judge.known("Node", ("", "n1")))
-    judge.judge(node("1"), judge.known("ConfigMap", ("kube-system", "nodelife-stop")))
+    judge.judge(of_version("1"), judge.known("Node", ("", "n1")))
+    judge.judge(of_version("1"), judge.known("ConfigMap", ("kube-system", "nodelife-stop")))
     assert said == []

@@ -9,24 +9,26 @@ from msgspec.structs import replace
 
 from kubectl_nodelife.engine.cache import Cache, is_settled
 from kubectl_nodelife.engine.events import Change, ConditionsChanged, Gone, Heartbeats, Put
-from kubectl_nodelife.kube.meta import MicroTime, ObjectMeta, OwnerReference
-from kubectl_nodelife.kube.node import Lease, LeaseMeta, LeaseSpec, Node
-from kubectl_nodelife.kube.pod import Pod, PodCondition, PodSpec, PodStatus
+from kubectl_nodelife.kube.meta import ObjectMeta
+from kubectl_nodelife.kube.node import Lease, LeaseMeta, Node
+from kubectl_nodelife.kube.pod import Pod, PodCondition, PodStatus
 from kubectl_nodelife.kube.times import SECOND_NS
+from tests.objects import lease, of_kind, owner, pod, typed
 
 S = SECOND_NS
 
 
-def pod(name: str, node: str = "", owner: str = "") -> Pod:
-    owners = (OwnerReference(kind="ReplicaSet", uid=owner, controller=True),) if owner else ()
-    meta = ObjectMeta(name=name, namespace="d", owner_references=owners)
-    return Pod(metadata=meta, spec=PodSpec(node_name=node))
+N1 = typed(of_kind("Node", "n1"))
 
 
-def lease(node: str, renewed_s: float | None) -> Lease:
-    renew = None if renewed_s is None else MicroTime(round(renewed_s * S))
-    meta = LeaseMeta(name=node, namespace="kube-node-lease")
-    return Lease(metadata=meta, spec=LeaseSpec(renew_time=renew))
+def bound(name: str, on: str = "", of: str = "") -> Pod:
+    """A pod of the ReplicaSet with that uid."""
+    by = owner("ReplicaSet", uid=of) if of else None
+    return typed(pod(name, on, namespace="d", owner=by))
+
+
+def renewed(node: str, at_s: float | None) -> Lease:
+    return typed(lease(node, None if at_s is None else round(at_s * S)))
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -50,7 +52,7 @@ def test_indexes_are_those_of_a_rebuilt_cache(seed: int) -> None:
             else:
                 cache.replace_pod(new)
         else:
-            pods[key] = pod(key[1], chance.choice(["", "n1", "n2"]), chance.choice(["", "u1"]))
+            pods[key] = bound(key[1], chance.choice(["", "n1", "n2"]), chance.choice(["", "u1"]))
             cache.apply(Put("Pod", pods[key]), 0)
         if chance.random() < 0.05:
             cache = chance.choice((cache, cache.fork(), cache.copy()))
@@ -81,9 +83,10 @@ def test_as_listed_is_as_a_first_list(seed: int) -> None:
         if how < 0.3:
             cache.apply(Gone("Pod", ("d", name)), now_ns)
         elif how < 0.7:
-            cache.apply(Put("Pod", pod(name, chance.choice(["", node]), f"u{number % 3}")), now_ns)
+            on = chance.choice(["", node])
+            cache.apply(Put("Pod", bound(name, on, f"u{number % 3}")), now_ns)
         elif how < 0.85:
-            cache.apply(Put("Lease", lease(node, now_ns)), now_ns)
+            cache.apply(Put("Lease", renewed(node, now_ns)), now_ns)
         else:
             cache.apply(Put("Node", Node(metadata=ObjectMeta(name=node))), now_ns)
         if chance.random() < 0.05:
@@ -105,8 +108,8 @@ def test_as_listed_is_as_a_first_list(seed: int) -> None:
 
 
 def test_filling_is_as_putting_one_after_the_other() -> None:
-    objects = [pod("a", "n1", "u1"), Node(metadata=ObjectMeta(name="n1")), lease("n1", 5)]
-    objects += [pod("b", "n1"), pod("a", "n2")]
+    objects = [bound("a", "n1", "u1"), N1, renewed("n1", 5)]
+    objects += [bound("b", "n1"), bound("a", "n2")]
     filled, told = Cache(), Cache()
     filled.fill(objects, 7 * S)
     for obj in objects:
@@ -122,11 +125,11 @@ def test_filling_is_as_putting_one_after_the_other() -> None:
 
 def test_a_copy_goes_its_own_way() -> None:
     cache = Cache()
-    cache.fill([pod("a", "n1"), Node(metadata=ObjectMeta(name="n1")), lease("n1", 5)], 6 * S)
+    cache.fill([bound("a", "n1"), N1, renewed("n1", 5)], 6 * S)
     other = cache.copy()
     other.apply(Gone("Pod", ("d", "a")), 7 * S)
     other.apply(Gone("Node", ("", "n1")), 7 * S)
-    other.apply(Put("Lease", lease("n1", 9)), 9 * S)
+    other.apply(Put("Lease", renewed("n1", 9)), 9 * S)
     assert [p.name for p in cache.pods_on("n1")] == ["a"]
     assert cache.node("n1") is not None
     mine, theirs = cache.heartbeat("n1"), other.heartbeat("n1")
@@ -136,7 +139,7 @@ def test_a_copy_goes_its_own_way() -> None:
 
 
 def test_a_change_has_the_object_before_and_after() -> None:
-    cache, first, second = Cache(), pod("a"), pod("a", "n1")
+    cache, first, second = Cache(), bound("a"), bound("a", "n1")
     came = cache.apply(Put("Pod", first), 0)
     assert came is not None
     assert (came.kind, came.old, came.new) == ("Pod", None, first)
@@ -151,10 +154,10 @@ def test_a_change_has_the_object_before_and_after() -> None:
 
 def test_a_renewal_as_usual_is_no_news() -> None:
     cache = Cache()
-    first = cache.apply(Put("Lease", lease("n1", 1)), 1 * S)
+    first = cache.apply(Put("Lease", renewed("n1", 1)), 1 * S)
     assert first is not None
     assert first.kind == "Heartbeat"
-    assert cache.apply(Put("Lease", lease("n1", 11)), 12 * S) is None
+    assert cache.apply(Put("Lease", renewed("n1", 11)), 12 * S) is None
     beat = cache.heartbeat("n1")
     assert beat is not None
     assert beat.renewal(13 * S) == (11 * S, 12 * S)
@@ -162,8 +165,8 @@ def test_a_renewal_as_usual_is_no_news() -> None:
 
 def test_a_lease_that_stands_still_is_no_renewal() -> None:
     cache = Cache()
-    cache.apply(Put("Lease", lease("n1", 1)), 1 * S)
-    assert cache.apply(Put("Lease", lease("n1", 1)), 20 * S) is None
+    cache.apply(Put("Lease", renewed("n1", 1)), 1 * S)
+    assert cache.apply(Put("Lease", renewed("n1", 1)), 20 * S) is None
     beat = cache.heartbeat("n1")
     assert beat is not None
     assert beat.renewal(30 * S) == (1 * S, 1 * S)
@@ -172,14 +175,14 @@ def test_a_lease_that_stands_still_is_no_renewal() -> None:
 @pytest.mark.parametrize("renewed_s", [0.5, None])
 def test_a_lease_that_goes_back_or_loses_its_time_is_news(renewed_s: float | None) -> None:
     cache = Cache()
-    cache.apply(Put("Lease", lease("n1", 1)), 1 * S)
-    assert cache.apply(Put("Lease", lease("n1", renewed_s)), 2 * S) is not None
+    cache.apply(Put("Lease", renewed("n1", 1)), 1 * S)
+    assert cache.apply(Put("Lease", renewed("n1", renewed_s)), 2 * S) is not None
 
 
 def test_a_lost_lease_is_news() -> None:
     cache = Cache()
-    cache.apply(Put("Node", Node(metadata=ObjectMeta(name="n1"))), 0)
-    cache.apply(Put("Lease", lease("n1", 1)), 1 * S)
+    cache.apply(Put("Node", N1), 0)
+    cache.apply(Put("Lease", renewed("n1", 1)), 1 * S)
     gone = cache.apply(Gone("Lease", ("kube-node-lease", "n1")), 2 * S)
     assert gone is not None
     assert (gone.kind, gone.new) == ("Heartbeat", cache.node("n1"))

@@ -8,17 +8,15 @@ from kubectl_nodelife.engine.actions import Action, AddTaints, DeletePod
 from kubectl_nodelife.engine.cache import Cache
 from kubectl_nodelife.engine.events import NO_ANSWER, Event, Gone, Outcome, Put
 from kubectl_nodelife.engine.overlay import APPLIED, HELD, PLANNED, SENT, Overlay
-from kubectl_nodelife.kube.meta import ObjectMeta
-from kubectl_nodelife.kube.node import Node, NodeSpec, Taint
-from kubectl_nodelife.kube.pod import Pod, PodSpec
+from kubectl_nodelife.kube.node import Taint
+from tests.objects import node, pod, put
 
 TAINT = Taint(key="node.kubernetes.io/unreachable", effect="NoExecute")
 KEY = ("Node", ("", "n1"))
 
 
-def node(version: int, *taints: Taint) -> Node:
-    meta = ObjectMeta(name="n1", uid="u1", resource_version=str(version))
-    return Node(metadata=meta, spec=NodeSpec(taints=taints))
+def of_version(version: int, *taints: Taint) -> Put:
+    return put(node(version=str(version), taints=taints))
 
 
 class Overlaid:
@@ -27,9 +25,8 @@ class Overlaid:
     def __init__(self) -> None:
         self.cache = Cache()
         self.overlay = Overlay(self.cache)
-        meta = ObjectMeta(name="p1", namespace="d", uid="u2")
-        self.see(Put("Node", node(5)))
-        self.see(Put("Pod", Pod(metadata=meta, spec=PodSpec(node_name="n1"))))
+        self.see(of_version(5))
+        self.see(put(pod("p1", namespace="d")))
 
     def see(self, event: Event) -> None:
         self.take(self.overlay.observe(event, 1))
@@ -57,7 +54,7 @@ class Overlaid:
 
 
 def taint() -> AddTaints:
-    return AddTaints(controller="c", because="b", node="n1", node_uid="u1", taints=(TAINT,))
+    return AddTaints(controller="c", because="b", node="n1", node_uid="uid-n1", taints=(TAINT,))
 
 
 def test_a_plan_may_be_held_and_go_on() -> None:
@@ -73,27 +70,27 @@ def test_a_plan_may_be_held_and_go_on() -> None:
 def test_what_is_done_stays_in_the_view_while_the_watch_is_behind() -> None:
     one = Overlaid()
     action = one.send(taint())
-    one.outcome(action, 200, "", node(9, TAINT))
+    one.outcome(action, 200, "", of_version(9, TAINT).obj)
     assert (one.state(action), one.tainted()) == (APPLIED, True)
-    one.see(Put("Node", node(7)))  # from before our write
+    one.see(of_version(7))  # from before our write
     assert (one.state(action), one.tainted()) == (APPLIED, True)
-    one.see(Put("Node", node(9, TAINT)))
+    one.see(of_version(9, TAINT))
     assert (one.state(action), one.tainted()) == ("confirmed", True)
 
 
 def test_what_was_done_and_undone_again_does_not_stay() -> None:
     one = Overlaid()
     action = one.send(taint())
-    one.outcome(action, 200, "", node(9, TAINT))
-    one.see(Put("Node", node(12)))
+    one.outcome(action, 200, "", of_version(9, TAINT).obj)
+    one.see(of_version(12))
     assert (one.state(action), one.tainted()) == ("superseded", False)
 
 
 def test_an_answer_that_the_watch_has_overtaken_ends_it_at_once() -> None:
     one = Overlaid()
     action = one.send(taint())
-    one.see(Put("Node", node(12)))
-    one.outcome(action, 200, "", node(9, TAINT))
+    one.see(of_version(12))
+    one.outcome(action, 200, "", of_version(9, TAINT).obj)
     assert (one.state(action), one.tainted()) == ("superseded", False)
 
 
@@ -118,7 +115,7 @@ def test_without_an_answer_it_stays_as_sent() -> None:
 
 def test_a_pod_that_is_gone_by_its_deletion_is_confirmed() -> None:
     one = Overlaid()
-    action = DeletePod(controller="c", because="b", namespace="d", pod="p1", pod_uid="u2")
+    action = DeletePod(controller="c", because="b", namespace="d", pod="p1", pod_uid="uid-p1")
     one.send(replace(action, force=True, grace_period_seconds=0))
     one.see(Gone("Pod", ("d", "p1")))
     assert one.overlay.settled[-1].outcome == "confirmed"

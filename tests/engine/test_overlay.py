@@ -19,19 +19,13 @@ from kubectl_nodelife.engine.overlay import CONFIRMED, SUPERSEDED, Overlay
 from kubectl_nodelife.kube.encode import encode
 from kubectl_nodelife.kube.meta import (
     LabelSelectorRequirement,
-    MicroTime,
     ObjectMeta,
     OwnerReference,
     Time,
 )
 from kubectl_nodelife.kube.node import (
-    Lease,
-    LeaseMeta,
-    LeaseSpec,
     Node,
     NodeCondition,
-    NodeSpec,
-    NodeStatus,
     Taint,
 )
 from kubectl_nodelife.kube.pod import (
@@ -43,19 +37,16 @@ from kubectl_nodelife.kube.pod import (
     PodCondition,
     PodSpec,
 )
+from tests.objects import lease, node, pod, put
 
 SECOND = 10**9
 T0 = 1_767_225_600 * SECOND
 TAINT = Taint(key="node.kubernetes.io/unreachable", effect="NoExecute", time_added=Time(T0))
 
 
-def node(ready: str = "True", heartbeat_s: int = 0, taints: tuple[Taint, ...] = ()) -> Node:
-    condition = NodeCondition("Ready", ready, last_heartbeat_time=Time(T0 + heartbeat_s * SECOND))
-    return Node(
-        metadata=ObjectMeta(name="n1", uid="u1"),
-        spec=NodeSpec(taints=taints),
-        status=NodeStatus(conditions=(condition,)),
-    )
+def n1(ready: str = "True", heartbeat_s: int = 0, taints: tuple[Taint, ...] = ()) -> Put:
+    """The node, that posted its status so many seconds after T0."""
+    return put(node("n1", ready, heartbeat=T0 + heartbeat_s * SECOND, taints=taints, uid="u1"))
 
 
 def lost() -> SetNodeConditions:
@@ -86,8 +77,8 @@ class Dry:
     def __init__(self, *objects: Put) -> None:
         self.cache = Cache()
         self.overlay = Overlay(self.cache)
-        for put in objects:
-            self.see(put)
+        for change in objects:
+            self.see(change)
 
     def see(self, event: Event, at_s: int = 0) -> None:
         self._take(self.overlay.observe(event, T0 + at_s * SECOND), at_s)
@@ -110,56 +101,50 @@ class Dry:
 
 
 def test_a_plan_shows_in_the_view_and_stays_over_unrelated_news() -> None:
-    dry = Dry(Put("Node", node()))
+    dry = Dry(n1())
     dry.plan(lost())
     assert dry.ready() == "Unknown"
-    dry.see(Put("Node", node(taints=(Taint(key="mine", effect="NoSchedule"),))))
+    dry.see(n1(taints=(Taint(key="mine", effect="NoSchedule"),)))
     assert dry.ready() == "Unknown"
     assert dry.cache.nodes["n1"].has_taint("mine", "NoSchedule")
     assert dry.outcomes() == []
 
 
 def test_the_same_change_by_another_hand_confirms() -> None:
-    dry = Dry(Put("Node", node()))
+    dry = Dry(n1())
     dry.plan(lost())
     dry.plan(add_taint())
-    dry.see(Put("Node", node("Unknown")))
+    dry.see(n1("Unknown"))
     assert dry.outcomes() == [("SetNodeConditions", CONFIRMED)]
     assert dry.cache.nodes["n1"].has_taint(TAINT.key, TAINT.effect)
     elsewhen = Taint(key=TAINT.key, effect=TAINT.effect, time_added=Time(T0 + 3 * SECOND))
-    dry.see(Put("Node", node("Unknown", taints=(elsewhen,))))
+    dry.see(n1("Unknown", taints=(elsewhen,)))
     assert dry.outcomes()[1:] == [("AddTaints", CONFIRMED)]
     assert list(dry.overlay.pending()) == []
     assert dry.cache.nodes["n1"].spec.taints == (elsewhen,)
 
 
 def test_a_kubelet_that_posts_again_supersedes_the_loss() -> None:
-    dry = Dry(Put("Node", node()))
+    dry = Dry(n1())
     dry.plan(lost())
-    dry.see(Put("Node", node("True", heartbeat_s=60)))
+    dry.see(n1("True", heartbeat_s=60))
     assert dry.ready() == "True"
     assert dry.outcomes() == [("SetNodeConditions", SUPERSEDED)]
 
 
-def lease(renewed_s: int) -> Put:
-    spec = LeaseSpec(renew_time=MicroTime(T0 + renewed_s * SECOND))
-    metadata = LeaseMeta(name="n1", namespace="kube-node-lease")
-    return Put("Lease", Lease(metadata=metadata, spec=spec))
-
-
 def test_a_lease_renewed_supersedes_the_loss() -> None:
-    dry = Dry(Put("Node", node()), lease(0))
+    dry = Dry(n1(), put(lease("n1", T0)))
     dry.plan(lost(), at_s=51)
     assert dry.ready() == "Unknown"
-    dry.see(lease(0), at_s=52)
+    dry.see(put(lease("n1", T0)), at_s=52)
     assert dry.ready() == "Unknown"
-    dry.see(lease(55), at_s=55)
+    dry.see(put(lease("n1", T0 + 55 * SECOND)), at_s=55)
     assert dry.ready() == "True"
     assert dry.outcomes() == [("SetNodeConditions", SUPERSEDED)]
 
 
 def test_taking_off_a_taint_that_was_only_planned_leaves_nothing_to_do() -> None:
-    dry = Dry(Put("Node", node()))
+    dry = Dry(n1())
     dry.plan(add_taint())
     remove = RemoveTaints(
         controller="node-lifecycle", because="ready", node="n1", node_uid="u1", taints=(TAINT,)
@@ -171,39 +156,38 @@ def test_taking_off_a_taint_that_was_only_planned_leaves_nothing_to_do() -> None
 
 
 def test_taking_off_a_taint_that_the_cluster_has_stays_planned_until_it_is_gone() -> None:
-    dry = Dry(Put("Node", node(taints=(TAINT,))))
+    dry = Dry(n1(taints=(TAINT,)))
     remove = RemoveTaints(
         controller="node-lifecycle", because="ready", node="n1", node_uid="u1", taints=(TAINT,)
     )
     dry.plan(remove)
     assert not dry.cache.nodes["n1"].spec.taints
-    dry.see(Put("Node", node(taints=(TAINT,), heartbeat_s=5)))
+    dry.see(n1(taints=(TAINT,), heartbeat_s=5))
     assert not dry.cache.nodes["n1"].spec.taints
-    dry.see(Put("Node", node(heartbeat_s=6)))
+    dry.see(n1(heartbeat_s=6))
     assert dry.outcomes() == [("RemoveTaints", CONFIRMED)]
 
 
 def test_a_node_made_anew_under_its_name_supersedes() -> None:
-    dry = Dry(Put("Node", node()))
+    dry = Dry(n1())
     dry.plan(add_taint())
     dry.see(Put("Node", Node(metadata=ObjectMeta(name="n1", uid="u2"))))
     assert dry.outcomes() == [("AddTaints", SUPERSEDED)]
     assert not dry.cache.nodes["n1"].spec.taints
 
 
-def pod() -> Pod:
-    return Pod(metadata=ObjectMeta(name="p", namespace="d", uid="pu"), spec=PodSpec(node_name="n1"))
+POD = put(pod(namespace="d", uid="pu"))
 
 
 def test_a_pod_that_is_gone_confirms_its_deletion() -> None:
     delete = DeletePod(
         controller="taint-eviction", because="x", namespace="d", pod="p", pod_uid="pu"
     )
-    dry = Dry(Put("Pod", pod()))
+    dry = Dry(POD)
     dry.plan(delete)
     planned = dry.cache.pods["d", "p"]
     assert planned.metadata.deletion_timestamp is not None
-    dry.see(Put("Pod", pod()))
+    dry.see(POD)
     assert dry.cache.pods["d", "p"].metadata.deletion_timestamp is not None
     dry.see(Gone("Pod", ("d", "p")))
     assert ("d", "p") not in dry.cache.pods
@@ -211,7 +195,7 @@ def test_a_pod_that_is_gone_confirms_its_deletion() -> None:
 
 
 def test_two_plans_of_one_step_for_one_node_both_show() -> None:
-    dry = Dry(Put("Node", node()))
+    dry = Dry(n1())
     taint = dry.overlay.project(add_taint(), T0)
     label = SetNodeLabels(
         controller="node-lifecycle", because="x", node="n1", node_uid="u1", labels={"a": "b"}
@@ -221,7 +205,7 @@ def test_two_plans_of_one_step_for_one_node_both_show() -> None:
         dry.cache.apply(event, T0)
     assert dry.cache.nodes["n1"].has_taint(TAINT.key, TAINT.effect)
     assert dry.cache.nodes["n1"].metadata.labels == {"a": "b"}
-    assert dry.overlay.shown("Node", ("", "n1")) == node()
+    assert dry.overlay.shown("Node", ("", "n1")) == n1().obj
 
 
 def daemon_pod(name: str, node_name: str, owner_uid: str = "set") -> Pod:
@@ -254,10 +238,10 @@ def create_pod(name: str) -> CreatePod:
 
 
 def test_only_the_sets_own_pod_for_that_node_confirms_its_creation() -> None:
-    dry = Dry(Put("Node", node()))
+    dry = Dry(n1())
     dry.plan(create_pod("ds-ours"))
     assert ("d", "ds-ours") in dry.cache.pods
-    dry.see(Put("Pod", pod()))
+    dry.see(POD)
     dry.see(Put("Pod", daemon_pod("ds-elsewhere", "n2")))
     dry.see(Put("Pod", daemon_pod("other-theirs", "n1", owner_uid="another set")))
     assert dry.outcomes() == []
@@ -294,40 +278,40 @@ def evict(cause: Action | None = None) -> DeletePod:
 
 
 def test_what_was_planned_because_of_a_loss_falls_with_it() -> None:
-    dry = Dry(Put("Node", node()), Put("Pod", pod()), lease(0))
+    dry = Dry(n1(), POD, put(lease("n1", T0)))
     loss = lost()
     dry.plan(loss)
     dry.plan(add_taint(loss))
     dry.plan(mark_not_ready(loss))
     dry.plan(evict(QueueNode(controller="x", because="x", cause=loss, node="n1", zone="z")))
     assert dry.cache.pods["d", "p"].metadata.deletion_timestamp is not None
-    dry.see(lease(5), at_s=5)
+    dry.see(put(lease("n1", T0 + 5 * SECOND)), at_s=5)
     assert [outcome for _, outcome in dry.outcomes()] == [SUPERSEDED] * 4
-    assert dry.cache.pods["d", "p"] == pod()
+    assert dry.cache.pods["d", "p"] == POD.obj
     assert list(dry.overlay.pending()) == []
     assert "what led to it is no longer so" in " ".join(s.why for s in dry.overlay.settled)
 
 
 def test_a_confirmed_loss_leaves_what_follows_from_it_standing() -> None:
-    dry = Dry(Put("Node", node()), Put("Pod", pod()))
+    dry = Dry(n1(), POD)
     loss = lost()
     dry.plan(loss)
     dry.plan(add_taint(loss))
     dry.plan(evict(loss))
-    dry.see(Put("Node", node("Unknown")))
+    dry.see(n1("Unknown"))
     assert dry.outcomes() == [("SetNodeConditions", CONFIRMED)]
     assert [type(a) for a in dry.overlay.pending()] == [AddTaints, DeletePod]
 
 
 def test_a_plan_for_a_pod_of_a_node_that_is_well_is_not_made() -> None:
-    dry = Dry(Put("Node", node()), Put("Pod", pod()))
+    dry = Dry(n1(), POD)
     dry.plan(mark_not_ready())
     assert dry.outcomes() == [("MarkPodNotReady", SUPERSEDED)]
-    assert dry.cache.pods["d", "p"] == pod()
+    assert dry.cache.pods["d", "p"] == POD.obj
 
 
 def test_a_planned_pod_that_is_deleted_again_was_never_planned() -> None:
-    dry = Dry(Put("Node", node()))
+    dry = Dry(n1())
     made = create_pod("made-up")
     dry.plan(made)
     there = dry.cache.pods[made.target[1]]
@@ -345,19 +329,19 @@ def test_a_planned_pod_that_is_deleted_again_was_never_planned() -> None:
 
 
 def test_plans_for_pods_end_when_the_node_is_ready_again_and_has_lost_its_taint() -> None:
-    dry = Dry(Put("Node", node("Unknown", taints=(TAINT,))), Put("Pod", pod()))
+    dry = Dry(n1("Unknown", taints=(TAINT,)), POD)
     dry.plan(mark_not_ready())
     dry.plan(evict())
-    dry.see(Put("Node", node("True", taints=(TAINT,), heartbeat_s=9)))
+    dry.see(n1("True", taints=(TAINT,), heartbeat_s=9))
     assert dry.outcomes() == [("MarkPodNotReady", SUPERSEDED)]
-    dry.see(Put("Node", node("True", heartbeat_s=10)))
+    dry.see(n1("True", heartbeat_s=10))
     assert dry.outcomes()[1:] == [("DeletePod", SUPERSEDED)]
-    assert dry.cache.pods["d", "p"] == pod()
+    assert dry.cache.pods["d", "p"] == POD.obj
 
 
 def test_a_taint_that_the_cluster_has_already_is_not_planned_again() -> None:
     there = Taint(key=TAINT.key, effect=TAINT.effect, time_added=Time(T0 - 60 * SECOND))
-    dry = Dry(Put("Node", node("Unknown", taints=(there,))))
+    dry = Dry(n1("Unknown", taints=(there,)))
     dry.plan(add_taint())
     assert dry.outcomes() == [("AddTaints", CONFIRMED)]
     assert dry.cache.nodes["n1"].spec.taints == (there,)
@@ -367,7 +351,7 @@ def test_a_taint_that_the_cluster_has_already_is_not_planned_again() -> None:
 def test_a_fork_goes_its_own_way() -> None:
     cache = Cache()
     overlay = Overlay(cache)
-    cache.apply(Put("Node", node()), T0)
+    cache.apply(n1(), T0)
     action = lost()
     for event in overlay.project(action, T0):
         cache.apply(event, T0)
@@ -380,14 +364,14 @@ def test_a_fork_goes_its_own_way() -> None:
     fork = overlay.fork(theirs)
 
     fork.mark(taint, "sent")
-    for event in fork.observe(Put("Node", node(heartbeat_s=50)), T0 + 50 * SECOND):
+    for event in fork.observe(n1(heartbeat_s=50), T0 + 50 * SECOND):
         theirs.apply(event, T0 + 50 * SECOND)
     assert [settled.action for settled in fork.settled] == [action, taint]
     assert list(fork.pending()) == [] and theirs.nodes["n1"].spec.taints == ()
-    assert theirs.nodes["n1"].ready() == node(heartbeat_s=50).ready()
+    assert theirs.nodes["n1"].ready() == n1(heartbeat_s=50).obj.ready()
 
     assert overlay.settled == [] and list(overlay.pending()) == [action, taint]
     assert [entry.state for entry in overlay.entries()] == ["planned", "planned"]
     assert cache.nodes["n1"].spec.taints == (TAINT,)
     ready = overlay.shown("Node", ("", "n1"))
-    assert isinstance(ready, Node) and ready.ready() == node().ready()
+    assert isinstance(ready, Node) and ready.ready() == n1().obj.ready()

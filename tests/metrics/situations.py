@@ -9,6 +9,7 @@ from kubectl_nodelife.daemon.metrics.change_counts import ChangeCounts
 from kubectl_nodelife.daemon.metrics.cluster_sample import UpgradeSample
 from kubectl_nodelife.daemon.metrics.values import Values, work_values
 from tests.metrics.played import Situation
+from tests.objects import budget
 
 Json = dict[str, Any]
 LOST, SOON = "NodeLifeNodeAboutToBeLost", "NodeLifeEvictionSoon"
@@ -37,13 +38,7 @@ def delete(at: str, node: str) -> Json:
     return {"at": at, "delete": {"kind": "Node", "name": node}}
 
 
-def budget(name: str = "app") -> Json:
-    return {
-        "apiVersion": "policy/v1",
-        "kind": "PodDisruptionBudget",
-        "metadata": {"name": name, "namespace": "team-2"},
-        "spec": {"maxUnavailable": 0, "selector": {"matchLabels": {"app": "app-0002"}}},
-    }
+BUDGET = budget("app", "app-0002", namespace="team-2", maxUnavailable=0)
 
 
 def enforcing(holds: bool, guard: str = "") -> Values:
@@ -148,7 +143,7 @@ CASES = [
         {"NodeLifeDrainStuck"},
         {
             "generate": SMALL,
-            "objects": [budget()],
+            "objects": [BUDGET],
             "events": [
                 cordon("2m", "a1", True),
                 {
@@ -165,7 +160,7 @@ CASES = [
     Situation(
         "a budget lets no pod go",
         {"NodeLifeBudgetBlocksNodes"},
-        {"generate": SMALL, "objects": [budget()]},
+        {"generate": SMALL, "objects": [BUDGET]},
         minutes=65,
     ),
     Situation(

@@ -13,6 +13,7 @@ import pytest
 from kubectl_nodelife.cli import main
 from kubectl_nodelife.engine.pace import Pace
 from kubectl_nodelife.kube.times import SECOND_NS
+from tests.objects import UNREACHABLE, condition, lease, node, pod, taint, toleration
 
 Capture = pytest.CaptureFixture[str]
 RECORDING = Path(__file__).parent.parent / "pace" / "taint-by-hand" / "timeline.json"
@@ -45,40 +46,31 @@ def test_of_many_thousands_the_last_one_goes_as_if_each_had_been_reckoned() -> N
     assert rough == sorted(rough)
 
 
-def pod(number: int, marked: bool) -> dict[str, Any]:
-    tolerated = {"key": "node.kubernetes.io/unreachable", "operator": "Exists"}
-    tolerated |= {"effect": "NoExecute", "tolerationSeconds": 300}  # type: ignore[dict-item]
-    conditions = [{"type": "Ready", "status": "False", "lastTransitionTime": READY_AT}]
-    meta = {"name": f"p{number:02}", "namespace": "d", "uid": f"uid-{number}"}
-    if marked:
-        mark = {"type": "DisruptionTarget", "status": "True", "reason": "DeletionByTaintManager"}
-        conditions.append({**mark, "lastTransitionTime": "2026-09-20T12:00:07Z"})
-    if marked and number < 5:
-        meta["deletionTimestamp"] = "2026-09-20T12:00:38Z"
-    spec = {"nodeName": "a1", "containers": [{"name": "c"}], "tolerations": [tolerated]}
-    status = {"phase": "Running", "conditions": conditions}
-    return {"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": spec, "status": status}
+def waiting(number: int, marked: bool) -> dict[str, Any]:
+    """A pod of the lost node; the eviction of one that is marked has begun."""
+    because = {"reason": "DeletionByTaintManager", "changed": "2026-09-20T12:00:07Z"}
+    return pod(
+        f"p{number:02}",
+        "a1",
+        namespace="d",
+        ready=False,
+        since=READY_AT,
+        conditions=[condition("DisruptionTarget", **because)] if marked else [],
+        deleted="2026-09-20T12:00:38Z" if marked and number < 5 else None,
+        tolerations=[toleration(UNREACHABLE, seconds=300)],
+    )
 
 
-def node(name: str, ready: str) -> dict[str, Any]:
-    condition = {"type": "Ready", "status": ready, "lastTransitionTime": READY_AT}
-    if ready == "Unknown":
-        condition["reason"] = "NodeStatusUnknown"
-    taint = {"key": "node.kubernetes.io/unreachable", "timeAdded": TAINTED_AT}
-    effects = ("NoExecute", "NoSchedule") if ready == "Unknown" else ()
-    spec = {"taints": [{**taint, "effect": effect} for effect in effects]}
-    meta = {"name": name, "creationTimestamp": "2026-09-20T00:00:00Z"}
-    status = {"conditions": [condition]}
-    return {"apiVersion": "v1", "kind": "Node", "metadata": meta, "spec": spec, "status": status}
+def lost(name: str) -> dict[str, Any]:
+    """A node that is Unknown, and tainted for it."""
+    taints = [taint(UNREACHABLE, why, added=TAINTED_AT) for why in ("NoExecute", "NoSchedule")]
+    return node(name, "Unknown", reason="NodeStatusUnknown", since=READY_AT, taints=taints)
 
 
 def cluster(folder: Path, marked: int = 0) -> str:
     """A lost node whose pods' time ends at 12:00:05; some are marked already."""
-    pods = [pod(number, number < marked) for number in range(PODS)]
-    meta = {"name": "b1", "namespace": "kube-node-lease"}
-    lease = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": meta}
-    lease["spec"] = {"renewTime": "2026-09-20T11:59:59.000000Z"}
-    objects = [node("a1", "Unknown"), node("b1", "True"), lease, *pods]
+    pods = [waiting(number, number < marked) for number in range(PODS)]
+    objects = [lost("a1"), node("b1", since=READY_AT), lease("b1", "2026-09-20T11:59:59Z"), *pods]
     file = folder / "cluster.json"
     file.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": objects}))
     return str(file)
@@ -131,16 +123,11 @@ def outage(folder: Path) -> str:
     objects: list[Any] = []
     for number in range(30):
         name = f"a{number:02}"
-        lost = node(name, "Unknown" if number < 10 else "True")
-        lost["spec"] = {}
+        ready = ("Unknown", "NodeStatusUnknown") if number < 10 else ("True",)
         since = "2026-09-20T11:59:45Z" if number < 10 else "2026-09-19T00:00:00Z"
-        lost["status"]["conditions"][0]["lastTransitionTime"] = since
-        meta = {"name": name, "namespace": "kube-node-lease"}
-        lease = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": meta}
-        lease["spec"] = {"renewTime": "2026-09-20T11:58:55.000000Z", "leaseDurationSeconds": 40}
-        objects += [lost, lease]
+        objects += [node(name, *ready, since=since), lease(name, "2026-09-20T11:58:55Z")]
         for other in range(20):
-            made = pod(other, marked=False)
+            made = waiting(other, marked=False)
             made["metadata"].update(name=f"p-{name}-{other}", uid=f"{name}-{other}")
             made["spec"]["nodeName"] = name
             objects.append(made)
@@ -177,22 +164,13 @@ def brake_comes(capsys: Capture, dump: str, *words: str) -> tuple[float, float]:
 def test_the_brake_comes_when_the_pass_has_marked_all_pods(tmp_path: Path, capsys: Capture) -> None:
     """Ten nodes of thirty pods: 300 marks and as many other requests take a quarter of a minute."""
     names = [f"a{number}" for number in range(10)]
-    meta = {"namespace": "kube-node-lease"}
     renewed = {**dict.fromkeys(names, "11:59:25"), "b1": "11:59:59"}
-    leases = [
-        {
-            "apiVersion": "coordination.k8s.io/v1",
-            "kind": "Lease",
-            "metadata": {**meta, "name": name},
-            "spec": {"renewTime": f"2026-09-20T{time}.000000Z"},
-        }
-        for name, time in renewed.items()
-    ]
-    pods = [pod(number, marked=False) for number in range(300)]
+    leases = [lease(name, f"2026-09-20T{time}Z") for name, time in renewed.items()]
+    pods = [waiting(number, marked=False) for number in range(300)]
     for number, each in enumerate(pods):
         each["spec"]["nodeName"] = names[number % 10]
         each["status"]["conditions"][0]["status"] = "True"
-    objects = [*(node(name, "True") for name in renewed), *leases]
+    objects = [*(node(name, since=READY_AT) for name in renewed), *leases]
     for each in objects[: len(names)]:
         each["metadata"]["labels"] = {"topology.kubernetes.io/zone": "a"}
     spans = {}

@@ -9,9 +9,9 @@ import pytest
 from kubectl_nodelife.cli import main
 from kubectl_nodelife.engine.profiles import parse_profile
 from kubectl_nodelife.engine.settings import make_settings
-from kubectl_nodelife.kube.decode import decode
 from kubectl_nodelife.kube.meta import KubeObject
 from kubectl_nodelife.outlook.releases import ReleasePreview, preview
+from tests.objects import budget, lease, node, of_kind, owner, pod, typed
 
 EMPTY_SPREAD = {
     "maxSkew": 1,
@@ -21,25 +21,18 @@ EMPTY_SPREAD = {
 }
 
 
-def obj(kind: str, name: str, **fields: Any) -> KubeObject:
-    meta = {"name": name, "namespace": "shop", **fields.pop("metadata", {})}
-    return decode(kind, {"metadata": meta, **fields})
+def of_version(name: str, kubelet: str = "v1.37.2") -> KubeObject:
+    return typed(node(name, status={"nodeInfo": {"kubeletVersion": kubelet}}))
 
 
-def node(name: str, kubelet: str = "v1.37.2") -> KubeObject:
-    status = {"nodeInfo": {"kubeletVersion": kubelet}}
-    return obj("Node", name, metadata={"namespace": ""}, status=status)
+def of_shop(name: str, kind: str = "", **spec: Any) -> KubeObject:
+    """A pod of the app of its name, whose controller is of that kind."""
+    by = owner(kind, "o", apiVersion="x/v1") if kind else None
+    return typed(pod(name, "a", namespace="shop", labels={"app": name}, owner=by, **spec))
 
 
-def pod(name: str, owner: str = "", **spec: Any) -> KubeObject:
-    owners = [{"kind": owner, "name": "o", "uid": "u", "apiVersion": "x/v1", "controller": True}]
-    meta = {"labels": {"app": name}, "ownerReferences": owners if owner else []}
-    return obj("Pod", name, metadata=meta, spec={"nodeName": "a", **spec})
-
-
-def budget(name: str, app: str, **status: Any) -> KubeObject:
-    selector = {"selector": {"matchLabels": {"app": app}}}
-    return obj("PodDisruptionBudget", name, spec=selector, status=status)
+def allowing(name: str, app: str, **status: Any) -> KubeObject:
+    return typed(budget(name, app, namespace="shop", status=status))
 
 
 def going(
@@ -54,6 +47,7 @@ def concerned(found: ReleasePreview) -> dict[str, tuple[str, tuple[str, ...]]]:
     return {a.change.switch: (a.concerns, a.names) for a in found.changes}
 
 
+ATTACHED = typed(of_kind("VolumeAttachment", "x", spec={"nodeName": "b"}))
 CLAIM = {"volumes": [{"name": "v", "persistentVolumeClaim": {"claimName": "c"}}]}
 
 
@@ -64,31 +58,34 @@ CLAIM = {"volumes": [{"name": "v", "persistentVolumeClaim": {"claimName": "c"}}]
             "syncs_every_budget",
             "v1.37",
             "v1.38",
-            [pod("web"), budget("one", "web"), budget("two", "web")],
+            [of_shop("web"), allowing("one", "web"), allowing("two", "web")],
             ("pod/shop/web",),
-            [pod("web"), budget("one", "web"), budget("two", "other")],
+            [of_shop("web"), allowing("one", "web"), allowing("two", "other")],
         ),
         (
             "empty_selector_spreads",
             "v1.37",
             "v1.38",
-            [pod("web", topologySpreadConstraints=[EMPTY_SPREAD])],
+            [of_shop("web", topologySpreadConstraints=[EMPTY_SPREAD])],
             ("pod/shop/web",),
-            [pod("web", topologySpreadConstraints=[{**EMPTY_SPREAD, "labelSelector": None}])],
+            [of_shop("web", topologySpreadConstraints=[{**EMPTY_SPREAD, "labelSelector": None}])],
         ),
         (
             "detach_when_node_is_gone",
             "v1.37",
             "v1.38",
-            [pod("db", **CLAIM)],
+            [of_shop("db", **CLAIM)],
             ("pod/shop/db",),
-            [pod("db")],
+            [of_shop("db")],
         ),
         (
             "detach_when_node_is_gone",
             "v1.37",
             "v1.38",
-            [pod("db", **CLAIM), obj("VolumeAttachment", "x", spec={"nodeName": "b"})],
+            [
+                of_shop("db", **CLAIM),
+                ATTACHED,
+            ],
             ("node/b",),
             [],
         ),
@@ -96,25 +93,25 @@ CLAIM = {"volumes": [{"name": "v", "persistentVolumeClaim": {"claimName": "c"}}]
             "evicted_stays_failed",
             "v1.37",
             "v1.38",
-            [node("a"), pod("job-1", "Job")],
+            [of_version("a"), of_shop("job-1", "Job")],
             ("pod/shop/job-1",),
-            [node("a", "v1.38.0"), pod("job-1", "Job")],  # its kubelet does so already
+            [of_version("a", "v1.38.0"), of_shop("job-1", "Job")],  # its kubelet does so already
         ),
         (
             "refusals_name_budget",
             "v1.36",
             "v1.37",
-            [budget("odd", "web", disruptionsAllowed=-1)],
+            [allowing("odd", "web", disruptionsAllowed=-1)],
             ("poddisruptionbudget/shop/odd",),
-            [budget("even", "web", disruptionsAllowed=0)],
+            [allowing("even", "web", disruptionsAllowed=0)],
         ),
         (
             "drains_daemon_sets_by_kind",
             "v1.33",
             "v1.34",
-            [pod("agent", "DaemonSet")],
+            [of_shop("agent", "DaemonSet")],
             ("pod/shop/agent",),
-            [pod("agent", "ReplicaSet")],
+            [of_shop("agent", "ReplicaSet")],
         ),
     ],
 )
@@ -134,9 +131,9 @@ def test_the_silent_nodes_rule_names_nodes_whose_lease_was_touched() -> None:
     renewed = {"manager": "kubelet", "time": "2026-01-01T00:00:00Z",
                "fieldsV1": {"f:spec": {"f:renewTime": {}}}}  # fmt: skip
     label = {"manager": "kubectl", "time": "2026-01-01T00:01:00Z", "fieldsV1": {}}
-    meta = {"namespace": "kube-node-lease", "managedFields": [renewed, label]}
-    nodes = [node("a"), node("b")]
-    touched = obj("Lease", "b", metadata=meta)
+    managers = {"managedFields": [renewed, label]}
+    nodes = [of_version("a"), of_version("b")]
+    touched = typed(lease("b", None, metadata=managers))
     quiet = concerned(going(*nodes, since="v1.36", to="v1.37"))
     assert quiet["lease_circuit_breaker"] == ("all nodes", ())
     found = concerned(going(*nodes, touched, since="v1.36", to="v1.37"))
@@ -145,19 +142,19 @@ def test_the_silent_nodes_rule_names_nodes_whose_lease_was_touched() -> None:
 
 def test_a_default_that_moves_concerns_who_does_not_set_it() -> None:
     name = "node-monitor-grace-period"
-    assert name in concerned(going(node("a"), since="v1.31", to="v1.32"))
-    set_so = going(node("a"), since="v1.31", to="v1.32", node_monitor_grace_period="1m")
+    assert name in concerned(going(of_version("a"), since="v1.31", to="v1.32"))
+    set_so = going(of_version("a"), since="v1.31", to="v1.32", node_monitor_grace_period="1m")
     assert name not in concerned(set_so)
 
 
 def test_a_gate_that_goes_concerns_who_names_it() -> None:
     gate = "SeparateTaintEvictionController"
-    assert gate not in concerned(going(node("a")))
-    assert gate in concerned(going(node("a"), feature_gates=f"{gate}=true"))
+    assert gate not in concerned(going(of_version("a")))
+    assert gate in concerned(going(of_version("a"), feature_gates=f"{gate}=true"))
 
 
 def test_only_releases_between_the_two_count() -> None:
-    found = going(node("a", "v1.30.0"), pod("web"), since="v1.30", to="v1.33")
+    found = going(of_version("a", "v1.30.0"), of_shop("web"), since="v1.30", to="v1.33")
     releases = {applied.change.release for applied in found.changes}
     assert releases <= {"v1.31", "v1.32", "v1.33"}
     assert "v1.33" in releases

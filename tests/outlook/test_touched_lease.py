@@ -14,6 +14,7 @@ from kubectl_nodelife.engine.settings import make_settings
 from kubectl_nodelife.kube.load import decode
 from kubectl_nodelife.kube.times import MINUTE_NS, parse_time
 from kubectl_nodelife.sim.present import join
+from tests.objects import lease, node
 
 NOW = "2026-01-01T12:00:05Z"
 RENEWED = "2026-01-01T11:59:30Z"
@@ -29,39 +30,20 @@ SENTENCE = (
 )
 
 
-def node(name: str, *, ready: str = "True", since: str = "2026-01-01T00:00:00Z") -> dict[str, Any]:
-    condition = {
-        "type": "Ready",
-        "status": ready,
-        "lastHeartbeatTime": "2026-01-01T11:58:00Z",
-        "lastTransitionTime": since,
-    }
-    return {
-        "apiVersion": "v1",
-        "kind": "Node",
-        "metadata": {"name": name, "uid": name, "creationTimestamp": "2026-01-01T00:00:00Z"},
-        "status": {"conditions": [condition]},
-    }
+def posted(name: str) -> dict[str, Any]:
+    """A node whose kubelet posted its status two minutes ago."""
+    return node(name, heartbeat="2026-01-01T11:58:00Z", since="2026-01-01T00:00:00Z")
 
 
-def lease(name: str, *touches: dict[str, Any], renewed: str = RENEWED) -> dict[str, Any]:
+def touched(name: str, *touches: dict[str, Any], renewed: str = RENEWED) -> dict[str, Any]:
+    """The Lease of a kubelet that others wrote to as well."""
     renewal = {
         "manager": "kubelet",
         "operation": "Update",
         "time": renewed,
         "fieldsV1": {"f:spec": {"f:holderIdentity": {}, "f:renewTime": {}}},
     }
-    return {
-        "apiVersion": "coordination.k8s.io/v1",
-        "kind": "Lease",
-        "metadata": {
-            "name": name,
-            "namespace": "kube-node-lease",
-            "resourceVersion": "77",
-            "managedFields": [renewal, *touches],
-        },
-        "spec": {"leaseDurationSeconds": 40, "renewTime": renewed.replace("Z", ".000000Z")},
-    }
+    return lease(name, renewed, version="77", metadata={"managedFields": [renewal, *touches]})
 
 
 def told(
@@ -74,7 +56,7 @@ def told(
     return document
 
 
-OTHERS = [node("ok"), lease("ok", renewed="2026-01-01T12:00:00Z")]
+OTHERS = [posted("ok"), touched("ok", renewed="2026-01-01T12:00:00Z")]
 
 
 @pytest.mark.parametrize(
@@ -98,7 +80,7 @@ def test_status_of_a_node_whose_lease_was_touched(
     touches: list[Any],
     kept: bool,
 ) -> None:
-    objects = [*OTHERS, node("n1"), lease("n1", *touches)]
+    objects = [*OTHERS, posted("n1"), touched("n1", *touches)]
     document = told(tmp_path, capsys, objects, "status", "--profile", release)
     (found,) = [n for n in document["nodes"] if n["name"] == "n1"]
     assert found["verdict"]["state"] == "silent"
@@ -109,14 +91,14 @@ def test_status_of_a_node_whose_lease_was_touched(
 def test_explain_node_says_who_changed_it_and_what_ends_it(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    objects = [*OTHERS, node("n1"), lease("n1", TOUCH)]
+    objects = [*OTHERS, posted("n1"), touched("n1", TOUCH)]
     document = told(tmp_path, capsys, objects, "explain", "node", "n1", "--profile", "v1.37")
     assert SENTENCE in json.dumps(document)
 
 
 @pytest.mark.parametrize(("release", "lost"), [("v1.36", {"n1", "n2"}), ("v1.37", {"n2"})])
 def test_a_play_of_the_present_loses_it_up_to_1_36(release: str, lost: set[str]) -> None:
-    documents = [*OTHERS, node("n1"), lease("n1", TOUCH), node("n2"), lease("n2")]
+    documents = [*OTHERS, posted("n1"), touched("n1", TOUCH), posted("n2"), touched("n2")]
     now_ns, cluster = int(parse_time(NOW)), Cache()
     cluster.fill([decode(d["kind"], d) for d in documents], now_ns)
     settings = make_settings(release, {})

@@ -34,13 +34,13 @@ from kubectl_nodelife.controllers.upgrade.report import (
     encode_report,
 )
 from kubectl_nodelife.errors import NotFound
-from kubectl_nodelife.kube.decode import decode
 from kubectl_nodelife.kube.node import Lease, Node
 from kubectl_nodelife.kube.selectors import label_selector
-from kubectl_nodelife.kube.times import SECOND_NS, format_micro_time, format_time, parse_time
+from kubectl_nodelife.kube.times import SECOND_NS, format_time, parse_time
 from kubectl_nodelife.outlook.upgrade_status import has_trouble, upgrade_status
 from kubectl_nodelife.report.formats import render
 from kubectl_nodelife.report.upgrade_status import StatusFollower, UpgradeStatusPage
+from tests.objects import lease, node, typed
 
 NOW = parse_time("2026-11-22T12:00:00Z")
 
@@ -49,23 +49,14 @@ def at(seconds: int) -> str:
     return format_time(NOW + seconds * SECOND_NS)
 
 
-def node(name: str, mark: NodeMark | str | None = None, ready: str = "True") -> Node:
+def blue(name: str, mark: NodeMark | str | None = None, ready: str = "True") -> Node:
+    """A node of the pool blue with that mark."""
     text = encode_mark(mark) if isinstance(mark, NodeMark) else mark
-    return decode(  # type: ignore[return-value]
-        "Node",
-        {
-            "metadata": {
-                "name": name,
-                "uid": f"uid-{name}",
-                "labels": {"pool": "blue", "topology.kubernetes.io/zone": "a"},
-                "annotations": {ANNOTATION: text} if text is not None else {},
-            },
-            "status": {"conditions": [{"type": "Ready", "status": ready}]},
-        },
-    )
+    notes = {"annotations": {ANNOTATION: text} if text is not None else {}}
+    return typed(node(name, ready, zone="a", labels={"pool": "blue"}, metadata=notes))
 
 
-def lease(
+def of_run(
     run: RunDocument | str | None,
     request: UpgradeRequest | None = None,
     holder: str = "me",
@@ -76,18 +67,9 @@ def lease(
     notes = {ANNOTATION_RUN: text} if text is not None else {}
     notes |= {ANNOTATION_REQUEST: encode_document(request)} if request is not None else {}
     notes |= {ANNOTATION_REPORT: encode_report(said)} if said is not None else {}
-    return decode(  # type: ignore[return-value]
-        "Lease",
-        {
-            "metadata": {"name": "l", "namespace": "kube-system", "annotations": notes},
-            "spec": {
-                "holderIdentity": holder,
-                "leaseDurationSeconds": 60,
-                "leaseTransitions": 3,
-                "renewTime": format_micro_time(NOW - age_s * SECOND_NS),
-            },
-        },
-    )
+    about = {"namespace": "kube-system", "metadata": {"annotations": notes}}
+    times = {"seconds": 60, "leaseTransitions": 3}
+    return typed(lease("l", NOW - age_s * SECOND_NS, holder=holder, **times, **about))
 
 
 ASKED = {"maxUnavailable": "10%", "selector": "pool=blue", "target": ["bootID=changed"]}
@@ -106,7 +88,7 @@ def text(answer: dict[str, Any]) -> str:
     return render(UpgradeStatusPage(answer), "table")
 
 
-TEN = [node(f"b{i}") for i in range(10)]
+TEN = [blue(f"b{i}") for i in range(10)]
 DRAINING = NodeMark(
     run="r1", state=NodeState.DRAINING, since=at(-90), deadline=at(810), reason="2 pods are left"
 )
@@ -119,7 +101,7 @@ def test_without_a_lease_there_is_no_run() -> None:
 
 
 def test_a_node_in_work_is_told_with_its_clock_and_the_reason() -> None:
-    answer = status([node("b0", DRAINING), *TEN[1:]], lease(run()))
+    answer = status([blue("b0", DRAINING), *TEN[1:]], of_run(run()))
     row = answer["nodes"][0]
     assert (row["name"], row["pool"], row["zone"], row["state"]) == ("b0", "blue", "a", "Draining")
     assert (row["sinceSeconds"], row["deadlineSeconds"]) == (90, 810)
@@ -134,11 +116,11 @@ def test_a_node_in_work_is_told_with_its_clock_and_the_reason() -> None:
 def test_nodes_are_chosen_by_their_labels_and_counted_all_the_same(
     selector: str, names: list[str]
 ) -> None:
-    b2 = node("b2")
+    b2 = blue("b2")
     b2 = replace(b2, metadata=replace(b2.metadata, labels={"pool": "blue", "old": ""}))
-    nodes = [node("b0", DRAINING), node("b1"), b2]
+    nodes = [blue("b0", DRAINING), blue("b1"), b2]
     labels = label_selector(selector)
-    answer = upgrade_status(nodes, lease(run()), NOW, {"kind": "direct"}, labels=labels)
+    answer = upgrade_status(nodes, of_run(run()), NOW, {"kind": "direct"}, labels=labels)
     assert [row["name"] for row in answer["nodes"]] == names
     assert answer["counts"] == {"Draining": 1, "Waiting": 2}
 
@@ -146,101 +128,101 @@ def test_nodes_are_chosen_by_their_labels_and_counted_all_the_same(
 def test_the_budgets_are_those_of_the_leader() -> None:
     said = LeaderReport(run="r1", at=at(-5), budgets={"pool/blue/": (12, 9, 0, 4)})
     for age_s in (5, 600):  # of a leader that went the last ones
-        answer = status([node("b0", DRAINING), *TEN[1:]], lease(run(), said=said, age_s=age_s))
+        answer = status([blue("b0", DRAINING), *TEN[1:]], of_run(run(), said=said, age_s=age_s))
         (pool,) = answer["budgets"]
         assert (pool["scope"], pool["base"], pool["unavailable"]) == ("pool blue", 12, 3)
         assert (pool["available"], pool["mostUnavailable"], pool["slots"]) == (9, 4, 1)
-    assert not status(TEN, lease(run(RunPhase.FINISHED), said=said))["budgets"]
+    assert not status(TEN, of_run(run(RunPhase.FINISHED), said=said))["budgets"]
 
 
 def test_a_leader_lives_while_its_lease_is_renewed() -> None:
-    assert status(TEN, lease(run()))["leader"]["alive"]
-    old = status(TEN, lease(run(), age_s=600))
+    assert status(TEN, of_run(run()))["leader"]["alive"]
+    old = status(TEN, of_run(run(), age_s=600))
     assert not old["leader"]["alive"]
     assert "No leader: me last renewed 10m ago" in text(old)
-    assert "No leader" in text(status(TEN, lease(run(), holder="")))
+    assert "No leader" in text(status(TEN, of_run(run(), holder="")))
 
 
 def test_a_pause_is_a_gate_and_trouble() -> None:
-    answer = status(TEN, lease(run(RunPhase.PAUSED, because="2 nodes failed")))
+    answer = status(TEN, of_run(run(RunPhase.PAUSED, because="2 nodes failed")))
     told = {"gate": "paused", "because": "2 nodes failed", "toldSecondsAgo": None}
     assert answer["gates"] == [told]
-    assert has_trouble(answer) and not has_trouble(status(TEN, lease(run())))
+    assert has_trouble(answer) and not has_trouble(status(TEN, of_run(run())))
 
 
 def test_a_failed_node_is_trouble() -> None:
     mark = NodeMark(run="r1", state=NodeState.FAILED, reason="flaps")
-    answer = status([node("b0", mark), *TEN[1:]], lease(run(failed=("b0",))))
+    answer = status([blue("b0", mark), *TEN[1:]], of_run(run(failed=("b0",))))
     assert has_trouble(answer) and answer["failures"] == ["b0"]
 
 
 def test_a_mark_of_an_epoch_that_the_lease_has_not_come_to_is_shown_as_held() -> None:
     forged = replace(DRAINING, epoch=4)
-    answer = status([node("b0", mark=forged)], lease(run()), "b0")
+    answer = status([blue("b0", mark=forged)], of_run(run()), "b0")
     (row,) = answer["nodes"]
     assert row["state"] == "Held" and has_trouble(answer)
     assert row["because"] == (
         "forged, or foreign: its annotation has epoch 4, and the run's Lease is at 3"
     )
-    (row,) = status([node("b0", mark=replace(forged, epoch=3))], lease(run()), "b0")["nodes"]
+    (row,) = status([blue("b0", mark=replace(forged, epoch=3))], of_run(run()), "b0")["nodes"]
     assert row["state"] == "Draining"
 
 
 def test_a_node_of_another_run_is_left_alone_while_this_one_is_under_way() -> None:
     """It is neither trouble of this run nor in flight, as its controller has it."""
-    nodes = [node("b0", NodeMark(run="r0", state=NodeState.FAILED, since=at(-30))), *TEN[1:]]
-    answer = status(nodes, lease(run()))
+    nodes = [blue("b0", NodeMark(run="r0", state=NodeState.FAILED, since=at(-30))), *TEN[1:]]
+    answer = status(nodes, of_run(run()))
     row = answer["nodes"][0]
     assert (row["state"], row["run"]) == ("Skipped", "r0")
     assert row["because"] == "Failed in run r0; this run leaves it alone"
     assert not has_trouble(answer) and answer["counts"] == {"Skipped": 1, "Waiting": 9}
-    over = status(nodes, lease(run(RunPhase.FINISHED)))
+    over = status(nodes, of_run(run(RunPhase.FINISHED)))
     assert over["nodes"][0]["state"] == "Failed", "with no run under way it is shown as it is"
 
 
 def test_what_is_asked_of_the_leader_is_told_until_it_is_struck() -> None:
-    answer = status(TEN, lease(run(), UpgradeRequest(Verb.PAUSE, because="lunch")))
+    answer = status(TEN, of_run(run(), UpgradeRequest(Verb.PAUSE, because="lunch")))
     assert answer["request"] == {"verb": "pause", "because": "lunch"}
     assert "Asked of the leader: pause (lunch)" in text(answer)
 
 
 def test_what_cannot_be_read_is_said_and_the_rest_told() -> None:
-    answer = status([node("b0", "{"), node("b1", DRAINING)], lease("not JSON"))
+    answer = status([blue("b0", "{"), blue("b1", DRAINING)], of_run("not JSON"))
     assert [n["state"] for n in answer["nodes"]] == ["Unreadable", "Draining"]
     assert len(answer["warnings"]) == 2
 
 
 def test_a_nodes_name_narrows_it() -> None:
-    nodes = [node("b0", DRAINING), node("b1", DRAINING)]
-    assert [n["name"] for n in status(nodes, lease(run()), "b1")["nodes"]] == ["b1"]
+    nodes = [blue("b0", DRAINING), blue("b1", DRAINING)]
+    assert [n["name"] for n in status(nodes, of_run(run()), "b1")["nodes"]] == ["b1"]
 
 
 def test_a_node_that_was_given_back_is_told_with_why() -> None:
-    answer = status(TEN, lease(run(given_back={"b3": "pdb web allows 0"})))
+    answer = status(TEN, of_run(run(given_back={"b3": "pdb web allows 0"})))
     row = next(row for row in answer["nodes"] if row["name"] == "b3")
     assert (row["state"], row["because"]) == ("Skipped", "pdb web allows 0")
 
 
 def test_before_the_first_step_it_says_so() -> None:
-    assert "Before the first step: no node was claimed yet" in text(status(TEN, lease(run())))
+    assert "Before the first step: no node was claimed yet" in text(status(TEN, of_run(run())))
 
 
 def test_a_step_is_told_with_its_nodes_and_its_width() -> None:
     step = Step(pool="blue", k=1, window=2, nodes={"b0": StepNode(), "b1": StepNode()})
-    told = text(status(TEN, lease(run(step=step))))
+    told = text(status(TEN, of_run(run(step=step))))
     assert "Step 1 of pool blue takes 2 nodes: b0, b1" in told
 
 
 def test_zones_have_the_names_that_the_plan_gives_them() -> None:
-    found = node("b0", DRAINING)
+    found = blue("b0", DRAINING)
     labels = {**(found.metadata.labels or {}), "topology.kubernetes.io/region": "r1"}
     found = replace(found, metadata=replace(found.metadata, labels=labels))
-    (row,) = status([found], lease(run()))["nodes"]
+    (row,) = status([found], of_run(run()))["nodes"]
     assert row["zone"] == "r1/a"
 
 
 def test_the_document_has_the_fields_that_programs_read() -> None:
-    answer = status([node("b0", DRAINING), *TEN[1:]], lease(run()))
+    answer = status([blue("b0", DRAINING), *TEN[1:]], of_run(run()))
     fields = "run phase because leader step budgets gates counts nodes estimate lowest failures"
     assert set(fields.split()) | {"notEvaluated", "warnings"} <= answer.keys()
     of_node = "name pool zone state sinceSeconds deadlineSeconds because checks"
@@ -249,12 +231,12 @@ def test_the_document_has_the_fields_that_programs_read() -> None:
 
 def test_a_name_that_no_node_has_is_not_found() -> None:
     with pytest.raises(NotFound, match='nodes "b99" not found'):
-        status(TEN, lease(run()), "b99")
+        status(TEN, of_run(run()), "b99")
 
 
 def test_a_node_that_waits_its_turn_is_told_with_what_holds_it() -> None:
     said = LeaderReport(run="r1", at=at(-5), holds={"b3": "zone: 1 of 5 nodes would be down"})
-    answer = status(TEN, lease(run(), said=said), "b3")
+    answer = status(TEN, of_run(run(), said=said), "b3")
     (row,) = answer["nodes"]
     assert (row["state"], row["because"]) == ("Waiting", "zone: 1 of 5 nodes would be down")
 
@@ -262,10 +244,10 @@ def test_a_node_that_waits_its_turn_is_told_with_what_holds_it() -> None:
 def test_low_points_are_those_that_the_leaders_saw_and_outlive_the_run() -> None:
     low = {"cluster": (8, at(-300)), "pool/blue/": (8, at(-300)), "zone/blue/r1/a": (3, at(-200))}
     for phase in (RunPhase.RUNNING, RunPhase.FINISHED):
-        answer = status(TEN, lease(run(phase), said=LeaderReport(run="r1", lowest=low)))
+        answer = status(TEN, of_run(run(phase), said=LeaderReport(run="r1", lowest=low)))
         assert answer["lowest"]["all"] == 8
         assert answer["lowest"]["byZone"] == {"blue/r1/a": {"available": 3, "at": at(-200)}}
-    other = status(TEN, lease(run(), said=LeaderReport(run="r0", lowest=low)))
+    other = status(TEN, of_run(run(), said=LeaderReport(run="r0", lowest=low)))
     assert other["lowest"]["byPool"] == {}
 
 
@@ -274,44 +256,44 @@ LEFT = TimeLeft(7, 1800.4, 2640.0, 3600.0, ("the work takes 240s (--expect-work)
 
 def test_what_is_left_is_what_the_leader_foretold_and_says_from_when_it_counts() -> None:
     said = LeaderReport(run="r1", at=at(-5), left=LEFT)
-    answer = status(TEN, lease(run(), said=said))
+    answer = status(TEN, of_run(run(), said=said))
     estimate = answer["estimate"]
     assert (estimate["nodes"], estimate["lowSeconds"], estimate["from"]) == (7, 1800, "now")
     told = "Left: 7 nodes, about 44m (30m to 60m) from now; the work takes 240s (--expect-work)"
     assert told in text(answer)
-    gone = status(TEN, lease(run(), holder="", said=said))
+    gone = status(TEN, of_run(run(), holder="", said=said))
     assert gone["estimate"]["from"] == "when a leader goes on"
     assert any("no leader answers" in text for text in gone["notEvaluated"])
-    paused = status(TEN, lease(run(RunPhase.PAUSED), said=said))
+    paused = status(TEN, of_run(run(RunPhase.PAUSED), said=said))
     assert paused["estimate"]["from"] == "when the run is resumed"
-    assert status(TEN, lease(run(RunPhase.FINISHED), said=said))["estimate"] is None
+    assert status(TEN, of_run(run(RunPhase.FINISHED), said=said))["estimate"] is None
 
 
 def test_checks_are_told_for_a_node_that_comes_back() -> None:
     mark = NodeMark(run="r1", state=NodeState.SETTLING, since=at(-30), deadline=at(870))
-    nodes = [node("b0", mark), *TEN[1:]]
+    nodes = [blue("b0", mark), *TEN[1:]]
     said = LeaderReport(run="r1", at=at(-5), waits={"b0": "S3: target bootID=changed is not met"})
-    (row,) = (answer := status(nodes, lease(run(), said=said), "b0"))["nodes"]
+    (row,) = (answer := status(nodes, of_run(run(), said=said), "b0"))["nodes"]
     results = {check["check"]: check["result"] for check in row["checks"]}
     assert results["S1"] == results["S2"] == "passed" and results["S3"] == "waits"
     assert results["S9"] == "not reached"
     page = render(UpgradeStatusPage(answer, named=True), "table")
     assert "S3      waits         target bootID=changed is not met" in page
-    (row,) = status(nodes, lease(run()), "b0")["nodes"]
+    (row,) = status(nodes, of_run(run()), "b0")["nodes"]
     assert {check["result"] for check in row["checks"]} == {"not evaluated"}
 
 
 def test_held_nodes_are_told_with_what_a_person_may_type() -> None:
     mark = NodeMark(run="r1", state=NodeState.HELD, reason="unknown whether it ran")
-    told = text(status([node("b0", mark), *TEN[1:]], lease(run())))
+    told = text(status([blue("b0", mark), *TEN[1:]], of_run(run())))
     assert "Decide on b0: kubectl nodelife upgrade resume --retry b0" in told
 
 
 def test_the_command_that_is_offered_for_two_failed_nodes_retries_both() -> None:
     """`resume` is called with the very words that the status prints."""
     marks = [NodeMark(run="r1", state=NodeState.FAILED, reason="flaps") for _ in range(2)]
-    nodes = [node(name, mark) for name, mark in zip(("b7", "b8"), marks, strict=True)]
-    told = text(status([*nodes, *TEN[:7]], lease(run())))
+    nodes = [blue(name, mark) for name, mark in zip(("b7", "b8"), marks, strict=True)]
+    told = text(status([*nodes, *TEN[:7]], of_run(run())))
     (line,) = [line for line in told.splitlines() if line.startswith("Decide on ")]
     words = shlex.split(line.split("upgrade resume ")[1].split(" (")[0])
     assert _names(resume.make_context("resume", words).params["retry"]) == ("b7", "b8")
@@ -319,7 +301,7 @@ def test_the_command_that_is_offered_for_two_failed_nodes_retries_both() -> None
 
 def test_of_many_failed_nodes_all_are_offered() -> None:
     mark = NodeMark(run="r1", state=NodeState.FAILED, reason="flaps")
-    told = text(status([node(f"b{number}", mark) for number in range(9)], lease(run())))
+    told = text(status([blue(f"b{number}", mark) for number in range(9)], of_run(run())))
     assert "upgrade resume --retry all (or" in told
 
 
@@ -336,11 +318,11 @@ def test_what_a_leader_that_went_said_of_gates_is_not_taken_for_now() -> None:
         holds={"b3": "zone: a"},
         waits={"b0": "S4: Ready"},
     )
-    nodes = [node("b0", DRAINING), *TEN[1:]]
-    now = status(nodes, lease(run(), said=said))
+    nodes = [blue("b0", DRAINING), *TEN[1:]]
+    now = status(nodes, of_run(run(), said=said))
     assert [g["gate"] for g in now["gates"]] == ["zone"]
     assert "Held by gate zone (reported 5s ago): a is sick" in text(now)
-    dead = status(nodes, lease(run(), said=said, age_s=600))
+    dead = status(nodes, of_run(run(), said=said, age_s=600))
     assert not dead["gates"] and not dead["holds"]
     assert dead["nodes"][0]["because"] == "before its leader went: S4: Ready"
 
@@ -349,22 +331,22 @@ def test_what_the_leader_said_of_the_state_before_is_not_taken_for_this_one() ->
     mark = NodeMark(run="r1", state=NodeState.PROVING, since=at(-5), reason="opened")
     for told_s, because in ((-5, "opened"), (-4, "P3: waits")):
         said = LeaderReport(run="r1", at=at(told_s), waits={"b0": "P3: waits"})
-        answer = status([node("b0", mark), *TEN[1:]], lease(run(), said=said))
+        answer = status([blue("b0", mark), *TEN[1:]], of_run(run(), said=said))
         assert answer["nodes"][0]["because"] == because
 
 
 def test_a_proof_alone_has_no_steps() -> None:
-    answer = status(TEN, lease(run(proof_only=True)))
+    answer = status(TEN, of_run(run(proof_only=True)))
     assert answer["step"] is None and answer["estimate"] is None
     assert "A proof alone" in text(answer)
 
 
 def test_watching_tells_what_is_new_and_nothing_that_changes_by_time_alone() -> None:
-    follower = StatusFollower(status(TEN, lease(run())), wide=False)
-    assert follower.news(status(TEN, lease(run(), age_s=9))) == ""
-    claimed = [node("b0", DRAINING), *TEN[1:]]
-    told = follower.news(status(claimed, lease(run(step=Step(pool="blue", window=1)))))
+    follower = StatusFollower(status(TEN, of_run(run())), wide=False)
+    assert follower.news(status(TEN, of_run(run(), age_s=9))) == ""
+    claimed = [blue("b0", DRAINING), *TEN[1:]]
+    told = follower.news(status(claimed, of_run(run(step=Step(pool="blue", window=1)))))
     assert told.splitlines()[0] == "Step 0 of pool blue takes 1 node: none was chosen yet"
     assert [line.split()[0] for line in told.splitlines()[1:]] == ["NODE", "b0"]
-    told = follower.news(status(claimed, lease(run(step=Step(pool="blue", window=1)), age_s=600)))
+    told = follower.news(status(claimed, of_run(run(step=Step(pool="blue", window=1)), age_s=600)))
     assert told.startswith("No leader: me renews no more.") and "NODE" not in told

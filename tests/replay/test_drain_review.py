@@ -6,14 +6,12 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from kubectl_nodelife.kube.decode import decode
 from kubectl_nodelife.kube.pod import Pod
-from kubectl_nodelife.kube.times import format_time
-from kubectl_nodelife.kube.workload import PodDisruptionBudget
 from kubectl_nodelife.outlook.replay.drains import DrainReview, drain_review
 from kubectl_nodelife.outlook.replay.timeline import ReplaySources, timeline
 from kubectl_nodelife.report.formats import render
 from kubectl_nodelife.report.replay import DrainReviewPage
+from tests.objects import budget, owner, pod, typed
 from tests.replay.told import ALL, at, event, node, wrote
 
 WEB = "web-5d8f9c7b6d"
@@ -21,41 +19,14 @@ WEB = "web-5d8f9c7b6d"
 
 def running(name: str, on: str, made: float, ready: float | None, owned_by: str = WEB) -> Pod:
     """A pod of web, made and Ready at those seconds."""
-    condition: dict[str, Any] = {"type": "Ready", "status": "False"}
-    if ready is not None:
-        since = format_time(at(ready))
-        condition = {"type": "Ready", "status": "True", "lastTransitionTime": since}
-    owner = {"kind": "ReplicaSet", "name": owned_by, "apiVersion": "apps/v1", "controller": True}
-    obj = decode(
-        "Pod",
-        {
-            "metadata": {
-                "name": name,
-                "namespace": "shop",
-                "uid": name,
-                "labels": {"app": "web"},
-                "creationTimestamp": format_time(at(made)),
-                "ownerReferences": [owner],
-            },
-            "spec": {"nodeName": on},
-            "status": {"phase": "Running", "conditions": [condition]},
-        },
-    )
-    assert isinstance(obj, Pod)
-    return obj
+    about = {"namespace": "shop", "labels": {"app": "web"}, "owner": owner("ReplicaSet", owned_by)}
+    since = None if ready is None else at(ready)
+    return typed(pod(name, on, created=at(made), ready=since is not None, since=since, **about))
 
 
-def budget() -> PodDisruptionBudget:
-    made = decode(
-        "PodDisruptionBudget",
-        {
-            "metadata": {"name": "web", "namespace": "shop"},
-            "spec": {"selector": {"matchLabels": {"app": "web"}}, "maxUnavailable": 1},
-            "status": {"desiredHealthy": 2, "expectedPods": 3},
-        },
-    )
-    assert isinstance(made, PodDisruptionBudget)
-    return made
+BUDGET = typed(
+    budget(namespace="shop", maxUnavailable=1, status={"desiredHealthy": 2, "expectedPods": 3})
+)
 
 
 def killing(seconds: float, name: str) -> Any:
@@ -67,7 +38,7 @@ def review(*pods: Pod, events: tuple[Any, ...]) -> DrainReview:
     """Node a1, cordoned at 12:00:05 by kubectl."""
     cordoned = node("a1", wrote("kubectl-cordon", 5, "unschedulable"), cordoned=True)
     sources = ReplaySources(None, events, [cordoned], pods)
-    return drain_review(timeline(sources, ALL), pods, [budget()], node("a1"))
+    return drain_review(timeline(sources, ALL), pods, [BUDGET], node("a1"))
 
 
 def test_who_each_pods_way_and_what_was_short() -> None:

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from kubectl_nodelife.cli import main
+from tests.objects import UNREACHABLE, budget, condition, lease, pod, taint
 from tests.replay.test_commands import ago, drained, said
 from tests.snapshot.server import Cluster, serving
 
@@ -19,49 +20,15 @@ SECRET = "s3cr3t-said-by-a-probe"
 
 def tainted() -> dict[str, Any]:
     node: dict[str, Any] = drained()
-    taint = {"key": "node.kubernetes.io/unreachable", "effect": "NoExecute", "timeAdded": ago(200)}
-    node["spec"]["taints"] = [taint]
-    node["status"]["conditions"] = [
-        {
-            "type": "Ready",
-            "status": "Unknown",
-            "reason": "NodeStatusUnknown",
-            "lastTransitionTime": ago(201),
-            "lastHeartbeatTime": ago(245),
-        }
-    ]
+    node["spec"]["taints"] = [taint(UNREACHABLE, added=ago(200))]
+    lost = condition("Ready", "Unknown", "NodeStatusUnknown", changed=ago(201))
+    node["status"]["conditions"] = [lost | {"lastHeartbeatTime": ago(245)}]
     return node
 
 
 def replacement() -> dict[str, Any]:
-    ready = {"type": "Ready", "status": "True", "lastTransitionTime": ago(90)}
-    names = {"namespace": "shop", "name": "web-1-bcdfg", "labels": {"app": "web"}}
-    return {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": {**names, "creationTimestamp": ago(99)},
-        "spec": {"nodeName": "b1"},
-        "status": {"conditions": [ready]},
-    }
-
-
-def budget() -> dict[str, Any]:
-    return {
-        "apiVersion": "policy/v1",
-        "kind": "PodDisruptionBudget",
-        "metadata": {"namespace": "shop", "name": "web"},
-        "spec": {"selector": {"matchLabels": {"app": "web"}}},
-        "status": {"desiredHealthy": 1},
-    }
-
-
-def lease(name: str, namespace: str, seconds: float) -> dict[str, Any]:
-    return {
-        "apiVersion": "coordination.k8s.io/v1",
-        "kind": "Lease",
-        "metadata": {"name": name, "namespace": namespace},
-        "spec": {"renewTime": ago(seconds).replace("Z", ".000000Z"), "leaseDurationSeconds": 15},
-    }
+    about = {"namespace": "shop", "labels": {"app": "web"}, "created": ago(99)}
+    return pod("web-1-bcdfg", "b1", ready=True, since=ago(90), **about)
 
 
 @pytest.fixture
@@ -70,10 +37,10 @@ def snapshot(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     objects = [
         tainted(),
         replacement(),
-        budget(),
-        lease("a1", "kube-node-lease", 1),
-        lease("kube-controller-manager", "kube-system", 150),
-        lease("some-operator", "kube-system", 1),
+        budget(namespace="shop", status={"desiredHealthy": 1}),
+        lease("a1", ago(1)),
+        lease("kube-controller-manager", ago(150), namespace="kube-system"),
+        lease("some-operator", ago(1), namespace="kube-system"),
         said("Pod", "web-1-aaaaa", "Unhealthy", f"probe failed: {SECRET}", "kubelet", 150),
         said("Pod", "web-1-aaaaa", "Killing", "Stopping container c", "kubelet", 100),
         said(
