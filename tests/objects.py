@@ -169,7 +169,7 @@ def pod(
     accepted = [plain(each) for each in tolerations]
     if tolerates is not None:
         accepted += [toleration(key, seconds=tolerates) for key in (NOT_READY, UNREACHABLE)]
-    own = {"nodeName": on, "containers": [CONTAINER], "tolerations": accepted}
+    own = {"nodeName": on, "containers": [dict(CONTAINER)], "tolerations": accepted}
     own["terminationGracePeriodSeconds"] = grace
     meta = {} if deleted is None else {"deletionTimestamp": instant(deleted)}
     says += [plain(each) for each in conditions]
@@ -259,7 +259,10 @@ def workload(
     """A Deployment, ReplicaSet, StatefulSet or DaemonSet whose pods have the label app=NAME;
     `pods` goes into the spec of its pods."""
     labels = {"app": name}
-    template = {"metadata": {"labels": labels}, "spec": {"containers": [CONTAINER], **(pods or {})}}
+    template = {
+        "metadata": {"labels": labels},
+        "spec": {"containers": [dict(CONTAINER)], **(pods or {})},
+    }
     own = {"replicas": replicas, "selector": {"matchLabels": labels}, "template": template}
     own = {key: value for key, value in own.items() if value is not None}
     return of_kind(

@@ -11,6 +11,7 @@ from kubectl_nodelife.drain.snapshot import PlanSnapshot
 from kubectl_nodelife.kube.load import load_documents
 from kubectl_nodelife.kube.times import parse_time
 from kubectl_nodelife.sim.kubectl.options import DrainOptions
+from tests import objects
 
 CREATED = "2026-01-01T00:00:00Z"
 READY = "2026-01-01T00:00:02Z"
@@ -35,71 +36,23 @@ def node(
     name: str, *, zone: str = "a", cpu: str = "8", lease: str = NOW, **more: Any
 ) -> list[Json]:
     """A Ready node with its Lease; `lease` is its renewTime, "" for none."""
-    made: Json = {
-        "apiVersion": "v1",
-        "kind": "Node",
-        "metadata": {
-            "name": name,
-            "labels": {"kubernetes.io/hostname": name, "topology.kubernetes.io/zone": zone},
-        },
-        "status": {
-            "allocatable": {"cpu": cpu, "memory": "32Gi", "pods": "110"},
-            "conditions": [{"type": "Ready", "status": "True", "lastHeartbeatTime": NOW}],
-        },
-    }
-    objects = [merged(made, more)]
-    if lease:
-        objects.append(
-            {
-                "apiVersion": "coordination.k8s.io/v1",
-                "kind": "Lease",
-                "metadata": {"name": name, "namespace": "kube-node-lease"},
-                "spec": {"holderIdentity": name, "renewTime": lease, "leaseDurationSeconds": 40},
-            }
-        )
-    return objects
+    room = {"cpu": cpu, "memory": "32Gi", "pods": "110"}
+    labels = {"kubernetes.io/hostname": name}
+    made = objects.node(name, zone=zone, labels=labels, allocatable=room, heartbeat=NOW, uid="")
+    return [merged(made, more), *([objects.lease(name, lease, uid="")] if lease else [])]
 
 
 def pod(name: str, on: str, *, ready: bool = True, grace: int = 2, **more: Any) -> Json:
     """A running pod without an owner."""
-    made: Json = {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": {
-            "name": name,
-            "namespace": "default",
-            "uid": f"uid-{name}",
-            "creationTimestamp": CREATED,
-            "labels": {"app": name},
-        },
-        "spec": {
-            "nodeName": on,
-            "terminationGracePeriodSeconds": grace,
-            "containers": [{"name": "c", "resources": {"requests": {"cpu": "100m"}}}],
-        },
-        "status": {
-            "phase": "Running",
-            "conditions": [
-                {
-                    "type": "Ready",
-                    "status": "True" if ready else "False",
-                    "lastTransitionTime": READY,
-                }
-            ],
-        },
-    }
+    container = {"name": "c", "resources": {"requests": {"cpu": "100m"}}}
+    about = {"labels": {"app": name}, "created": CREATED, "since": READY}
+    made = objects.pod(name, on, ready=ready, grace=grace, containers=[container], **about)
     return merged(made, more)
 
 
 def owned(kind: str, name: str, on: str, number: int, *, grace: int = 2, **more: Any) -> Json:
     """A pod of a workload: `web-0`, ..."""
-    owner = {
-        "apiVersion": "batch/v1" if kind == "Job" else "apps/v1",
-        "kind": kind,
-        "name": name,
-        "uid": f"uid-{kind}-{name}",
-        "controller": True,
-    }
+    owner = objects.owner(kind, name, uid=f"uid-{kind}-{name}")
     metadata: Json = {"labels": {"app": name}, "ownerReferences": [owner]}
     if kind != "StatefulSet":
         metadata["generateName"] = f"{name}-"
@@ -109,12 +62,8 @@ def owned(kind: str, name: str, on: str, number: int, *, grace: int = 2, **more:
 def workload(kind: str, name: str, replicas: int, **spec: Any) -> Json:
     """A ReplicaSet, StatefulSet, DaemonSet or Job."""
     counted: Json = {} if kind in ("DaemonSet", "Job") else {"replicas": replicas}
-    return {
-        "apiVersion": "batch/v1" if kind == "Job" else "apps/v1",
-        "kind": kind,
-        "metadata": {"name": name, "namespace": "default", "uid": f"uid-{kind}-{name}"},
-        "spec": {**counted, "selector": {"matchLabels": {"app": name}}, **spec},
-    }
+    body = {**counted, "selector": {"matchLabels": {"app": name}}, **spec}
+    return objects.of_kind(kind, name, "default", uid=f"uid-{kind}-{name}", spec=body)
 
 
 def replica_set(name: str, *places: str, **pod_more: Any) -> list[Json]:
@@ -142,37 +91,23 @@ def budget(
 ) -> Json:
     """A budget with the status that the controller would have written."""
     spare = max(0, healthy - desired) if allowed is None else allowed
+    found = ("True", "SufficientPods") if spare else ("False", "InsufficientPods")
     written: Json = {
         "observedGeneration": 1,
         "disruptionsAllowed": spare,
         "currentHealthy": healthy,
         "desiredHealthy": desired,
         "expectedPods": expected,
-        "conditions": [
-            {
-                "type": "DisruptionAllowed",
-                "status": "True" if spare else "False",
-                "reason": "SufficientPods" if spare else "InsufficientPods",
-            }
-        ],
+        "conditions": [objects.condition("DisruptionAllowed", *found)],
+        **(status or {}),
     }
-    return {
-        "apiVersion": "policy/v1",
-        "kind": "PodDisruptionBudget",
-        "metadata": {"name": name, "namespace": "default", "generation": 1, "uid": f"pdb-{name}"},
-        "spec": {"selector": {"matchLabels": {"app": app}}, **spec},
-        "status": {**written, **(status or {})},
-    }
+    return objects.budget(name, app, metadata={"generation": 1}, status=written, **spec)
 
 
 def namespace(name: str = "default", phase: str = "Active") -> Json:
     """A namespace."""
-    return {
-        "apiVersion": "v1",
-        "kind": "Namespace",
-        "metadata": {"name": name, "labels": {"kubernetes.io/metadata.name": name}},
-        "status": {"phase": phase},
-    }
+    labels = {"kubernetes.io/metadata.name": name}
+    return objects.of_kind("Namespace", name, uid="", labels=labels, status={"phase": phase})
 
 
 def flattened(objects: tuple[Json | list[Json], ...]) -> list[Json]:

@@ -26,7 +26,8 @@ from typing import Any, NamedTuple
 from tests.daemon.user import User, user
 from tests.hostile import sicknesses
 from tests.hostile.server import Hostile, Sickness, hostile
-from tests.hostile.test_evidence_of_life import bookmarks_only, lease, node
+from tests.hostile.test_evidence_of_life import alive_now, bookmarks_only
+from tests.objects import lease, pod
 
 NODES = [f"n{number}" for number in range(50)]
 PODS = 500
@@ -54,26 +55,18 @@ SICKNESSES: dict[str, Sickness | None] = {
 FAR_DATE = "Fri, 31 Dec 9999 23:59:59 GMT"
 
 
-def pod(number: int) -> dict[str, Any]:
+def running(number: int) -> dict[str, Any]:
     """A running pod; its uid is another each time."""
-    meta = {"name": f"p{number}", "namespace": "default", "uid": f"{number}-{time.time_ns()}"}
-    spec = {"nodeName": NODES[number % len(NODES)], "containers": []}
-    return {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": meta,
-        "spec": spec,
-        "status": {"phase": "Running"},
-    }
+    return pod(f"p{number}", NODES[number % len(NODES)], uid=f"{number}-{time.time_ns()}")
 
 
 async def live(server: Hostile, dice: random.Random) -> None:
     """Renewals every ten seconds, and some pods a second."""
     while True:
         for name in NODES[:: dice.randint(1, 3)]:
-            server.put(lease(name))
+            server.put(lease(name, time.time_ns()))
         for _ in range(10):
-            server.put(pod(dice.randrange(PODS)))
+            server.put(running(dice.randrange(PODS)))
             await asyncio.sleep(1)
 
 
@@ -130,7 +123,7 @@ async def soak(seconds: float, seed: int) -> dict[str, Any]:
     """The figures of one soak."""
     dice, met = random.Random(seed), Counter[str]()
     with tempfile.TemporaryDirectory() as folder:
-        objects = [make(name) for name in NODES for make in (node, lease)]
+        objects = [made for name in NODES for made in alive_now(name)]
         async with (
             hostile([*objects, *map(pod, range(PODS))]) as server,
             user(server.kubeconfig(Path(folder))) as someone,

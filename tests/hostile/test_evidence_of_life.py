@@ -7,32 +7,18 @@ import time
 from pathlib import Path
 from typing import Any
 
-from kubectl_nodelife.kube.times import format_micro_time, format_time
 from tests.daemon.user import SET, user
 from tests.hostile.server import Hostile, Request, hostile
 from tests.loopback import play
+from tests.objects import lease, node
 
 NODES = [f"n{number}" for number in range(6)]
 
 
-def node(name: str) -> dict[str, Any]:
-    now = format_time(time.time_ns())
-    ready = {"type": "Ready", "status": "True", "lastHeartbeatTime": now, "lastTransitionTime": now}
-    return {
-        "apiVersion": "v1",
-        "kind": "Node",
-        "metadata": {"name": name, "uid": name, "creationTimestamp": "2026-01-01T00:00:00Z"},
-        "status": {"conditions": [ready]},
-    }
-
-
-def lease(name: str) -> dict[str, Any]:
-    return {
-        "apiVersion": "coordination.k8s.io/v1",
-        "kind": "Lease",
-        "metadata": {"name": name, "namespace": "kube-node-lease"},
-        "spec": {"renewTime": format_micro_time(time.time_ns()), "leaseDurationSeconds": 40},
-    }
+def alive_now(name: str) -> list[dict[str, Any]]:
+    """A node and its Lease, with signs of life of this very moment."""
+    now = time.time_ns()
+    return [node(name, heartbeat=now, since=now), lease(name, now)]
 
 
 async def bookmarks_only(request: Request) -> bool:
@@ -53,13 +39,13 @@ async def bookmarks_only(request: Request) -> bool:
 async def renewing(server: Hostile, names: list[str]) -> None:
     while True:
         for name in names:
-            server.put(lease(name))
+            server.put(lease(name, time.time_ns()))
         await asyncio.sleep(0.4)
 
 
 async def look_on(folder: Path, dead: list[str]) -> None:
     """Six nodes renew their Leases, but for the dead; of the watch nobody hears it."""
-    objects = [make(name) for name in NODES for make in (node, lease)]
+    objects = [made for name in NODES for made in alive_now(name)]
     folder.mkdir()
     async with hostile(objects) as server, user(server.kubeconfig(folder)) as someone:
         server.sickness = bookmarks_only

@@ -12,6 +12,7 @@ from kubectl_nodelife.cli import main
 from kubectl_nodelife.kube.load import load_objects
 from kubectl_nodelife.kube.names import is_dns_subdomain, subject
 from kubectl_nodelife.kube.workload import PodDisruptionBudget
+from tests.objects import ROOM, node, pod
 
 HOSTILE = (
     *("--kubeconfig=evil", "--server=https://evil.example", "-A", "$(reboot)", "a;reboot"),
@@ -31,25 +32,9 @@ def test_another_name_is_one_word_of_a_command_and_no_option(name: str) -> None:
     assert words == ["kubectl", "delete", f"pdb/{name}", "-n", "x"]
 
 
-def node(name: str) -> dict[str, object]:
-    return {
-        "apiVersion": "v1",
-        "kind": "Node",
-        "metadata": {"name": name, "uid": name, "labels": {"pool": "blue"}},
-        "status": {
-            "conditions": [{"type": "Ready", "status": "True"}],
-            "allocatable": {"cpu": "4", "memory": "8Gi", "pods": "110"},
-        },
-    }
-
-
-def pod(name: str, namespace: str = "x") -> dict[str, object]:
-    return {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": {"name": name, "namespace": namespace, "uid": name},
-        "spec": {"nodeName": "n1", "containers": [{"name": "c"}]},
-    }
+def blue(name: str) -> dict[str, object]:
+    """A node of the pool blue, with room."""
+    return node(name, labels={"pool": "blue"}, allocatable=ROOM)
 
 
 def dump(folder: Path, *objects: object) -> str:
@@ -63,7 +48,7 @@ def test_such_a_node_is_in_no_program_that_we_print(
     name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     verb = ["drain-plan", "-l", "pool=blue", "-o", "commands", "--force"]
-    found = dump(tmp_path, node("n1"), node("n2"), node(name), pod("p"))
+    found = dump(tmp_path, blue("n1"), blue("n2"), blue(name), pod(namespace="x"))
     main([*verb, "-f", found, "--now", "2026-11-22T12:00:00Z"])
     printed = capsys.readouterr()
     lines = [line for line in printed.out.splitlines() if not line.startswith("#")]
@@ -79,13 +64,13 @@ def test_such_a_node_is_in_no_program_that_we_print(
 @pytest.mark.parametrize("name", ["--kubeconfig=evil", "a b", "A"])
 def test_objects_of_either_form_are_set_aside_for_their_names(name: str) -> None:
     """Read quickly as JSON, and slowly with a null or as YAML."""
-    slow = node(name) | {"spec": {"taints": [None]}}
-    lists = {"apiVersion": "v1", "kind": "List", "items": [node("n1"), node(name), slow]}
+    slow = blue(name) | {"spec": {"taints": [None]}}
+    lists = {"apiVersion": "v1", "kind": "List", "items": [blue("n1"), blue(name), slow]}
     for text in (json.dumps(lists), "---\n" + "\n---\n".join(map(json.dumps, lists["items"]))):
         loaded = load_objects(text.encode(), "dump")
         assert [obj.name for obj in loaded.objects] == ["n1"]
         assert {found.key for found in loaded.unreadable} == {("", name)}
-    loaded = load_objects(json.dumps([node("n1"), pod("p", name)]).encode(), "dump")
+    loaded = load_objects(json.dumps([blue("n1"), pod(namespace=name)]).encode(), "dump")
     assert [obj.name for obj in loaded.objects] == ["n1"]
 
 

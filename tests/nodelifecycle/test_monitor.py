@@ -17,22 +17,17 @@ from kubectl_nodelife.engine.engine import Engine
 from kubectl_nodelife.engine.events import Event, Gone, Heartbeats, Put
 from kubectl_nodelife.engine.heartbeat import Heartbeat
 from kubectl_nodelife.engine.settings import make_settings
-from kubectl_nodelife.kube.meta import ObjectMeta, Time
-from kubectl_nodelife.kube.node import Node, NodeCondition, NodeSpec, NodeStatus, Taint
+from kubectl_nodelife.kube.node import Node, Taint
 from kubectl_nodelife.kube.times import SECOND_NS
+from tests.objects import node, typed
 
 LOST = Taint(key="node.kubernetes.io/unreachable", effect="NoExecute")
 AGE_NS = 40 * SECOND_NS
 
 
-def node(name: str, ready: str, *taints: Taint, heartbeat: int = 0) -> Node:
-    stamp = Time(heartbeat * SECOND_NS)
-    condition = NodeCondition("Ready", ready, "", "", stamp, stamp)
-    return Node(
-        metadata=ObjectMeta(name=name, uid=f"u-{name}"),
-        spec=NodeSpec(taints=taints),
-        status=NodeStatus(conditions=(condition,)),
-    )
+def posted(name: str, ready: str, *taints: Taint, heartbeat: int = 0) -> Node:
+    at = heartbeat * SECOND_NS
+    return typed(node(name, ready, heartbeat=at, since=at, taints=taints, uid=f"u-{name}"))
 
 
 @pytest.mark.parametrize(
@@ -49,7 +44,7 @@ def test_who_notices_the_last_renewal(stops_at: int, deleted_at: int | None, pro
     passes = Passes()
     heartbeat = Heartbeat()
     heartbeat.follow(Heartbeats("n", SECOND_NS, 10 * SECOND_NS), 0)
-    present = node("n", "True")
+    present = posted("n", "True")
     passes.begin(0)
     health, _ = update_node_health(present, None, heartbeat, passes, 0, AGE_NS, AGE_NS)
     passes.begin(5 * SECOND_NS)
@@ -70,7 +65,7 @@ def test_who_notices_the_last_renewal(stops_at: int, deleted_at: int | None, pro
 
 def test_of_a_lease_that_goes_twice_a_pass_saw_the_first() -> None:
     """`tryUpdateNodeHealth` takes a renewal when it sees it, though the Lease went since."""
-    passes, heartbeat, present = Passes(), Heartbeat(), node("n", "True")
+    passes, heartbeat, present = Passes(), Heartbeat(), posted("n", "True")
     heartbeat.follow(Heartbeats("n", SECOND_NS, 10 * SECOND_NS), 0)
     health = None
     for second in range(0, 26, 5):
@@ -132,7 +127,7 @@ def test_a_new_node_has_its_taint_exchanged_and_written_again_at_a_token() -> No
     """
     not_ready = Taint(key="node.kubernetes.io/not-ready", effect="NoExecute")
     world = Monitored(
-        node("a", "Unknown", not_ready), node("ok", "True"), node_monitor_grace_period="1h"
+        posted("a", "Unknown", not_ready), posted("ok", "True"), node_monitor_grace_period="1h"
     )
     world.at(20)
     assert world.tainted() == [(0, "a"), (5.1, "a")]
@@ -142,9 +137,9 @@ def test_a_new_node_has_its_taint_exchanged_and_written_again_at_a_token() -> No
 def test_a_deleted_node_keeps_its_place_in_the_queue_and_costs_a_token() -> None:
     """`markNodeForTainting` removes and adds again only nodes that are there."""
     world = Monitored(
-        node("a", "Unknown"),
-        node("b", "Unknown"),
-        node("ok", "True"),
+        posted("a", "Unknown"),
+        posted("b", "Unknown"),
+        posted("ok", "True"),
         node_eviction_rate="0.05",
         node_monitor_grace_period="1h",
         unhealthy_zone_threshold="1",
@@ -154,10 +149,10 @@ def test_a_deleted_node_keeps_its_place_in_the_queue_and_costs_a_token() -> None
     assert world.tainted() == [(0.1, "a"), (20.1, "b")]
 
     world = Monitored(
-        node("a", "Unknown"),
-        node("b", "Unknown"),
-        node("c", "Unknown"),
-        node("ok", "True"),
+        posted("a", "Unknown"),
+        posted("b", "Unknown"),
+        posted("c", "Unknown"),
+        posted("ok", "True"),
         node_eviction_rate="0.05",
         node_monitor_grace_period="1h",
         unhealthy_zone_threshold="1",
@@ -169,21 +164,21 @@ def test_a_deleted_node_keeps_its_place_in_the_queue_and_costs_a_token() -> None
 
 def test_a_node_that_somebody_tainted_keeps_its_place_too() -> None:
     world = Monitored(
-        node("a", "Unknown"),
-        node("b", "Unknown"),
-        node("c", "Unknown"),
-        node("ok", "True"),
+        posted("a", "Unknown"),
+        posted("b", "Unknown"),
+        posted("c", "Unknown"),
+        posted("ok", "True"),
         node_eviction_rate="0.05",
         node_monitor_grace_period="1h",
         unhealthy_zone_threshold="1",
     )
-    world.at(7, Put("Node", node("c", "Unknown", LOST)))
+    world.at(7, Put("Node", posted("c", "Unknown", LOST)))
     world.at(70)
     assert world.tainted() == [(0.1, "a"), (20.1, "c"), (40.1, "b")]
 
 
 def excluded(name: str, ready: str) -> Node:
-    lone = node(name, ready)
+    lone = posted(name, ready)
     labels = {"topology.kubernetes.io/zone": "z", "node.kubernetes.io/exclude-disruption": ""}
     return replace(lone, metadata=replace(lone.metadata, labels=labels))
 
@@ -192,7 +187,7 @@ def test_a_zone_that_nobody_counts_is_forgotten_by_chance() -> None:
     """`handleDisruption` ends its walk over the old states at the first zone that is well: only
     where it meets the other before, that gets a new queue, and its lost node another taint.
     """
-    world = Monitored(node("a", "True"), excluded("b", "Unknown"), node_monitor_grace_period="1h")
+    world = Monitored(posted("a", "True"), excluded("b", "Unknown"), node_monitor_grace_period="1h")
     world.at(601)
     tainted = [at for at, name in world.tainted()]
     assert tainted[0] == 0.1
@@ -203,7 +198,7 @@ def test_the_first_pass_takes_a_taint_off_once() -> None:
     """Upstream asks for it when it registers the node, and again when it finds it Ready: the second
     time the API server shows no taint any more, and no patch is sent.
     """
-    world = Monitored(node("a", "True", LOST), node("ok", "True"))
+    world = Monitored(posted("a", "True", LOST), posted("ok", "True"))
     world.at(1)
     assert len([a for _, a in world.done if isinstance(a, RemoveTaints)]) == 1
 
@@ -211,7 +206,7 @@ def test_the_first_pass_takes_a_taint_off_once() -> None:
 def test_a_zone_keeps_its_state_while_a_node_counts_there_that_has_moved() -> None:
     """`handleDisruption` counts what the pass saw; a label may change before the pass ends."""
     zones = Zones(make_settings("newest"))
-    here, there = node("a", "True"), excluded("a", "True")
+    here, there = posted("a", "True"), excluded("a", "True")
     zones.ensure(zones.count(here, here.ready()))
     zones.ensure(zones.place(there))
     zones.forget_uncounted(zones.counts().keys())
@@ -225,14 +220,14 @@ def test_a_pass_that_has_written_twice_decides_on_the_node_as_it_read_it_anew() 
     """
     not_ready = replace(LOST, key="node.kubernetes.io/not-ready")
     world = Monitored(
-        node("a", "True"),
-        node("ok", "True"),
+        posted("a", "True"),
+        posted("ok", "True"),
         node_monitor_grace_period="20s",
         node_startup_grace_period="20s",
         unhealthy_zone_threshold="1",
     )
     world.at(1, Heartbeats("ok", SECOND_NS, 10 * SECOND_NS))
     world.at(7, Gone("Node", ("", "a")))
-    world.at(41, Put("Node", node("a", "False", not_ready)))
+    world.at(41, Put("Node", posted("a", "False", not_ready)))
     world.at(46)
     assert [at for at, name in world.tainted() if name == "a"] == [45.1]

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from kubectl_nodelife.kube.decode import decode
 from kubectl_nodelife.kube.field_managers import TAINTS, UNSCHEDULABLE, FieldManager, FieldManagers
 from kubectl_nodelife.kube.meta import ObjectMeta, Time
 from kubectl_nodelife.kube.node import Node
 from kubectl_nodelife.kube.pod import Pod
-from kubectl_nodelife.kube.times import SECOND_NS, format_micro_time, format_time, parse_time
+from kubectl_nodelife.kube.times import SECOND_NS, format_micro_time, parse_time
 from kubectl_nodelife.kube.workload import Event, EventSource, ObjectReference
 from kubectl_nodelife.outlook.replay.replay_line import ReplayLine
 from kubectl_nodelife.outlook.replay.timeline import ReplayFilter, ReplaySources, timeline
+from tests import objects
 
 NOON = int(parse_time("2026-11-21T12:00:00Z"))
 UNREACHABLE = "node.kubernetes.io/unreachable"
@@ -100,23 +100,15 @@ def node(
     cordoned: bool = False,
 ) -> Node:
     """A node as it is now, and who wrote to it."""
-    conditions = []
-    if ready is not None:
-        since = format_time(at(ready[1]))
-        conditions = [{"type": "Ready", "status": ready[0], "lastTransitionTime": since}]
-    spec = {
-        "unschedulable": cordoned,
-        "taints": [
-            {"key": key, "effect": effect}
-            | ({} if added is None else {"timeAdded": format_time(at(added))})
-            for key, effect, added in taints
-        ],
-    }
-    metadata = {"name": name, "managedFields": FieldManagers(managers).document()}
-    raw = {"metadata": metadata, "spec": spec, "status": {"conditions": conditions}}
-    made = decode("Node", raw)
-    assert isinstance(made, Node)
-    return made
+    status, since = ready or (None, None)
+    given = [objects.taint(key, effect, added=_time(added)) for key, effect, added in taints]
+    written = {"managedFields": FieldManagers(managers).document()}
+    about = {"taints": given, "unschedulable": cordoned, "metadata": written}
+    return objects.typed(objects.node(name, status, since=_time(since), **about))
+
+
+def _time(seconds: float | None) -> int | None:
+    return None if seconds is None else at(seconds)
 
 
 def wrote(manager: str, seconds: float, *fields: str) -> FieldManager:
@@ -127,18 +119,18 @@ def wrote(manager: str, seconds: float, *fields: str) -> FieldManager:
 
 def pod(name: str, on: str, *, deleted: float | None = None, by: str = "", owner: str = "") -> Pod:
     """A pod, perhaps Terminating with a grace of 30 seconds."""
-    metadata: dict[str, Any] = {"namespace": "shop", "name": name}
-    if owner:
-        metadata["ownerReferences"] = [{"kind": owner, "name": "o", "controller": True}]
-    if deleted is not None:
-        metadata["deletionTimestamp"] = format_time(at(deleted + 30))
-        metadata["deletionGracePeriodSeconds"] = 30
-    target = {"type": "DisruptionTarget", "status": "True", "reason": by, "message": "as said"}
-    conditions = [target] if by else []
-    raw = {"metadata": metadata, "spec": {"nodeName": on}, "status": {"conditions": conditions}}
-    made = decode("Pod", raw)
-    assert isinstance(made, Pod)
-    return made
+    target = objects.condition("DisruptionTarget", "True", by, "as said")
+    return objects.typed(
+        objects.pod(
+            name,
+            on,
+            namespace="shop",
+            owner=objects.owner(owner, "o") if owner else None,
+            conditions=[target] if by else [],
+            deleted=None if deleted is None else at(deleted + 30),
+            metadata={} if deleted is None else {"deletionGracePeriodSeconds": 30},
+        )
+    )
 
 
 def told(wanted: ReplayFilter = ALL, **sources: Any) -> list[str]:

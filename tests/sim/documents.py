@@ -8,6 +8,7 @@ from typing import Any
 from kubectl_nodelife.sim.run import RunSummary
 from kubectl_nodelife.sim.scenario import Scenario, parse_scenario
 from kubectl_nodelife.sim.timeline import Record
+from tests import objects
 from tests.simulating import simulate_scenario
 
 Json = dict[str, Any]
@@ -15,20 +16,13 @@ Json = dict[str, Any]
 
 def node(name: str, zone: str = "a", ready: str = "True", **spec: Any) -> Json:
     """A node with the kubelet's four conditions; `ready=""`: with none."""
-    conditions = [
-        {"type": "Ready", "status": ready, "reason": "KubeletReady"},
-        *(
-            {"type": f"{what}Pressure", "status": "False", "reason": "Fine"}
-            for what in ("Memory", "Disk", "PID")
-        ),
+    pressures = [
+        objects.condition(f"{what}Pressure", "False", "Fine") for what in ("Memory", "Disk", "PID")
     ]
-    return {
-        "apiVersion": "v1",
-        "kind": "Node",
-        "metadata": {"name": name, "labels": {"topology.kubernetes.io/zone": zone, "name": name}},
-        "spec": spec,
-        "status": {"conditions": conditions if ready else []},
-    }
+    about = {"labels": {objects.ZONE: zone, "name": name}, "uid": ""}
+    if not ready:
+        return objects.node(name, None, **about, **spec)
+    return objects.node(name, ready, "KubeletReady", conditions=pressures, **about, **spec)
 
 
 def pod(
@@ -41,48 +35,23 @@ def pod(
     **spec: Any,
 ) -> Json:
     """A pod; it tolerates lost nodes for so many seconds, None: for ever, -1: not at all."""
-    limit = {} if tolerates is None else {"tolerationSeconds": tolerates}
-    keys = ("not-ready", "unreachable") if tolerates != -1 else ()
-    meta: Json = {"name": name, "namespace": "default"}
-    if owner is not None:
-        kind, of = owner
-        reference = {"kind": kind, "name": of, "uid": f"{kind}-{of}", "controller": True}
-        meta["ownerReferences"] = [{"apiVersion": _version(kind), **reference}]
-    status: Json = {"phase": "Pending"}
-    if node_name and ready:
-        status = {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}
-    return {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": meta,
-        "spec": {
-            **({"nodeName": node_name} if node_name else {}),
-            "containers": [{"name": "c", "image": "registry.example/app:1"}],
-            "tolerations": [
-                {
-                    "key": f"node.kubernetes.io/{key}",
-                    "operator": "Exists",
-                    "effect": "NoExecute",
-                    **limit,
-                }
-                for key in keys
-            ],
-            **spec,
-        },
-        "status": status,
-    }
-
-
-def _version(kind: str) -> str:
-    core = {"Job": "batch/v1", "ReplicationController": "v1", "Node": "v1"}
-    return core.get(kind, "apps/v1")
+    keys = (objects.NOT_READY, objects.UNREACHABLE) if tolerates != -1 else ()
+    running = bool(node_name and ready)
+    return objects.pod(
+        name,
+        node_name,
+        uid="",
+        phase="Running" if running else "Pending",
+        ready=running or None,
+        owner=None if owner is None else objects.owner(*owner, uid="-".join(owner)),
+        **{"tolerations": [objects.toleration(key, seconds=tolerates) for key in keys], **spec},
+    )
 
 
 def owner(kind: str, name: str, replicas: int = 1, **spec: Any) -> Json:
     """A workload's object, with the uid that `pod(owner=…)` refers to."""
-    meta = {"name": name, "namespace": "default", "uid": f"{kind}-{name}"}
     body = {**spec} if kind == "Job" else {"replicas": replicas, **spec}
-    return {"apiVersion": _version(kind), "kind": kind, "metadata": meta, "spec": body}
+    return objects.of_kind(kind, name, "default", uid=f"{kind}-{name}", spec=body)
 
 
 def stop(at: str, *nodes: str) -> Json:

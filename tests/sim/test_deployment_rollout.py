@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
-from kubectl_nodelife.kube.meta import ObjectMeta, Time
-from kubectl_nodelife.kube.pod import Pod, PodCondition, PodSpec, PodStatus
+from kubectl_nodelife.kube.pod import Pod
 from kubectl_nodelife.kube.workload import DeploymentStrategy, IntOrString, RollingUpdateDeployment
 from kubectl_nodelife.sim.deployments import (
     ReplicaCount,
@@ -13,6 +14,7 @@ from kubectl_nodelife.sim.deployments import (
     first_to_go,
     next_step,
 )
+from tests.objects import pod, typed
 
 
 def rolling(surge: IntOrString, unavailable: IntOrString) -> DeploymentStrategy:
@@ -89,34 +91,24 @@ def test_surge_rounds_up_unavailable_down_and_not_both_are_0(
     assert fenceposts(strategy, wanted) == expected
 
 
-def pod(name: str, node: str = "n", ready: int | None = 0, **more: object) -> Pod:
+def scaled(name: str, on: str, ready: int | None = 0, cost: str = "", **more: Any) -> Pod:
     """`ready`: since when, in ns; None: not Ready."""
-    condition = PodCondition("Ready", str(ready is not None), "", "", Time(ready or 0))
-    cost = (
-        {"controller.kubernetes.io/pod-deletion-cost": str(more["cost"])}
-        if more.get("cost")
-        else {}
-    )
-    meta = ObjectMeta(name=name, uid=name, annotations=cost, creation_timestamp=Time(0))
-    phase = str(more.get("phase", "Running"))
-    return Pod(
-        metadata=meta,
-        spec=PodSpec(node_name=node),
-        status=PodStatus(phase=phase, conditions=(condition,)),
-    )
+    notes = {"annotations": {"controller.kubernetes.io/pod-deletion-cost": cost}} if cost else {}
+    state = {"ready": ready is not None, "since": ready or 0, "created": 0}
+    return typed(pod(name, on, metadata=notes, **state, **more))
 
 
 def test_pods_that_matter_least_go_first() -> None:
     """ActivePodsWithRanks."""
     pods = [
-        pod("old", "a", 1),
-        pod("young", "b", 900_000_000_000),
-        pod("dear", "c", 1, cost=5),
-        pod("doubled", "d", 1),
-        pod("unready", "e", None),
-        pod("pending", "f", None, phase="Pending"),
-        pod("unbound", "", None, phase="Pending"),
+        scaled("old", "a", 1),
+        scaled("young", "b", 900_000_000_000),
+        scaled("dear", "c", 1, cost="5"),
+        scaled("doubled", "d", 1),
+        scaled("unready", "e", None),
+        scaled("pending", "f", None, phase="Pending"),
+        scaled("unbound", "", None, phase="Pending"),
     ]
-    related = [*pods, pod("other", "d", 1)]
+    related = [*pods, scaled("other", "d", 1)]
     order = [p.name for p in first_to_go(pods, related, 1_000_000_000_000)]
     assert order == ["unbound", "pending", "unready", "doubled", "young", "old", "dear"]

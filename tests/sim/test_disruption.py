@@ -6,14 +6,14 @@ from typing import cast
 
 from msgspec.structs import replace
 
-from kubectl_nodelife.kube.meta import LabelSelector, ObjectMeta
 from kubectl_nodelife.kube.pod import Pod
 from kubectl_nodelife.kube.times import SECOND_NS
-from kubectl_nodelife.kube.workload import PodDisruptionBudget, PodDisruptionBudgetSpec
+from kubectl_nodelife.kube.workload import PodDisruptionBudget
 from kubectl_nodelife.sim.api import Api
 from kubectl_nodelife.sim.disruption import DisruptionController
 from kubectl_nodelife.sim.timeline import Agenda
 from kubectl_nodelife.workloads.owners import OwnerLookup
+from tests.objects import budget, pod, typed
 
 
 class Nobody:
@@ -26,16 +26,12 @@ class Nobody:
         return True
 
 
-def budget(namespace: str, name: str, app: str) -> PodDisruptionBudget:
-    selector = LabelSelector(match_labels={"app": app})
-    return PodDisruptionBudget(
-        metadata=ObjectMeta(name=name, namespace=namespace, uid=name),
-        spec=PodDisruptionBudgetSpec(min_available=1, selector=selector),
-    )
+def budget_in(namespace: str, name: str, app: str) -> PodDisruptionBudget:
+    return typed(budget(name, app, namespace=namespace, minAvailable=1))
 
 
-def pod(namespace: str, name: str, labels: dict[str, str] | None) -> Pod:
-    return Pod(metadata=ObjectMeta(name=name, namespace=namespace, uid=name, labels=labels))
+def pod_in(namespace: str, name: str, labels: dict[str, str] | None) -> Pod:
+    return typed(pod(name, "", namespace=namespace, labels=labels))
 
 
 def following(*budgets: PodDisruptionBudget) -> tuple[Api, DisruptionController]:
@@ -52,34 +48,34 @@ def guards(controller: DisruptionController, of: Pod) -> list[str]:
 
 
 def test_the_very_same_labels_mean_other_budgets_elsewhere() -> None:
-    _, controller = following(budget("one", "b1", "web"), budget("two", "b2", "web"))
+    _, controller = following(budget_in("one", "b1", "web"), budget_in("two", "b2", "web"))
     shared = {"app": "web"}
     for _ in range(2):
-        assert guards(controller, pod("one", "p", shared)) == ["b1"]
-        assert guards(controller, pod("two", "q", shared)) == ["b2"]
-        assert guards(controller, pod("two", "bare", None)) == []
+        assert guards(controller, pod_in("one", "p", shared)) == ["b1"]
+        assert guards(controller, pod_in("two", "q", shared)) == ["b2"]
+        assert guards(controller, pod_in("two", "bare", None)) == []
 
 
 def test_other_labels_of_the_same_pod_are_looked_at() -> None:
-    _, controller = following(budget("one", "b1", "web"), budget("one", "b2", "db"))
-    before = pod("one", "p", {"app": "web"})
+    _, controller = following(budget_in("one", "b1", "web"), budget_in("one", "b2", "db"))
+    before = pod_in("one", "p", {"app": "web"})
     assert guards(controller, before) == ["b1"]
     meta = replace(before.metadata, labels={"app": "db"})
     assert guards(controller, replace(before, metadata=meta)) == ["b2"]
 
 
 def test_a_budget_that_comes_later_is_found() -> None:
-    api, controller = following(budget("one", "b1", "web"))
-    there = pod("one", "p", {"app": "web"})
+    api, controller = following(budget_in("one", "b1", "web"))
+    there = pod_in("one", "p", {"app": "web"})
     assert guards(controller, there) == ["b1"]
-    api.put("PodDisruptionBudget", budget("one", "b2", "web"))
+    api.put("PodDisruptionBudget", budget_in("one", "b2", "web"))
     assert guards(controller, there) == ["b1", "b2"]
 
 
 def test_a_budget_that_goes_while_its_sync_is_due_is_not_synced() -> None:
     """A remedy is played on a present in which the budget is taken away, and then time is given."""
-    api, controller = following(budget("one", "b1", "web"), budget("one", "b2", "web"))
-    api.put("Pod", pod("one", "p", {"app": "web"}))
+    api, controller = following(budget_in("one", "b1", "web"), budget_in("one", "b2", "web"))
+    api.put("Pod", pod_in("one", "p", {"app": "web"}))
     api.drop("PodDisruptionBudget", ("one", "b1"))
     controller.take_time(SECOND_NS)
     assert list(controller.ledgers) == [("one", "b2")]

@@ -9,6 +9,7 @@ import pytest
 from kubectl_nodelife.errors import BadInput
 from kubectl_nodelife.kube.times import SECOND_NS
 from kubectl_nodelife.sim.scenario import assemble
+from tests.objects import budget
 from tests.sim.documents import Json, found, node, owner, pod, scenario, stop, story, times
 from tests.simulating import begin
 
@@ -20,15 +21,6 @@ def web(name: str, on: str, **spec: Any) -> Json:
     made["metadata"]["labels"] = {"app": "web"}
     made["spec"]["terminationGracePeriodSeconds"] = 5
     return made
-
-
-def budget(**rule: Any) -> Json:
-    return {
-        "apiVersion": "policy/v1",
-        "kind": "PodDisruptionBudget",
-        "metadata": {"name": "web", "namespace": "default"},
-        "spec": {"selector": {"matchLabels": {"app": "web"}}, **rule},
-    }
 
 
 def drain(at: str = "10s", *names: str, **flags: Any) -> Json:

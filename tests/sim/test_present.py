@@ -25,7 +25,6 @@ from kubectl_nodelife.kube.meta import KubeObject
 from kubectl_nodelife.kube.times import (
     MINUTE_NS,
     SECOND_NS,
-    format_micro_time,
     format_time,
     parse_time,
 )
@@ -38,6 +37,7 @@ from kubectl_nodelife.sim.timeline import Record
 from kubectl_nodelife.sim.timing import FAST, SLOW, Timing
 from tests.deep import first_few, one_of
 from tests.drain.troubled import troubled
+from tests.objects import ago, lease
 from tests.sim.cut import cut
 from tests.sim.documents import found, node, pod, scenario, stop, story, times
 from tests.simulating import begin
@@ -136,8 +136,8 @@ def test_status_and_play_of_a_node_that_says_it_is_not_ready_and_falls_silent(ad
     taint = {"key": "node.kubernetes.io/not-ready", "effect": "NoExecute", "timeAdded": since}
     old = pod("p", "a1")
     old["metadata"]["creationTimestamp"] = format_time(NOW_NS - 400 * SECOND_NS)
-    documents = [node("a1", ready="False", taints=[taint]), lease("a1", 20), old]
-    documents += [node("a2"), lease("a2", 3)]
+    documents = [node("a1", ready="False", taints=[taint]), aged("a1", 20), old]
+    documents += [node("a2"), aged("a2", 3)]
     setting = assemble(scenario(**JOIN, objects=documents))
     settings = make_settings(setting.profile, {})
     view = view_of_objects([*setting.objects], settings, NOW_NS)
@@ -170,14 +170,8 @@ NOW = format_time(NOW_NS)
 JOIN: dict[str, Any] = {"start": "join", "time": NOW, "duration": "10m"}
 
 
-def lease(name: str, age_s: float) -> dict[str, Any]:
-    renewed = format_micro_time(NOW_NS - round(age_s * SECOND_NS))
-    return {
-        "apiVersion": "coordination.k8s.io/v1",
-        "kind": "Lease",
-        "metadata": {"name": name, "namespace": "kube-node-lease"},
-        "spec": {"holderIdentity": name, "leaseDurationSeconds": 40, "renewTime": renewed},
-    }
+def aged(name: str, age_s: float) -> dict[str, Any]:
+    return lease(name, ago(age_s, NOW_NS))
 
 
 def unknown_at(
@@ -191,12 +185,12 @@ def unknown_at(
 
 @pytest.mark.parametrize("events", [(), (stop("0s", "a1"),)], ids=["silent already", "lost at 0"])
 def test_a_late_kubelet_stays_silent(events: tuple[Any, ...]) -> None:
-    nodes = [node("a1"), lease("a1", 20), node("a2"), lease("a2", 4)]
+    nodes = [node("a1"), aged("a1", 20), node("a2"), aged("a2", 4)]
     assert unknown_at(*nodes, events=events) == {"a1": 30.006}
 
 
 def test_a_node_lost_at_the_start_is_not_heard_of_then() -> None:
-    nodes = [node("a1"), lease("a1", 4), node("a2"), lease("a2", 4), node("a3"), lease("a3", 10)]
+    nodes = [node("a1"), aged("a1", 4), node("a2"), aged("a2", 4), node("a3"), aged("a3", 10)]
     lost = unknown_at(*nodes, events=[stop("0s", "a1", "a3")])
     assert lost == {"a1": 50.01, "a3": 40.008}  # and not 50.01: the renewal due at 0 is not made
 
@@ -205,11 +199,11 @@ def test_each_kubelet_renews_in_its_own_phase() -> None:
     """Lost at 31 s, after the renewals at 26 s and at 21 s; noticed at 30.006 s and 25.005 s."""
     nodes = [
         node("a1"),
-        lease("a1", 4),
+        aged("a1", 4),
         node("a2"),
-        lease("a2", 9),
+        aged("a2", 9),
         node("b1", "b"),
-        lease("b1", 0),
+        aged("b1", 0),
     ]
     lost = unknown_at(*nodes, events=[stop("30500ms", "a1", "a2")])
     assert lost == {"a1": 80.016, "a2": 75.015}
@@ -225,7 +219,7 @@ def test_a_kubelet_that_reports_not_ready_goes_on() -> None:
     sick = node("a1", ready="False", taints=taints)
     old = pod("p", "a1")
     old["metadata"]["creationTimestamp"] = format_time(NOW_NS - 400 * SECOND_NS)
-    objects = [sick, lease("a1", 0), old, node("a2"), lease("a2", 3)]
+    objects = [sick, aged("a1", 0), old, node("a2"), aged("a2", 3)]
     told = story(**{**JOIN, "duration": "1h", "objects": objects})
     assert found(told, "SetNodeCondition") == []
     assert times(found(told, "DeletePod", controller="taint-eviction")) == [200.0]
@@ -239,7 +233,7 @@ def test_a_kubelet_that_reports_not_ready_goes_on() -> None:
 def test_a_node_that_is_deleted_and_made_again(age_s: float, expected: dict[str, float]) -> None:
     """Made at 101 s and seen at 105 s, with a status of before; its grace period is 50 s."""
     made = {"at": "101s", "apply": node("a1", ready="False")}
-    objects = [lease("a1", age_s), node("a2"), lease("a2", 3)]
+    objects = [aged("a1", age_s), node("a2"), aged("a2", 3)]
     assert unknown_at(*objects, events=[made]) == expected
 
 

@@ -13,12 +13,14 @@ from kubectl_nodelife.engine.cache import Cache
 from kubectl_nodelife.engine.settings import make_settings
 from kubectl_nodelife.kube.kinds import KINDS
 from kubectl_nodelife.kube.load import decode
-from kubectl_nodelife.kube.times import SECOND_NS, format_micro_time, format_time, parse_time
+from kubectl_nodelife.kube.times import SECOND_NS, format_time, parse_time
 from kubectl_nodelife.outlook.what_if.acts import read_acts
 from kubectl_nodelife.outlook.what_if.answer import make_answer
 from kubectl_nodelife.outlook.what_if.document import NodeFuture, WhatIf, WorkloadFuture
 from kubectl_nodelife.outlook.what_if.question import Question, play
 from kubectl_nodelife.outlook.what_if.service_levels import ServedObject
+from tests import objects
+from tests.objects import NOT_READY, UNREACHABLE
 from tests.simulating import NO_LIMIT
 
 NOW_NS = int(parse_time("2026-01-01T12:00:00Z"))
@@ -35,27 +37,11 @@ def at(seconds: float) -> str:
 
 def node(name: str, *, lease_age: float = 4.0, cpu: str = "4", **spec: Any) -> list[Document]:
     """A node that is Ready, of the zone that its name begins with, and its Lease."""
-    ready = {"type": "Ready", "status": "True", "reason": "KubeletReady"}
-    ready |= {"lastHeartbeatTime": at(-60), "lastTransitionTime": at(-86400)}
-    labels = {"topology.kubernetes.io/zone": name.rstrip("0123456789")}
-    renewed = format_micro_time(NOW_NS - round(lease_age * SECOND_NS))
-    return [
-        {
-            "kind": "Node",
-            "metadata": {"name": name, "uid": f"node-{name}", "labels": labels}
-            | {"creationTimestamp": at(-86400)},
-            "spec": spec,
-            "status": {
-                "conditions": [ready],
-                "allocatable": {"cpu": cpu, "memory": "16Gi", "pods": "110"},
-            },
-        },
-        {
-            "kind": "Lease",
-            "metadata": {"name": name, "namespace": "kube-node-lease"},
-            "spec": {"holderIdentity": name, "renewTime": renewed, "leaseDurationSeconds": 40},
-        },
-    ]
+    times = {"heartbeat": at(-60), "since": at(-86400), "created": at(-86400)}
+    room = {"cpu": cpu, "memory": "16Gi", "pods": "110"}
+    about = {"zone": name.rstrip("0123456789"), "allocatable": room}
+    made = objects.node(name, "True", "KubeletReady", uid=f"node-{name}", **times, **about, **spec)
+    return [made, objects.lease(name, objects.ago(lease_age, NOW_NS), uid="")]
 
 
 def workload(
@@ -67,60 +53,49 @@ def workload(
     tolerates: int | None = 300,
 ) -> list[Document]:
     """An owner with a Ready pod on each of the nodes. `tolerates`: seconds, None: for ever."""
-    meta = {"name": name, "namespace": "default", "uid": f"{kind}-{name}", "labels": {"app": name}}
-    meta |= {"creationTimestamp": at(-7200)}
-    selector = {"matchLabels": {"app": name}}
-    spec: Document = {"selector": selector, "template": _template(name, cpu, tolerates)}
-    spec |= {} if kind == "DaemonSet" else {"replicas": len(nodes)}
-    spec |= {"updateStrategy": {"type": "OnDelete"}} if kind == "DaemonSet" else {}
-    owner = {"kind": kind, "metadata": meta, "spec": spec, "apiVersion": "apps/v1"}
+    container = {"name": "c", "image": "i", "resources": {"requests": {"cpu": cpu}}}
+    lost = [objects.toleration(key, seconds=tolerates) for key in (NOT_READY, UNREACHABLE)]
+    pods: Document = {"containers": [container], "tolerations": lost, "restartPolicy": "Always"}
+    pods |= {"terminationGracePeriodSeconds": 30}
+    more = {"updateStrategy": {"type": "OnDelete"}} if kind == "DaemonSet" else {}
+    replicas = None if kind == "DaemonSet" else len(nodes)
+    about = {"labels": {"app": name}, "creationTimestamp": at(-7200)}
+    uid = f"{kind}-{name}"
+    owner = objects.workload(kind, name, replicas, pods=pods, uid=uid, metadata=about, **more)
     return [owner, *(_pod(owner, i, on) for i, on in enumerate(nodes))]
 
 
-def _template(name: str, cpu: str, tolerates: int | None) -> Document:
-    container = {"name": "c", "image": "i", "resources": {"requests": {"cpu": cpu}}}
-    tolerations: list[Document] = [
-        {"key": f"node.kubernetes.io/{key}", "operator": "Exists", "effect": "NoExecute"}
-        for key in ("not-ready", "unreachable")
-    ]
-    for toleration in tolerations if tolerates is not None else ():
-        toleration["tolerationSeconds"] = tolerates
-    spec = {"containers": [container], "tolerations": tolerations, "restartPolicy": "Always"}
-    spec |= {"terminationGracePeriodSeconds": 30}
-    return {"metadata": {"labels": {"app": name}}, "spec": spec}
-
-
 def _pod(owner: Document, number: int, on: str) -> Document:
-    name, kind = owner["metadata"]["name"], owner["kind"]
-    reference = {"kind": kind, "name": name, "uid": owner["metadata"]["uid"], "controller": True}
-    meta = {"name": f"{name}-{number}", "namespace": "default", "labels": {"app": name}}
-    meta |= {"uid": f"pod-{name}-{number}", "creationTimestamp": at(-3600)}
-    meta |= {"ownerReferences": [{"apiVersion": "apps/v1", **reference}]}
-    conditions = [
-        {"type": "PodScheduled", "status": "True", "lastTransitionTime": at(-3600)},
-        {"type": "Ready", "status": "True", "lastTransitionTime": at(-3598)},
-        {"type": "ContainersReady", "status": "True", "lastTransitionTime": at(-3598)},
-    ]
-    running = {"name": "c", "ready": True, "state": {"running": {"startedAt": at(-3598)}}}
-    status = {"phase": "Running", "conditions": conditions, "containerStatuses": [running]}
-    status |= {"startTime": at(-3600)}
-    spec = {**owner["spec"]["template"]["spec"], "nodeName": on}
-    return {"kind": "Pod", "metadata": meta, "spec": spec, "status": status}
+    name, bound, up = owner["metadata"]["name"], at(-3600), at(-3598)
+    running = {"name": "c", "ready": True, "state": {"running": {"startedAt": up}}}
+    return objects.pod(
+        f"{name}-{number}",
+        on,
+        created=bound,
+        labels={"app": name},
+        owner=objects.owner(owner["kind"], name, owner["metadata"]["uid"]),
+        uid=f"pod-{name}-{number}",
+        conditions=[
+            objects.condition("PodScheduled", changed=bound),
+            objects.condition("Ready", changed=up),
+            objects.condition("ContainersReady", changed=up),
+        ],
+        status={"containerStatuses": [running], "startTime": bound},
+        **owner["spec"]["template"]["spec"],
+    )
 
 
 def service(name: str) -> list[Document]:
     """A Service of the pods of the workload of that name."""
-    meta = {"name": name, "namespace": "default"}
-    return [{"kind": "Service", "metadata": meta, "spec": {"selector": {"app": name}}}]
+    return [objects.of_kind("Service", name, "default", uid="", spec={"selector": {"app": name}})]
 
 
 def budget(name: str, least: int, pods: int) -> list[Document]:
     """A budget of the pods of the workload of that name, of which so many are healthy."""
-    meta = {"name": name, "namespace": "default", "uid": f"pdb-{name}", "generation": 1}
-    spec = {"minAvailable": least, "selector": {"matchLabels": {"app": name}}}
     status = {"observedGeneration": 1, "currentHealthy": pods, "expectedPods": pods}
     status |= {"desiredHealthy": least, "disruptionsAllowed": pods - least}
-    return [{"kind": "PodDisruptionBudget", "metadata": meta, "spec": spec, "status": status}]
+    generation = {"generation": 1}
+    return [objects.budget(name, metadata=generation, status=status, minAvailable=least)]
 
 
 def ask(

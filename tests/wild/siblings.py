@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from kubectl_nodelife.cli import main
+from tests import objects
 from tests.wild.reports import NOW, Told
 
 Json = dict[str, Any]
@@ -23,31 +24,17 @@ def ago(seconds: float) -> str:
 
 def node(name: str, *, ready: str = "True", since: float = 86400, **more: Any) -> Json:
     """A node; `taints` and `conditions` as in the API."""
-    conditions = [*more.pop("conditions", ())]
-    conditions.append(
-        {
-            "type": "Ready",
-            "status": ready,
-            "lastHeartbeatTime": ago(10 if ready != "Unknown" else since + 50),
-            "lastTransitionTime": ago(since),
-        }
+    return objects.node(
+        name,
+        ready,
+        since=ago(since),
+        heartbeat=ago(10 if ready != "Unknown" else since + 50),
+        created=ago(900_000),
+        labels={"kubernetes.io/hostname": name},
+        allocatable=objects.ROOM,
+        status={"nodeInfo": {"kubeletVersion": "v1.34.1"}},
+        **more,
     )
-    return {
-        "apiVersion": "v1",
-        "kind": "Node",
-        "metadata": {
-            "name": name,
-            "uid": f"node-{name}",
-            "creationTimestamp": ago(900_000),
-            "labels": {"kubernetes.io/hostname": name},
-        },
-        "spec": more,
-        "status": {
-            "conditions": conditions,
-            "allocatable": {"cpu": "4", "memory": "8Gi", "pods": "110"},
-            "nodeInfo": {"kubeletVersion": "v1.34.1"},
-        },
-    }
 
 
 def taint(key: str, effect: str = "NoExecute", *, age: float) -> Json:
@@ -58,37 +45,28 @@ def taint(key: str, effect: str = "NoExecute", *, age: float) -> Json:
 def lease(name: str, age: float = 5) -> Json:
     """The Lease of a kubelet; of `kube-controller-manager` its own."""
     manager = name == "kube-controller-manager"
-    return {
-        "apiVersion": "coordination.k8s.io/v1",
-        "kind": "Lease",
-        "metadata": {"name": name, "namespace": "kube-system" if manager else "kube-node-lease"},
-        "spec": {"holderIdentity": name, "renewTime": f"{ago(age)[:-1]}.000000Z"},
-    }
+    return objects.lease(name, ago(age), namespace="kube-system" if manager else "kube-node-lease")
 
 
 def pod(name: str, on: str, *, owner: str = "ReplicaSet", **more: Any) -> Json:
     """A Ready pod of a workload that is called as the first word of its name."""
     app = name.partition("-")[0]
-    version = "batch/v1" if owner == "Job" else "apps/v1"
-    reference = {"apiVersion": version, "kind": owner, "name": app, "uid": app, "controller": True}
-    ready = [{"type": t, "status": "True"} for t in ("Ready", "ContainersReady", "PodScheduled")]
-    times = [condition | {"lastTransitionTime": ago(3000)} for condition in ready]
-    running = {"running": {"startedAt": ago(3000)}}
-    status = {"name": "c", "ready": True, "restartCount": 0, "state": running}
-    return {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": {
-            "name": name,
-            "namespace": "default",
-            "uid": f"pod-{name}",
-            "creationTimestamp": ago(3600),
-            "labels": {"app": app},
-            "ownerReferences": [reference],
-        },
-        "spec": {"nodeName": on, "containers": [{"name": "c", "image": "i"}], **more},
-        "status": {"phase": "Running", "conditions": times, "containerStatuses": [status]},
-    }
+    since = ago(3000)
+    there = [objects.condition(t, changed=since) for t in ("ContainersReady", "PodScheduled")]
+    running = {"running": {"startedAt": since}}
+    container = {"name": "c", "ready": True, "restartCount": 0, "state": running}
+    return objects.pod(
+        name,
+        on,
+        created=ago(3600),
+        labels={"app": app},
+        owner=objects.owner(owner, app, uid=app),
+        ready=True,
+        since=since,
+        conditions=there,
+        status={"containerStatuses": [container]},
+        **more,
+    )
 
 
 def tolerated(key: str, seconds: int | None = None) -> Json:
