@@ -8,16 +8,16 @@ from pathlib import Path
 import pytest
 
 from kubectl_nodelife.cli import main
-from tests.diverge.test_of_dump import ago, node, pod
+from tests.diverge.test_of_dump import ago, of_zone, web
 
 
 def test_the_class_does_not_advise_what_the_pod_forbids(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """The node's own kubelet says that it is not ready: its machine is on."""
-    sick = node("a", "False", 3600)
+    sick = of_zone("a", "False", 3600)
     sick["status"]["conditions"][0]["lastHeartbeatTime"] = ago(1)
-    stuck = pod("web", "a")
+    stuck = web("web", "a")
     stuck["metadata"] |= {"deletionTimestamp": ago(3000), "deletionGracePeriodSeconds": 30}
     path = tmp_path / "dump.json"
     path.write_text("\n".join(json.dumps(obj) for obj in (sick, stuck)))
