@@ -18,7 +18,7 @@ from typing import Any
 from kubectl_nodelife.engine.events import Put
 from kubectl_nodelife.kube.decode import decode
 from kubectl_nodelife.kube.encode import encode
-from kubectl_nodelife.kube.kinds import kind_named
+from kubectl_nodelife.kube.kinds import KINDS
 from kubectl_nodelife.kube.meta import ApiStruct
 from kubectl_nodelife.kube.times import SECOND_NS, format_micro_time, format_time, parse_time
 
@@ -31,6 +31,7 @@ NOW = "2026-11-22T12:00:00Z"
 NOW_NS = int(parse_time(NOW))
 ROOM = {"cpu": "4", "memory": "8Gi", "pods": "110"}
 """What a node of middling size has for pods."""
+VERSIONS = {kind.name: kind.api_version for kind in KINDS}
 CONTAINER = {"name": "c", "image": "registry.example/app:1"}
 ZONE = "topology.kubernetes.io/zone"
 NOT_READY = "node.kubernetes.io/not-ready"
@@ -88,7 +89,7 @@ def of_kind(
         "ownerReferences": [plain(reference) for reference in owners],
     }
     return {
-        "apiVersion": kind_named(kind).api_version,
+        "apiVersion": VERSIONS[kind],
         "kind": kind,
         "metadata": {**without_empty(own), **(metadata or {})},
         **{part: value for part, value in parts.items() if value is not None},
@@ -183,7 +184,7 @@ def pod(
         labels=labels,
         owners=() if owner is None else (owner,),
         metadata={**meta, **(metadata or {})},
-        spec=without_empty({**own, **spec}),
+        spec={**without_empty(own), **spec},
         status={**without_empty({"phase": phase, "conditions": says}), **(status or {})},
     )
 
@@ -214,7 +215,7 @@ def lease(
         uid=f"lease-{name}" if uid is None else uid,
         version=version,
         metadata=metadata,
-        spec=without_empty({**own, **spec}),
+        spec={**without_empty(own), **spec},
     )
 
 
@@ -278,9 +279,10 @@ def workload(
 
 
 def owner(kind: str, name: str = "web", uid: str | None = None, **more: Any) -> Document:
-    """The reference of a pod to its controller; the uid is that which `workload` gives."""
+    """The reference of a pod to its controller; the uid is that which `workload` gives. A kind that
+    the package does not know is of apps/v1."""
     own = {
-        "apiVersion": "v1" if kind == "Node" else kind_named(kind).api_version,
+        "apiVersion": VERSIONS.get(kind, "apps/v1"),
         "kind": kind,
         "name": name,
         "uid": f"uid-{name}" if uid is None else uid,

@@ -37,7 +37,7 @@ def pod(
     """A pod; it tolerates lost nodes for so many seconds, None: for ever, -1: not at all."""
     keys = (objects.NOT_READY, objects.UNREACHABLE) if tolerates != -1 else ()
     running = bool(node_name and ready)
-    return objects.pod(
+    made = objects.pod(
         name,
         node_name,
         uid="",
@@ -46,6 +46,8 @@ def pod(
         owner=None if owner is None else objects.owner(*owner, uid="-".join(owner)),
         **{"tolerations": [objects.toleration(key, seconds=tolerates) for key in keys], **spec},
     )
+    made["spec"].setdefault("tolerations", [])
+    return made
 
 
 def owner(kind: str, name: str, replicas: int = 1, **spec: Any) -> Json:
