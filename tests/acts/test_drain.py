@@ -28,36 +28,19 @@ from kubectl_nodelife.sim.kubectl.options import DrainOptions
 from tests.acts.program import Ended, nodelife, start
 from tests.acts.test_repair import KUBE_SYSTEM, rows
 from tests.loopback import client, play, sandbox, target_of
+from tests.objects import ROOM, node, pod
 
 NODE = "/api/v1/nodes/a1"
-CONTAINER = {"name": "c", "image": "example/c:1"}
 
 
-def node(name: str) -> dict[str, Any]:
-    ready = {"type": "Ready", "status": "True", "reason": "KubeletReady"}
-    return {
-        "apiVersion": "v1",
-        "kind": "Node",
-        "metadata": {"name": name},
-        "status": {
-            "conditions": [ready],
-            "allocatable": {"cpu": "4", "memory": "8Gi", "pods": "110"},
-        },
-    }
-
-
-def pod(name: str, **meta: Any) -> dict[str, Any]:
-    return {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": {"name": name, "namespace": "shop", "labels": {"app": "web"}, **meta},
-        "spec": {"nodeName": "a1", "containers": [CONTAINER], "terminationGracePeriodSeconds": 1},
-        "status": {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]},
-    }
+def of_web(name: str, uid: str = "", **meta: Any) -> dict[str, Any]:
+    """A pod of the app web on a1, that ends within a second."""
+    about = {"namespace": "shop", "labels": {"app": "web"}, "uid": uid, "metadata": meta}
+    return pod(name, "a1", grace=1, ready=True, **about)
 
 
 def objects(*pods: dict[str, Any]) -> list[dict[str, Any]]:
-    return [KUBE_SYSTEM, node("a1"), node("a2"), *pods]
+    return [KUBE_SYSTEM, node("a1", allocatable=ROOM), node("a2", allocatable=ROOM), *pods]
 
 
 async def drain(served: Sandbox, *words: str) -> Ended:
@@ -76,7 +59,7 @@ async def names(reader: Client) -> list[str]:
 def test_it_cordons_evicts_and_tells_promised_against_real() -> None:
     async def test() -> None:
         async with (
-            sandbox(generate=None, objects=objects(pod("one"), pod("two"))) as served,
+            sandbox(generate=None, objects=objects(of_web("one"), of_web("two"))) as served,
             client(served) as reader,
         ):
             refused = await drain(served, "--yes")
@@ -106,7 +89,7 @@ def test_it_cordons_evicts_and_tells_promised_against_real() -> None:
 
 def test_interrupted_it_says_what_it_cordoned_or_takes_it_back() -> None:
     async def test() -> None:
-        held = pod("held", finalizers=["example.com/hold"])
+        held = of_web("held", finalizers=["example.com/hold"])
         async with (
             sandbox(generate=None, objects=objects(held)) as served,
             client(served) as reader,
@@ -133,7 +116,7 @@ def test_interrupted_it_says_what_it_cordoned_or_takes_it_back() -> None:
 
 def test_it_holds_while_somebody_has_uncordoned_the_node() -> None:
     async def test() -> None:
-        held = pod("held", finalizers=["example.com/hold"])
+        held = of_web("held", finalizers=["example.com/hold"])
         async with (
             sandbox(generate=None, objects=objects(held)) as served,
             client(served) as reader,
@@ -199,8 +182,8 @@ def test_nothing_is_evicted_before_the_cordon_is_seen(
 
 def test_a_pod_that_came_back_under_the_same_name_is_told() -> None:
     """kubectl says drained, though the node is not empty."""
-    shown = decode("Pod", pod("web-0", uid="one"))
-    back = decode("Pod", pod("web-0", uid="two"))
+    shown = decode("Pod", of_web("web-0", uid="one"))
+    back = decode("Pod", of_web("web-0", uid="two"))
     assert isinstance(shown, Pod) and isinstance(back, Pod)
     told: list[str] = []
     session = SimpleNamespace(monotonic_ns=lambda: 0, order=SimpleNamespace(dry_run=False))

@@ -13,7 +13,7 @@ from aiohttp import web
 
 from kubectl_nodelife.engine.calls.call import Delete, Post
 from tests.acts.program import Ended, nodelife
-from tests.acts.test_drain import objects, pod
+from tests.acts.test_drain import objects, of_web
 from tests.acts.test_repair import KUBE_SYSTEM
 from tests.acts.test_rollout_undo import DAEMON_SET, revision, template
 from tests.hostile.between import (
@@ -24,6 +24,7 @@ from tests.hostile.between import (
     swallowing,
 )
 from tests.loopback import play, sandbox
+from tests.objects import budget
 
 FLAGS = ("drain", "a1", "--force", "--yes")
 
@@ -52,7 +53,7 @@ def drained(
     between: Between, *more: str, things: list[dict[str, Any]] | None = None, wait_s: int = 10
 ) -> Ended:
     """A drain of a1. What it says of its end is what the server holds."""
-    found = things if things is not None else objects(pod("one"), pod("two"))
+    found = things if things is not None else objects(of_web("one"), of_web("two"))
     ended = run(between, found, *FLAGS, f"--timeout={wait_s}s", *more)
     assert between.broken == []
     left = between.names("Pod")
@@ -95,11 +96,11 @@ def test_a_drain_says_drained_only_of_an_empty_node(
 
 def test_a_pod_that_is_replaced_under_its_name_is_no_drained_node() -> None:
     async def come_back(between: Between) -> None:
-        await between.write(Post("Pod", ("shop", "one"), pod("one")))
+        await between.write(Post("Pod", ("shop", "one"), of_web("one")))
 
     again = just_before("GET", "/api/v1/pods", come_back_when_gone(come_back), times=100)
     between = Between(again, judge=no_pod_goes_before_its_cordon)
-    ended = drained(between, things=objects(pod("one")))
+    ended = drained(between, things=objects(of_web("one")))
     assert ended.code == 1 and "another pod has come in its place" in ended.err
 
 
@@ -111,16 +112,6 @@ def come_back_when_gone(come_back: Any) -> Any:
             await come_back(between)
 
     return happens
-
-
-def budget(least: int) -> dict[str, Any]:
-    """Of both pods."""
-    return {
-        "apiVersion": "policy/v1",
-        "kind": "PodDisruptionBudget",
-        "metadata": {"name": "web", "namespace": "shop"},
-        "spec": {"minAvailable": least, "selector": {"matchLabels": {"app": "web"}}},
-    }
 
 
 async def keeps_the_budget(between: Between, request: web.Request) -> str:
@@ -147,7 +138,8 @@ def test_a_budget_that_changes_in_mid_drain_is_kept_and_waited_for(
 
     acts = just_before("POST", "/eviction", change, times=100)
     between = Between(acts, judge=keeps_the_budget)
-    ended = drained(between, things=objects(pod("one"), pod("two"), budget(0)), wait_s=wait_s)
+    nobody = budget(namespace="shop", minAvailable=0)
+    ended = drained(between, things=objects(of_web("one"), of_web("two"), nobody), wait_s=wait_s)
     assert tries[0] >= 3, "refused, and tried again"
     assert ended.code == (0 if loosened else 1), ended
     assert loosened or "(will retry after 5s): Cannot evict pod" in ended.err
