@@ -124,6 +124,7 @@ def _node(node: PlannedNode, writes: list[Json]) -> Json:
         "zone": node.zone,
         "decision": node.decision,
         "reason": node.reason,
+        "byChance": node.by_chance,
         "drain": {
             "verdict": verdict.verdict,
             "sentence": verdict.sentence,

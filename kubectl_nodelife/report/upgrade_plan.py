@@ -104,6 +104,9 @@ def summary(plan: UpgradePlan) -> str:
     text += f" {are} done in {steps}, in about {clock(plan.expected_seconds)} ({low} to {high})"
     left = [f"{counts[word]} {label}" for word, label in (("skip", "skipped"), ("hold", "held"))
             if counts[word]]  # fmt: skip
+    chance = sum(node.by_chance for node in plan.nodes)
+    if chance:
+        left.append(f"{chance} by chance")
     return ", ".join([text, *left])
 
 

@@ -408,10 +408,12 @@ def run(
     progress: Progress | None = None,
     make_decider: MakeDecider | None = None,
     until_upgraded: Progress | None = None,
+    other_luck: bool = False,
 ) -> Run:
     """Play a scenario with these controllers, fresh ones. `until_ns`: end so long after t=0, if
     sooner. `make_decider`: of the scenario's upgrade, if any; `until_upgraded`: end with it; it
-    is called with the number of nodes that are done so far.
+    is called with the number of nodes that are done so far. `other_luck`: of several nodes of the
+    same score a pod gets the last, not the first.
     """
     duration_ns = setting.scenario.duration_ns
     if until_ns is not None:
@@ -419,6 +421,8 @@ def run(
     with without_collector(stay=True):  # `World.end` removes the cycles
         branch = Branch.begin(setting, controllers, duration_ns=duration_ns, faults=faults)
         world, timeline = branch.world, branch.timeline
+        placement = world.scheduler.placement
+        placement.takes_last, placement.equals = other_luck, {}
         source: TickSource = (
             world if progress is None else _WithProgress(world, setting.start_ns, progress)
         )
@@ -431,6 +435,8 @@ def run(
         drive(source, upgrades or branch.host)
         upgrade = upgrades.summary(timeline) if upgrades is not None else None
         course = upgrades.course(timeline) if upgrades is not None else None
+        if course is not None:
+            course.by_chance = bool(placement.equals)
         world.end()
     end_ns = setting.start_ns + duration_ns
     return Run(setting, end_ns, timeline, world.api.store, world.failures, upgrade, course)

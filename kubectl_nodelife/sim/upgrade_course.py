@@ -115,7 +115,8 @@ class PlayedRun:
     nodes that are never claimed, and what holds them. `free_share`: the least free share of cpu and
     memory. `moves`: how often a pod that moves is moved, as (mean, most); `waiting`: pods that
     would stay Pending, and why. `phase`: the run's, at the end. `decided`: what its leaders
-    decided, each with its instant in ns since the epoch.
+    decided, each with its instant in ns since the epoch. `by_chance`: a pod got one of several
+    nodes of the same score.
     """
 
     turns: dict[str, PlayedNode] = field(default_factory=dict)
@@ -130,6 +131,19 @@ class PlayedRun:
     end_ns: int = 0
     phase: str = str(RunPhase.RUNNING)
     decided: list[tuple[int, Action]] = field(default_factory=list)
+    by_chance: bool = False
+
+    def does(self, name: str) -> bool:
+        """True if the node is claimed and neither given back nor failed."""
+        turn = self.turns.get(name)
+        return turn is not None and not (turn.restored or turn.failed)
+
+    def why_not(self, name: str) -> str:
+        """Why the node is not done, "" where nothing says it."""
+        turn, held = self.turns.get(name), self.held.get(name)
+        if turn is not None:
+            return turn.restored or turn.failed
+        return held.because if held is not None else ""
 
 
 _REACHED: Final = {

@@ -70,7 +70,8 @@ class PlannedNode:
 
     `turn`: when, for those that are claimed. `remedies`, which it takes together, and
     `flags_needed`: of one that cannot be drained. `left_out`: for which of the reasons that are
-    warned of, "" for none.
+    warned of, "" for none. `by_chance`: it is done with some luck of the scheduler's, and not with
+    other.
     """
 
     node: Node
@@ -83,6 +84,7 @@ class PlannedNode:
     remedies: list[Remedy] = field(default_factory=list)
     flags_needed: list[str] = field(default_factory=list)
     left_out: str = ""
+    by_chance: bool = False
 
     @property
     def name(self) -> str:
@@ -122,12 +124,14 @@ class UpgradePlan:
 
     @property
     def undone(self) -> list[PlannedNode]:
-        """The nodes that cannot be done: not those that are there already, or held by a person."""
+        """The nodes that cannot be done, or by chance alone: not those that are there already, or
+        held by a person."""
         bad = {"never", "refused", "unknown"}
         return [
             node
             for node in self.nodes
             if node.decision == HOLD
+            or node.by_chance
             or (node.decision == SKIP and (node.verdict.verdict in bad or node.turn is not None))
         ]
 

@@ -4,9 +4,10 @@ There is no second set of rules: the run itself is played, by the upgrade contro
 the cluster. The virtual cluster of every scenario begins with the objects that were read, its
 controllers join, `upgrade start` is given, and the course is read off the records. Assumed is only
 what cannot be known: how long the work takes and pods need to stop, that all work succeeds, and
-that nothing else fails meanwhile. It is played once, with what is expected. How much less or more
-time it may take follows from how much less or more each phase of each node may, in the order in
-which they were played.
+that nothing else fails meanwhile. It is played once with what is expected, or, where the
+scheduler's chance may decide, with other luck as well (other_luck.py). How much less or more time
+it may take follows from how much less or more each phase of each node may, in the order in which
+they were played.
 
 Nodes that cannot be done are planned by the drain planner one by one, for the sentence and the
 cheapest change that unblocks them.
@@ -82,6 +83,12 @@ from kubectl_nodelife.upgrade.findings import (
     UpgradePlan,
     find,
 )
+from kubectl_nodelife.upgrade.other_luck import (
+    add_doubts,
+    doing_as_many,
+    doing_most,
+    may_decide,
+)
 from kubectl_nodelife.upgrade.ports import decider_for, drain_options
 
 MOST_EXPLAINED: Final = 20
@@ -129,11 +136,13 @@ class _Planning:
         refusals = self._refusals(nodes)
         findings = self._window_findings()
         refusals += [finding.text for finding in findings]
-        course, estimate = PlayedRun(), None
+        courses = [PlayedRun()]
         if not refusals and nodes:
-            course, estimate = self._play(nodes)
+            courses = self._play(nodes)
+        course = doing_most(courses)
         for node in nodes:
             _take_turn(node, course, refusals)
+        add_doubts(nodes, courses)
         self._explain(nodes)
         at_start = self._at_start()
         further = find(self._snapshot, self._settings, self._policy, nodes)
@@ -143,7 +152,7 @@ class _Planning:
             policy=self._policy,
             nodes=nodes,
             course=course,
-            estimate=estimate,
+            estimate=self._estimate(nodes, courses) if course.turns else None,
             budgets=[at_start.budget(scope) for scope in at_start.scopes()],
             refusals=refusals,
             findings=findings,
@@ -214,16 +223,28 @@ class _Planning:
 
     # --- the run ---------------------------------------------------------------------------------
 
-    def _play(self, nodes: Sequence[PlannedNode]) -> tuple[PlayedRun, UpgradeEstimate | None]:
-        """The course as expected, and how long it takes at least and at most."""
-        course = forecast(self._snapshot, self._policy, self._settings, self._progress)
-        if not course.turns:
-            return course, None
+    def _play(self, nodes: Sequence[PlannedNode]) -> list[PlayedRun]:
+        """The course as expected; and that of other luck, where that may decide."""
+        given = self._snapshot, self._policy, self._settings
+        course = forecast(*given, self._progress)
+        claimed = sum(node.decision == CLAIM for node in nodes)
+        if not may_decide(course, claimed, len(self._snapshot.nodes)):
+            return [course]
+        return [course, forecast(*given, other_luck=True)]
+
+    def _estimate(
+        self, nodes: Sequence[PlannedNode], courses: Sequence[PlayedRun]
+    ) -> UpgradeEstimate:
+        """How long it takes at least and at most, in the courses that do the most nodes."""
         verdicts = {node.name: node.verdict for node in nodes}
         # A leader watches for one grace period before it claims.
         cold_ns = self._settings.node_monitor_grace_period_ns
         times = phase_times(self._policy, self._renewal_ns)
-        return course, estimate(course, times, verdicts, self._options, cold_ns)
+        ends = [
+            estimate(course, times, verdicts, self._options, cold_ns)
+            for course in doing_as_many(courses)
+        ]
+        return UpgradeEstimate(min(e.low for e in ends), max(e.high for e in ends), ends[0].cold)
 
     @cached_property
     def _renewal_ns(self) -> int | None:
@@ -309,10 +330,15 @@ _PLACE: Final = FieldPath("the plan")
 
 
 def forecast(
-    snapshot: PlanSnapshot, policy: UpgradePolicy, settings: Settings, progress: Progress
+    snapshot: PlanSnapshot,
+    policy: UpgradePolicy,
+    settings: Settings,
+    progress: Progress = lambda done: None,
+    *,
+    other_luck: bool = False,
 ) -> PlayedRun:
     """The course of the policy's run on the cluster of the snapshot. `progress`: is called with the
-    number of nodes that are done in it so far.
+    number of nodes that are done in it so far. `other_luck`: see `run`.
     """
     # The Lease of a run under way is not taken over: what is planned is another one.
     objects = (
@@ -325,7 +351,7 @@ def forecast(
     what = UpgradeEvent(policy, work)
     setting = setting_of(objects, what, settings, snapshot.now_ns, snapshot.kinds_read)
     decider = decider_for(settings, snapshot.kinds_read, snapshot.release)
-    return play(setting, settings, decider, progress)
+    return play(setting, settings, decider, progress, other_luck=other_luck)
 
 
 def play(
@@ -333,13 +359,21 @@ def play(
     settings: Settings,
     decider: MakeDecider,
     progress: Progress = lambda done: None,
+    *,
+    other_luck: bool = False,
 ) -> PlayedRun:
     """The course of the setting's upgrade, played until it is over or stands still for good."""
     names = setting.scenario.controllers
     controllers = make_controllers(settings, names, pass_drift_ns=PASS_DRIFT_NS)
-    course = run(setting, controllers, make_decider=decider, until_upgraded=progress).course
-    assert course is not None
-    return course
+    played = run(
+        setting,
+        controllers,
+        make_decider=decider,
+        until_upgraded=progress,
+        other_luck=other_luck,
+    )
+    assert played.course is not None
+    return played.course
 
 
 def setting_of(
