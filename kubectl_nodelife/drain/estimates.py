@@ -91,6 +91,13 @@ def set_wave_estimates(waves: Sequence[WavePlan], middle: Play, others: Sequence
         wave.estimate = Estimate(round(low, 1), round(high, 1))
 
 
+def least_seconds(name: str, plays: Sequence[Play]) -> float | None:
+    """How long kubectl is at the node at least, in plays that empty it; None where none does."""
+    runs = [play.runs[name] for play in plays if play.empties(name)]
+    took = [(run.end_ns - run.start_ns) / SECOND_NS for run in runs if run.end_ns is not None]
+    return _with_margins(min(took), max(took), runs[:1])[0] if took else None
+
+
 def _seconds(wave: WaveInPlay) -> float | None:
     if wave.start_ns is None or wave.end_ns is None:
         return None

@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from kubectl_nodelife.drain.actors import PlannedPod
+from kubectl_nodelife.drain.estimates import least_seconds
 from kubectl_nodelife.drain.play import Play, went
 from kubectl_nodelife.drain.results import (
     NEVER,
@@ -24,7 +25,7 @@ from kubectl_nodelife.drain.results import (
     worst,
 )
 from kubectl_nodelife.kube.times import SECOND_NS, format_duration
-from kubectl_nodelife.sim.kubectl.conversation import TIMED_OUT, NodeRun, PodDeletion
+from kubectl_nodelife.sim.kubectl.conversation import LOOK_NS, TIMED_OUT, NodeRun, PodDeletion
 from kubectl_nodelife.sim.kubectl.options import DrainOptions
 
 Again = Callable[[DrainOptions], Play]
@@ -40,8 +41,11 @@ def is_open(play: Play) -> bool:
     """True if other assumptions may decide whether a node is emptied: within --timeout, or as a
     replacement has no node where another one has taken it by chance.
     """
-    near = bool(play.options.timeout_ns) and any(map(_is_near, play.runs.values()))
-    return near or play.world.hangs_on_luck
+    return _may_time_out(play) or play.world.hangs_on_luck
+
+
+def _may_time_out(play: Play) -> bool:
+    return bool(play.options.timeout_ns) and any(map(_is_near, play.runs.values()))
 
 
 def _is_near(run: NodeRun[PlannedPod]) -> bool:
@@ -59,6 +63,20 @@ def _is_held(target: PodDeletion[PlannedPod]) -> bool:
 def emptying_most(plays: Sequence[Play]) -> Play:
     """The first of the plays in which the most nodes of all are emptied."""
     return max(plays, key=lambda play: sum(map(play.empties, play.runs)))
+
+
+def in_time_by_margin(told: Play, full: Sequence[Play]) -> Play | None:
+    """Of plays without --timeout the first that empties the most nodes, where the margin of the
+    estimate alone brings each node within --timeout that is not emptied in `told`; else None.
+    """
+    best = emptying_most(full)
+    more = [name for name in told.scope.nodes if best.empties(name) and not told.empties(name)]
+    limit = told.options.timeout_ns / SECOND_NS
+    for name in more:
+        least = least_seconds(name, full)
+        if least is None or least >= limit:
+            return None
+    return best if more else None
 
 
 def in_full(play: Play, again: Again) -> Play:
@@ -139,20 +157,22 @@ def add_doubts_of_margin(plan: DrainPlan, options: DrainOptions) -> None:
     for wave in plan.waves if options.timeout_ns else ():
         if wave.estimate is None or wave.start is None or wave.end is None:
             continue
-        later = wave.estimate.high - (wave.end - wave.start)
+        took = wave.end - wave.start
+        later = wave.estimate.high - took
         for node in plan.nodes:
             if node.name in wave.nodes and not node.may_fail:
-                _add_margin(node, wave.pods, later, options)
+                _add_margin(node, wave.pods, took, later, options)
     plan.verdict = worst([node.verdict for node in plan.nodes])
 
 
 def _add_margin(
-    node: NodePlan, pods: Sequence[PodPlan], later: float, options: DrainOptions
+    node: NodePlan, pods: Sequence[PodPlan], took: float, later: float, options: DrainOptions
 ) -> None:
     limit = options.timeout_ns / SECOND_NS
     for pod in pods:
         if pod.node != node.name or pod.verdict not in (READY, SLOW) or pod.gone is None:
             continue
-        if pod.gone - (node.start or 0.0) + later > limit:
+        seen = min(pod.gone - (node.start or 0.0) + LOOK_NS / SECOND_NS, took)
+        if seen + later > limit:
             _doubt_pod(pod, _within(options))
             _doubt(node, _within(options))

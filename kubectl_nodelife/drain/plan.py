@@ -20,6 +20,7 @@ from kubectl_nodelife.drain.open_ends import (
     add_doubts_of_margin,
     emptying_most,
     in_full,
+    in_time_by_margin,
     is_open,
 )
 from kubectl_nodelife.drain.options import WaveOptions
@@ -170,21 +171,26 @@ def _of_plays(
     if is_open(middle):
         plays += [play(options) for play in again[1:]]
     told = emptying_most(plays)
+    full: list[Play] = []
+    in_time = None
+    if is_open(middle) and not told.empties_all():
+        full = [in_full(play, anew) for play, anew in zip(plays, again, strict=True)]
+        in_time = in_time_by_margin(told, full)
+    told = told if in_time is None else replace(in_time, options=options)
     plan = assemble(told)
     plan.bound, plan.maintenance = bound, maintenance
     if plan.verdict in _FINISHES and len(plays) == 1:
         plays += [play(options) for play in again[1:]]
-    add_doubts(plan, told, plays)
+    add_doubts(plan, told, plays if in_time is None else [*plays, told])
     if plan.verdict in _FINISHES:
-        full = [in_full(play, anew) for play, anew in zip(plays, again, strict=True)]
-        told = full[plays.index(told)]
+        full = full or [in_full(play, anew) for play, anew in zip(plays, again, strict=True)]
+        told = in_time or full[plays.index(told)]
         others = [play for play in full if play.empties_all()]
         plan.estimate = estimate(told, others, plan)
         set_wave_estimates(plan.waves, told, others)
         add_doubts_of_margin(plan, options)
         plan.warnings += _late_nodes(plan)
-        plays += [play for play, before in zip(full, plays, strict=True) if play is not before]
-    for play in plays:
+    for play in (*plays, *(each for each in full if each not in plays)):
         play.end()
     return plan
 
