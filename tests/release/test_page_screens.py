@@ -34,7 +34,8 @@ def test_each_screen_says_where_it_comes_from(name: str) -> None:
 
 def test_each_screen_seen_elsewhere_is_made_by_a_script() -> None:
     """They take minutes to make; here they are held to the commands and to today's columns."""
-    reports = "".join(path.read_text() for path in (ROOT / "kubectl_nodelife/report").rglob("*.py"))
+    pages = [ROOT / "kubectl_nodelife" / part for part in ("report", "commands")]
+    reports = "".join(path.read_text() for part in pages for path in part.rglob("*.py"))
     seen = []
     for name in PAGES:
         elsewhere = [s for s in screens((DOCS / name).read_text()) if not s.is_made()]
