@@ -21,7 +21,7 @@ def node(name: str, zone: str = "a", ready: str = "True", **spec: Any) -> Json:
     ]
     about = {"labels": {objects.ZONE: zone, "name": name}, "uid": ""}
     if not ready:
-        return objects.node(name, None, **about, **spec)
+        return objects.node(name, None, status={"conditions": []}, **about, **spec)
     return objects.node(name, ready, "KubeletReady", conditions=pressures, **about, **spec)
 
 
