@@ -75,7 +75,7 @@ ready_environment() {
         set -- --require-hashes --no-deps --only-binary=:all: --requirement "$lock"
     else
         echo "no packages are pinned for development on this machine: as setup.cfg names them" >&2
-        set -- "${root}[test,release]"
+        set -- "${root}[test,release,docs]"
     fi
     # Compiling 1,500 files beforehand would take longer than all else.
     "$venv/bin/python" -m pip install --quiet --disable-pip-version-check --no-compile \

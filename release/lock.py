@@ -56,11 +56,11 @@ def requirements(root: Path = ROOT) -> list[str]:
 
 
 def development(platform: Platform, root: Path = ROOT) -> list[str]:
-    """The same and what setup.cfg asks for besides, for tests and releases, on that platform."""
+    """The same and what setup.cfg asks for besides, for tests, releases and the site."""
     config = configparser.ConfigParser()
     config.read(root / "setup.cfg")
     found = set(requirements(root))
-    for extra in ("test", "release"):
+    for extra in ("test", "release", "docs"):
         for line in config["options.extras_require"][extra].splitlines():
             wanted, _, marker = map(str.strip, line.partition(";"))
             if marker not in _MARKERS:

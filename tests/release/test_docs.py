@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 from pathlib import Path
 
@@ -11,6 +12,11 @@ from kubectl_nodelife import cli
 from release import screens
 
 ROOT = Path(__file__).parents[2]
+FETCHED = re.compile(
+    r"""<(?:link|script|img|iframe|source)\b[^>]*(?:href|src)=["']?(?:https?:)?//[^"' >]+"""
+    r"""|url\(["']?(?:https?:)?//[^)]+"""
+)
+"""What a browser would load from another host; a link is none."""
 
 
 def test_every_page_is_in_the_navigation() -> None:
@@ -30,5 +36,23 @@ def test_screens_show_verbs_that_there_are() -> None:
 def test_the_site_is_made(tmp_path: Path) -> None:
     done = subprocess.run([ROOT / "bin/docs", tmp_path / "site"], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-    page = (tmp_path / "site/screens.html").read_text()
+    site = tmp_path / "site"
+    page = (site / "screens.html").read_text()
     assert "$ kubectl nodelife status" in page and "healthy" in page
+    first = (site / "index.html").read_text()
+    assert '<img alt="The live page' in first and "are in trouble; the worst is" in first
+    assert "nodelife" in (site / "search/search_index.json").read_text()
+    fetched = {path.name: FETCHED.findall(path.read_text()) for path in site.rglob("*.html")}
+    fetched |= {path.name: FETCHED.findall(path.read_text()) for path in site.rglob("*.css")}
+    assert len(fetched) > 50 and {name: hosts for name, hosts in fetched.items() if hosts} == {}
+
+
+def test_what_a_page_would_fetch_is_found() -> None:
+    for text in (
+        '<link rel="stylesheet" href="https://fonts.example/css">',
+        "<script async src='//cdn.example/x.js'>",
+        "@import url(https://fonts.example/x)",
+        'src: url("//fonts.example/x.woff2")',
+    ):
+        assert FETCHED.findall(text), text
+    assert not FETCHED.findall('<a href="https://kubernetes.io/docs">')
