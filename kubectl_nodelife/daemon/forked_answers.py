@@ -16,8 +16,10 @@ import logging
 import os
 import resource
 import signal
+import sys
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import aclosing, suppress
+from importlib import import_module
 from typing import Any, Final, NoReturn, TypeVar
 
 from kubectl_nodelife.errors import Failed, NodelifeError, error_of
@@ -33,6 +35,7 @@ _CHUNK: Final = 1 << 18
 _LOOK_YOURSELF: Final = "look directly with --no-daemon"
 _PIPE: Final = 3
 _NICER: Final = 5
+_LOOK_S: Final = 0.01
 
 Response = dict[str, Any]
 
@@ -42,6 +45,26 @@ Tell = Callable[[Response], None]
 Ready = Callable[[], Awaitable[None]]
 
 T = TypeVar("T")
+
+
+class _Imports:
+    """How many threads import a module now."""
+
+    under_way = 0
+
+
+async def imported(name: str) -> Any:
+    """The module of that name, which a thread imports where it is not yet. No child begins
+    meanwhile: it has the locks of modules as they are then and not the thread, so that it would
+    wait for ever for a module that the thread has begun.
+    """
+    if name in sys.modules and not _Imports.under_way:
+        return sys.modules[name]
+    _Imports.under_way += 1
+    try:
+        return await asyncio.to_thread(import_module, name)
+    finally:
+        _Imports.under_way -= 1
 
 
 class ForkedAnswers:
@@ -105,6 +128,8 @@ class ForkedAnswers:
     async def _in_child(
         self, make: Callable[[Tell], Response], seconds: float
     ) -> AsyncGenerator[Response]:
+        while _Imports.under_way:
+            await asyncio.sleep(_LOOK_S)
         readable, writable = os.pipe()
         pid = os.fork()
         if pid == 0:

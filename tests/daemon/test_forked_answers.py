@@ -5,14 +5,16 @@ from __future__ import annotations
 import asyncio
 import os
 import socket
+import sys
 import time
 from collections.abc import Callable
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from kubectl_nodelife.daemon.forked_answers import MOST_AT_ONCE, ForkedAnswers
+from kubectl_nodelife.daemon.forked_answers import MOST_AT_ONCE, ForkedAnswers, imported
 from kubectl_nodelife.errors import BadInput, Failed, NodelifeError
 from tests.loopback import play
 
@@ -39,6 +41,23 @@ def test_the_answer_is_made_in_another_process_of_which_nothing_stays() -> None:
         assert answer["pid"] != os.getpid() and answer["long"] == "ä" * MIB and held == []
         with pytest.raises(ChildProcessError):
             os.waitpid(answer["pid"], os.WNOHANG)
+
+    play(test)
+
+
+def test_no_child_begins_while_a_thread_imports(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It would wait for ever for the lock of a module that nobody goes on to import in it."""
+    (tmp_path / "slow_to_import.py").write_text("import time\ntime.sleep(0.5)\nVALUE = 7\n")
+    monkeypatch.syspath_prepend(tmp_path)
+
+    async def test() -> None:
+        importing = asyncio.create_task(imported("slow_to_import"))
+        await asyncio.sleep(0.1)
+        value = await forked(lambda: {"of": import_module("slow_to_import").VALUE}, seconds=20.0)
+        assert value == {"of": 7}
+        assert await importing is sys.modules.pop("slow_to_import")
 
     play(test)
 

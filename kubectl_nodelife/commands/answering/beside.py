@@ -70,7 +70,7 @@ def _work(works: Works, writable: int, left_s: float) -> NoReturn:
     try:
         signal.setitimer(signal.ITIMER_REAL, left_s)
         made = pickle.dumps([work() for work in works])
-        with open(writable, "wb") as pipe:
+        with os.fdopen(writable, "wb") as pipe:
             pipe.write(made)
     finally:
         os._exit(0)
@@ -80,7 +80,7 @@ def _made(readable: int) -> list[Any]:
     """What the child made; nothing where it made nothing."""
     if readable == -1:
         return []
-    with open(readable, "rb", closefd=False) as pipe:
+    with os.fdopen(readable, "rb", closefd=False) as pipe:
         received = pipe.read()
     try:
         made: list[Any] = pickle.loads(received)

@@ -11,7 +11,6 @@ import re
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Iterator
 from contextlib import aclosing
-from importlib import import_module
 from itertools import chain
 from typing import Any, Final
 
@@ -30,7 +29,7 @@ from kubectl_nodelife.commands.answering.status import StatusLines
 from kubectl_nodelife.commands.cluster.look import KindsToRead
 from kubectl_nodelife.daemon.changes import ChangeRecord, document
 from kubectl_nodelife.daemon.cluster_view import journal_warnings
-from kubectl_nodelife.daemon.forked_answers import ForkedAnswers, Tell
+from kubectl_nodelife.daemon.forked_answers import ForkedAnswers, Tell, imported
 from kubectl_nodelife.daemon.journal import Journal
 from kubectl_nodelife.daemon.kinds import KINDS as WATCHED
 from kubectl_nodelife.daemon.list_once import ListedOnce, ListKinds
@@ -204,7 +203,7 @@ def _forked_answer(
 
 async def _module_of(question: str) -> Any:
     """The module beside this one that answers; it is imported when it is first asked."""
-    return await asyncio.to_thread(import_module, f"{answering.__name__}.{question}")
+    return await imported(f"{answering.__name__}.{question}")
 
 
 def _list(wanted: KindsToRead, list_kinds: ListKinds) -> Awaitable[ListedOnce]:
@@ -280,7 +279,7 @@ def _replay_answer(
     """The answer to `replay`."""
 
     async def replay_now(query: Query) -> Response:
-        replay = await asyncio.to_thread(import_module, f"{answering.__name__}.replay")
+        replay = await _module_of("replay")
 
         async def traces() -> tuple[ListedOnce, list[ChangeRecord]]:
             since_ns = now_ns() - (number(query, "since") or HOUR_NS)
