@@ -223,14 +223,14 @@ class RunStore:
                     raise self._failed(failure) from None
 
     def add(self, number: int, measures: dict[str, float]) -> None:
-        """Take in a run."""
+        """Take in a run: first, so that an interruption behind the line does not lose it."""
         assert self._out is not None
+        self.found[number] = measures
         try:
             self._out.write(self._line(number, measures))
             self._out.flush()
         except OSError as error:
             raise self._failed(error) from None
-        self.found[number] = measures
 
     def finish(self, documents: Mapping[str, bytes]) -> None:
         """Put all runs in the study's order, and write the table and these files."""
