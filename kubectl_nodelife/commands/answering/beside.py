@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, NoReturn
 
-Works = Sequence[Callable[[], Any]]
+from kubectl_nodelife.outlook.what_if.question import Works
 
 
 def cores() -> int:

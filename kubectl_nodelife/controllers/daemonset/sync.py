@@ -308,8 +308,7 @@ def _manage_nodes(revision_hash: str, sync: SyncContext, _failures: Failures) ->
     create: list[tuple[str, str]] = []
     delete: list[PodToDelete] = []
     failed = 0
-    if node_index.failing:
-        sync.events += _failed_placements(sync, node_index)
+    _report_failed_placements(sync, node_index)
     for node, decision in decisions(sync, node_index, revision_hash):
         if decision.create_because:
             create.append((node, f"node {node}: {decision.create_because}"))
@@ -378,21 +377,22 @@ def _unscheduled_pods_without_node(
     ]
 
 
-def _failed_placements(context: SyncContext, node_index: NodeStatusIndex) -> Iterable[Action]:
+def _report_failed_placements(sync: SyncContext, node_index: NodeStatusIndex) -> None:
     """1.11 reports at every evaluation of the predicates why a pod cannot be placed."""
+    if not node_index.failing:
+        return
     for node in sorted(node_index.failing):
         facts = node_index.facts(node)
         verdict = facts.verdict if facts is not None else None
         for reason in verdict.failed_placements if verdict is not None else ():
             message = f'failed to place pod on "{node}": {reason}'
-            yield context.event("Warning", "FailedPlacement", message)
+            sync.events.append(sync.event("Warning", "FailedPlacement", message))
 
 
 def rolling_update(sync: SyncContext, revision_hash: str) -> Calls:
     """The update step. Raises SyncError."""
     node_index = sync.tracked.refresh(sync.now, revision_hash)
-    if node_index.failing:
-        sync.events += _failed_placements(sync, node_index)
+    _report_failed_placements(sync, node_index)
     try:
         step = plan_update(sync.tracked, node_index, revision_hash, sync.now)
     except UpdateImpossibleError as error:
@@ -403,8 +403,7 @@ def rolling_update(sync: SyncContext, revision_hash: str) -> Calls:
 def update_status(sync: SyncContext, revision_hash: str, observe: bool) -> Calls:
     """Write the status if it differs; come back when minReadySeconds are over. Raises SyncError."""
     node_index = sync.tracked.refresh(sync.now, revision_hash)
-    if node_index.failing:
-        sync.events += _failed_placements(sync, node_index)
+    _report_failed_placements(sync, node_index)
     tally = node_index.tally
     if tally.ready != tally.available:
         sync.then(_come_back)

@@ -41,6 +41,7 @@ from kubectl_nodelife.outlook.what_if.play_reading import (
     act_of_each,
     zone_futures,
 )
+from kubectl_nodelife.outlook.what_if.played import span_seconds
 from kubectl_nodelife.outlook.what_if.question import Plays, given_flags
 from kubectl_nodelife.outlook.what_if.sentences import (
     DRAINED,
@@ -250,8 +251,8 @@ def _workload(
         lowest_serving=outage.lowest_serving,
         first_seconds=reading.seconds(outage.first_ns),
         back_seconds=reading.seconds(outage.back_ns),
-        at_zero_seconds=_span(outage.at_zero_ns),
-        blind_seconds=_span(outage.blind_ns),
+        at_zero_seconds=span_seconds(outage.at_zero_ns),
+        blind_seconds=span_seconds(outage.blind_ns),
         evicted=reading.evicted[workload],
         evicted_range=CountRange(fewest=min(evicted), most=max(evicted)),
         collected=reading.collected[workload],
@@ -278,7 +279,7 @@ def _other(reading: PlayReading, workload: ServedObject, future: PlayReading) ->
     return OtherCourse(
         is_same=not _differ(_serving(series), _serving(in_future)),
         down=_word(outage) == FULL,
-        at_zero_seconds=_span(outage.at_zero_ns),
+        at_zero_seconds=span_seconds(outage.at_zero_ns),
         ready_at_end=reading.played.levels.series(workload)[-1].serving,
         pending=len(reading.pending.get(workload, ())),
     )
@@ -313,10 +314,6 @@ def _word(outage: Outage) -> str:
     return DEGRADED if outage.lowest_serving else FULL
 
 
-def _span(span_ns: int) -> float:
-    return round(span_ns / SECOND_NS, 3)
-
-
 def _services(before: PlayReading, after: PlayReading) -> Iterator[ServiceFuture]:
     for counted in sorted(c for c in {*after.outages, *before.outages} if c.kind == SERVICE):
         outage = after.outage(counted)
@@ -326,8 +323,8 @@ def _services(before: PlayReading, after: PlayReading) -> Iterator[ServiceFuture
                 name=counted.name,
                 endpoints_before=outage.before.ready,
                 lowest=outage.lowest_ready,
-                blind_seconds=_span(outage.blind_ns),
-                without_endpoints_seconds=_span(outage.no_ready_ns),
+                blind_seconds=span_seconds(outage.blind_ns),
+                without_endpoints_seconds=span_seconds(outage.no_ready_ns),
                 from_seconds=after.seconds(outage.none_from_ns),
                 to_seconds=after.seconds(outage.none_to_ns),
             )
@@ -427,10 +424,10 @@ def figures_of(reading: PlayReading) -> dict[str, float]:
         "pods_stuck": sum(map(len, reading.stuck.values())),
         "pods_evicted": reading.evicted.total(),
         "pods_at_risk": sum(at_risk.total() for at_risk in reading.at_risk.values()),
-        "unavailable_pod_seconds": _span(sum(o.missing_pod_ns for o in outages)),
-        "blind_seconds": _span(sum(o.blind_ns for o in outages)),
-        "longest_at_zero_seconds": _span(max((o.at_zero_ns for o in were_up), default=0)),
-        "seconds_at_zero": _span(sum(o.at_zero_ns for o in were_up)),
+        "unavailable_pod_seconds": span_seconds(sum(o.missing_pod_ns for o in outages)),
+        "blind_seconds": span_seconds(sum(o.blind_ns for o in outages)),
+        "longest_at_zero_seconds": span_seconds(max((o.at_zero_ns for o in were_up), default=0)),
+        "seconds_at_zero": span_seconds(sum(o.at_zero_ns for o in were_up)),
         "drains_unfinished": sum(drain.ended != DRAINED for drain in reading.drains()),
     }
 

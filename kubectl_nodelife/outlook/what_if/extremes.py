@@ -8,11 +8,10 @@ from __future__ import annotations
 import msgspec
 
 from kubectl_nodelife.engine.settings import Settings
-from kubectl_nodelife.kube.times import SECOND_NS
 from kubectl_nodelife.outlook.what_if.document import PlayExtreme
 from kubectl_nodelife.outlook.what_if.node_futures import deletions_by_node
 from kubectl_nodelife.outlook.what_if.play_reading import PlayReading
-from kubectl_nodelife.outlook.what_if.played import Played, seconds
+from kubectl_nodelife.outlook.what_if.played import Played, seconds, span_seconds
 from kubectl_nodelife.outlook.what_if.service_levels import Outage, ServedObject
 
 
@@ -44,6 +43,6 @@ class Extreme(msgspec.Struct, frozen=True):
         outage = self.outages.get(workload, unchanged)
         return PlayExtreme(
             lowest_serving=outage.lowest_serving,
-            at_zero_seconds=round(outage.at_zero_ns / SECOND_NS, 3),
+            at_zero_seconds=span_seconds(outage.at_zero_ns),
             back_seconds=seconds(outage.back_ns, self.start_ns),
         )

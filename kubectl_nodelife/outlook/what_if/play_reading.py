@@ -35,7 +35,7 @@ from kubectl_nodelife.outlook.what_if.document import (
     ZoneChange,
     ZoneFuture,
 )
-from kubectl_nodelife.outlook.what_if.played import Played, seconds
+from kubectl_nodelife.outlook.what_if.played import Played, seconds, span_seconds
 from kubectl_nodelife.outlook.what_if.service_levels import (
     SERVICE,
     Outage,
@@ -78,7 +78,7 @@ class BudgetCourse(msgspec.Struct, frozen=True):
             for e in entries
         ]
         budget = ledger.budget
-        zero_s, below_s = (round(ns / SECOND_NS, 3) for ns in (at_zero_ns, below_ns))
+        zero_s, below_s = map(span_seconds, (at_zero_ns, below_ns))
         return cls(budget.spec, budget.status, points, zero_s, below_s)
 
 

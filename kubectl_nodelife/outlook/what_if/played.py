@@ -58,6 +58,11 @@ class Played(msgspec.Struct, frozen=True):
         return self.ended_ns < self.end_ns
 
 
+def span_seconds(span_ns: int) -> float:
+    """A span of time as seconds, to the ms."""
+    return round(span_ns / SECOND_NS, 3)
+
+
 def seconds(at_ns: int | None, start_ns: int) -> float | None:
     """An instant as seconds after the question, to the ms."""
-    return None if at_ns is None else round((at_ns - start_ns) / SECOND_NS, 3)
+    return None if at_ns is None else span_seconds(at_ns - start_ns)

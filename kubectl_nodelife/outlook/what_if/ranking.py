@@ -24,6 +24,7 @@ from kubectl_nodelife.outlook.what_if.acts import Act, Narrowing, read_acts
 from kubectl_nodelife.outlook.what_if.answer import figures_of, goes_down
 from kubectl_nodelife.outlook.what_if.document import Both
 from kubectl_nodelife.outlook.what_if.play_reading import PlayReading
+from kubectl_nodelife.outlook.what_if.played import span_seconds
 from kubectl_nodelife.outlook.what_if.question import EachPlay, Question
 from kubectl_nodelife.outlook.what_if.service_levels import SERVICE, ServedObject
 from kubectl_nodelife.sim.timeline import without_collector
@@ -215,9 +216,7 @@ class Ranker:
         down = sorted(c for c in after.outages if goes_down(c, self.before, after))
         figures = {name: Both(baseline=self.was[name], future=now[name]) for name in now}
         longest_ns = max((_nothing_left_ns(after, each) for each in down), default=0)
-        return TargetOutcome(
-            target, figures, down, round(longest_ns / SECOND_NS, 3), len(after.ignored)
-        )
+        return TargetOutcome(target, figures, down, span_seconds(longest_ns), len(after.ignored))
 
 
 def _nothing_left_ns(after: PlayReading, served: ServedObject) -> int:
