@@ -21,7 +21,7 @@ from urllib.parse import parse_qs, urlsplit
 
 import msgspec
 
-from kubectl_nodelife.kube.encode import encode
+from kubectl_nodelife.kube.codec import encode
 from kubectl_nodelife.kube.kinds import kind_of
 from kubectl_nodelife.kube.meta import KubeObject
 from kubectl_nodelife.kube.times import format_micro_time

@@ -41,7 +41,7 @@ from kubectl_nodelife.dumps.dump import read_dump
 from kubectl_nodelife.engine.cache import Cache
 from kubectl_nodelife.engine.events import Put
 from kubectl_nodelife.engine.settings import make_settings
-from kubectl_nodelife.kube.encode import encode
+from kubectl_nodelife.kube.codec import encode
 from kubectl_nodelife.kube.meta import MicroTime
 from kubectl_nodelife.kube.node import Lease, LeaseSpec
 from kubectl_nodelife.kube.times import MINUTE_NS, SECOND_NS

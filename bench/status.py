@@ -18,7 +18,7 @@ from bench.zone_outage import make_setting
 from kubectl_nodelife.commands.answering.status import finished
 from kubectl_nodelife.commands.cluster.look import view_of_dump
 from kubectl_nodelife.dumps.dump import read_dump
-from kubectl_nodelife.kube.encode import encode
+from kubectl_nodelife.kube.codec import encode
 from kubectl_nodelife.kube.meta import MicroTime
 from kubectl_nodelife.kube.node import Lease, LeaseMeta, LeaseSpec, Node
 from kubectl_nodelife.outlook.status import KINDS, status_steps

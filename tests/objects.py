@@ -16,8 +16,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from kubectl_nodelife.engine.events import Put
-from kubectl_nodelife.kube.decode import decode
-from kubectl_nodelife.kube.encode import encode
+from kubectl_nodelife.kube.codec import decode, encode
 from kubectl_nodelife.kube.kinds import KINDS
 from kubectl_nodelife.kube.meta import ApiStruct
 from kubectl_nodelife.kube.times import SECOND_NS, format_micro_time, format_time, parse_time

@@ -15,7 +15,7 @@ from kubectl_nodelife.engine import actions as act
 from kubectl_nodelife.engine.actions import Action
 from kubectl_nodelife.engine.calls import Answer, Request, Result, WaitUntil, converse
 from kubectl_nodelife.engine.calls.call import request_of_call
-from kubectl_nodelife.kube.decode import decode
+from kubectl_nodelife.kube.codec import decode
 from kubectl_nodelife.kube.field_managers import NOBODY
 from kubectl_nodelife.kube.meta import KubeObject, Time
 from kubectl_nodelife.kube.pod import PodCondition

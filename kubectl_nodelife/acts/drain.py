@@ -26,12 +26,12 @@ from kubectl_nodelife.engine.actions import SetUnschedulable
 from kubectl_nodelife.engine.calls import Get, Request
 from kubectl_nodelife.engine.calls.call import collection_path
 from kubectl_nodelife.errors import Failed
-from kubectl_nodelife.kube.decode import decode
-from kubectl_nodelife.kube.errors import InputError
+from kubectl_nodelife.kube.codec import decode
 from kubectl_nodelife.kube.meta import OwnerReference, controller_of
 from kubectl_nodelife.kube.node import Node
 from kubectl_nodelife.kube.pod import TERMINAL_PHASES, Pod
 from kubectl_nodelife.kube.times import SECOND_NS
+from kubectl_nodelife.kube.unreadable import InputError
 from kubectl_nodelife.kube.wellknown import (
     FALSE,
     TRUE,

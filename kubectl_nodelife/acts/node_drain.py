@@ -25,12 +25,12 @@ from kubectl_nodelife.engine.calls.pod_calls import (
     after_eviction,
 )
 from kubectl_nodelife.errors import Failed, NodelifeError
-from kubectl_nodelife.kube.decode import decode
-from kubectl_nodelife.kube.errors import InputError
+from kubectl_nodelife.kube.codec import decode
 from kubectl_nodelife.kube.meta import KubeObject
 from kubectl_nodelife.kube.node import Node
 from kubectl_nodelife.kube.pod import Pod
 from kubectl_nodelife.kube.times import SECOND_NS
+from kubectl_nodelife.kube.unreadable import InputError
 from kubectl_nodelife.sim.kubectl.cluster import client_bucket
 from kubectl_nodelife.sim.kubectl.conversation import (
     FAILED,

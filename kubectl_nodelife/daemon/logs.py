@@ -28,10 +28,9 @@ from typing import Final
 from kubectl_nodelife.engine.cache import Cache
 from kubectl_nodelife.engine.events import Event, Gone, Put, Unreadable
 from kubectl_nodelife.engine.quarantine import Bug, Quarantine, words
-from kubectl_nodelife.kube.errors import places_raised, where_raised
 from kubectl_nodelife.kube.kinds import kind_of
 from kubectl_nodelife.kube.meta import KubeObject
-from kubectl_nodelife.kube.unreadable import Ref
+from kubectl_nodelife.kube.unreadable import Ref, places_raised, where_raised
 
 log: Final = logging.getLogger("nodelife")
 

@@ -42,10 +42,10 @@ from kubectl_nodelife.engine.settings import (
     parse_assignments,
 )
 from kubectl_nodelife.errors import BadInput, NodelifeError
+from kubectl_nodelife.kube.documents import load_documents
 from kubectl_nodelife.kube.kinds import kind_named
 from kubectl_nodelife.kube.names import did_you_mean
 from kubectl_nodelife.kube.node import kubelet_versions
-from kubectl_nodelife.kube.yaml_stream import load_documents
 from kubectl_nodelife.live.target import parse_size
 
 if TYPE_CHECKING:

@@ -47,7 +47,6 @@ from kubectl_nodelife.engine.settings import (
     parse_assignments,
 )
 from kubectl_nodelife.errors import BadInput
-from kubectl_nodelife.kube.errors import InputError
 from kubectl_nodelife.kube.field_managers import NOBODY
 from kubectl_nodelife.kube.kinds import kind_of
 from kubectl_nodelife.kube.load import Loaded, load_pieces
@@ -57,7 +56,7 @@ from kubectl_nodelife.kube.node import Node, kubelet_versions
 from kubectl_nodelife.kube.object_reader import Seen
 from kubectl_nodelife.kube.pod import Pod
 from kubectl_nodelife.kube.times import MINUTE_NS, format_micro_time, parse_time
-from kubectl_nodelife.kube.unreadable import Ref, Unreadable, unreadable_sentences
+from kubectl_nodelife.kube.unreadable import InputError, Ref, Unreadable, unreadable_sentences
 from kubectl_nodelife.kube.wellknown import (
     ANNOTATION_MOMENT,
     ANNOTATION_RUNNING,

@@ -40,9 +40,9 @@ from kubectl_nodelife.dumps.file_size import (
     unpacked,
 )
 from kubectl_nodelife.errors import BadInput
-from kubectl_nodelife.kube.errors import InputError, NotKubernetes
 from kubectl_nodelife.kube.kinds import Kind, find_resource, group_of
 from kubectl_nodelife.kube.names import first_names
+from kubectl_nodelife.kube.unreadable import InputError, NotKubernetes
 
 STDIN: Final = "standard input"
 _SUFFIXES: Final = (".json", ".yaml", ".yml")

@@ -28,7 +28,7 @@ from typing import Any, Final
 import msgspec
 
 from kubectl_nodelife.engine.events import Gone, Put
-from kubectl_nodelife.kube.errors import where_raised
+from kubectl_nodelife.kube.codec import as_unreadable
 from kubectl_nodelife.kube.meta import controller_of
 from kubectl_nodelife.kube.pod import Pod
 from kubectl_nodelife.kube.times import SECOND_NS, format_micro_time
@@ -38,8 +38,8 @@ from kubectl_nodelife.kube.unreadable import (
     Ref,
     Unreadable,
     unreadable_sentences,
+    where_raised,
 )
-from kubectl_nodelife.kube.value_checks import as_unreadable
 
 MOST_LISTED: Final = 1_000
 """So many are in the document of `daemon status`."""

@@ -2,8 +2,8 @@
 
 - slices: `meta`, `node`, `pod`, `workload`, `service`, `storage`, `admission`; `kinds` lists them
   by kind and apiVersion
-- in: `load` takes a file's text through `documents` (and `yaml_stream`) to `object_reader`, which
-  decodes each object (`decode`, `value_checks`) or sets it aside (`unreadable`); out: `encode`
+- in: `load` takes a file's text through `documents` to `object_reader`, which decodes and checks
+  each object (`codec`) or sets it aside (`unreadable`); out: `codec`, too
 - meaning: `times`, `quantity`, `selectors`, `taints`, `lifecycle`, `field_managers`; `cel` is
   for expressions of admission policies
 """

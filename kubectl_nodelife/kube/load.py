@@ -8,7 +8,7 @@ the items that have come are taken out, decoded and forgotten, so that no more i
 pieces and the objects themselves. Where an item ends is guessed by what stands between the first
 two, and the guess is proved by decoding: text that begins at an item and is a JSON array in
 brackets holds whole items only. Where there is no proof (an item that is no JSON), a scanner finds
-the ends. Of YAML the items of a List are read one by one (`yaml_stream`).
+the ends. Of YAML the items of a List are read one by one (`documents`).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from kubectl_nodelife.kube.decode import UNDECODABLE, decode, decode_json
+from kubectl_nodelife.kube.codec import UNDECODABLE, decode, decode_json
 from kubectl_nodelife.kube.documents import (
     Json,
     end_of_first_json,
@@ -31,7 +31,6 @@ from kubectl_nodelife.kube.documents import (
     utf8,
     yaml_documents,
 )
-from kubectl_nodelife.kube.errors import InputError, NotKubernetes
 from kubectl_nodelife.kube.kinds import Kind, find_kind
 from kubectl_nodelife.kube.object_reader import (
     HEAD,
@@ -45,6 +44,7 @@ from kubectl_nodelife.kube.object_reader import (
     read_envelope,
     unknown_name,
 )
+from kubectl_nodelife.kube.unreadable import InputError, NotKubernetes
 
 __all__ = [
     "InputError",

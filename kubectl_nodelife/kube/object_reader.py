@@ -1,7 +1,7 @@
 """Reads documents into typed objects, one or many, and notes what they say of themselves.
 
 A JSON List is split into undecoded items whose kind is read off their first bytes, even where one
-item is no JSON at all, and each item goes straight to its type (`kube.decode`). Kinds that no
+item is no JSON at all, and each item goes straight to its type (`kube.codec`). Kinds that no
 decision reads are counted, and an object that cannot be read is set aside: neither is an error.
 
 Pods hold the equal parts of the pod before them in a list (`share_equal_parts`). A list is in order
@@ -23,27 +23,30 @@ from typing import Any, NamedTuple
 import msgspec
 from msgspec.structs import force_setattr
 
-from kubectl_nodelife.kube.decode import (
+from kubectl_nodelife.kube.codec import (
+    CHECKS,
     DECODERS,
     UNDECODABLE,
+    as_unreadable,
     mended,
     needs_mending,
     plain,
+    unfit,
     without_undecided,
 )
 from kubectl_nodelife.kube.documents import DUMP_AGAIN, Json, end_of_json, json_starts
-from kubectl_nodelife.kube.errors import InputError, NotKubernetes
 from kubectl_nodelife.kube.kinds import Kind, find_kind, find_resource, group_of
 from kubectl_nodelife.kube.meta import KubeObject
 from kubectl_nodelife.kube.pod import Pod
 from kubectl_nodelife.kube.unreadable import (
+    InputError,
+    NotKubernetes,
     Unreadable,
     identify,
     identify_plain,
     split_list,
     text_member,
 )
-from kubectl_nodelife.kube.value_checks import CHECKS, as_unreadable, unfit
 from kubectl_nodelife.kube.wellknown import ANNOTATION_KINDS
 
 _PROGRESS_STEP = 1000

@@ -77,6 +77,9 @@ NODE_STATUS_UNKNOWN: Final = "NodeStatusUnknown"
 NODE_STATUS_NEVER_UPDATED: Final = "NodeStatusNeverUpdated"
 SILENT_REASONS: Final = frozenset({NODE_STATUS_UNKNOWN, NODE_STATUS_NEVER_UPDATED})
 
+NODE_LOST: Final = "NodeLost"
+"""The reason of a pod whose node was lost, in its status (`NodeUnreachablePodReason`)."""
+
 # Reasons of a pod's condition DisruptionTarget
 DELETION_BY_TAINT_MANAGER: Final = "DeletionByTaintManager"
 DELETION_BY_POD_GC: Final = "DeletionByPodGC"

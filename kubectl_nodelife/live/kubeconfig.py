@@ -22,7 +22,7 @@ import msgspec
 import yaml
 
 from kubectl_nodelife.errors import BadInput
-from kubectl_nodelife.kube.yaml_stream import load_documents
+from kubectl_nodelife.kube.documents import load_documents
 
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 

@@ -17,12 +17,20 @@ from typing import Any, Final, Generic, NamedTuple, TypeVar
 import msgspec
 
 from kubectl_nodelife.errors import Failed
-from kubectl_nodelife.kube.decode import UNDECODABLE, decode_hook, decode_json
-from kubectl_nodelife.kube.errors import InputError
+from kubectl_nodelife.kube.codec import (
+    CHECKS,
+    UNDECODABLE,
+    as_unreadable,
+    decode_hook,
+    decode_json,
+    sift,
+    unfit,
+)
 from kubectl_nodelife.kube.kinds import OPTIONAL_KINDS, Kind, kind_named, kind_of_type
 from kubectl_nodelife.kube.meta import KubeObject
 from kubectl_nodelife.kube.unreadable import (
     NAMELESS,
+    InputError,
     Unreadable,
     identify,
     object_members,
@@ -31,7 +39,6 @@ from kubectl_nodelife.kube.unreadable import (
     text_member,
     version_of,
 )
-from kubectl_nodelife.kube.value_checks import CHECKS, as_unreadable, sift, unfit
 from kubectl_nodelife.live.client import ApiError, Client, Status, api_error
 from kubectl_nodelife.live.requests import PAGE_SIZE, Resource, list_url, resource_of
 

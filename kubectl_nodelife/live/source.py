@@ -33,10 +33,9 @@ from msgspec.structs import force_setattr
 
 from kubectl_nodelife.engine.events import Gone, Put, Unreadable
 from kubectl_nodelife.errors import NodelifeError, Unreachable
-from kubectl_nodelife.kube.errors import where_raised
 from kubectl_nodelife.kube.meta import KubeObject
 from kubectl_nodelife.kube.pod import Pod
-from kubectl_nodelife.kube.unreadable import NAMELESS
+from kubectl_nodelife.kube.unreadable import NAMELESS, where_raised
 from kubectl_nodelife.live.client import ApiError, Client, describe
 from kubectl_nodelife.live.clock import steady_ns
 from kubectl_nodelife.live.listwatch import MalformedLine, WatchStream, list_all, most_line_bytes

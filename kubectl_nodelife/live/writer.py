@@ -30,10 +30,10 @@ from kubectl_nodelife.build_info import COMMIT
 from kubectl_nodelife.engine.calls import Answer, Read, Request, Write, request_of_call
 from kubectl_nodelife.engine.calls.call import NO_ANSWER, Body, as_dry_run
 from kubectl_nodelife.errors import NodelifeError
-from kubectl_nodelife.kube.decode import decode_json
-from kubectl_nodelife.kube.errors import InputError
+from kubectl_nodelife.kube.codec import decode_json
 from kubectl_nodelife.kube.kinds import kind_named
 from kubectl_nodelife.kube.meta import KubeObject
+from kubectl_nodelife.kube.unreadable import InputError
 from kubectl_nodelife.live.auth import Session
 from kubectl_nodelife.live.client import with_causes
 from kubectl_nodelife.live.clock import ServerClock, steady_ns

@@ -25,7 +25,7 @@ from typing import Final, NamedTuple
 import msgspec
 from msgspec.structs import replace
 
-from kubectl_nodelife.controllers.nodelifecycle.classic import belongs_to_daemon_set
+from kubectl_nodelife.controllers.nodelifecycle.eviction import belongs_to_daemon_set
 from kubectl_nodelife.controllers.nodelifecycle.health import NodeHealth
 from kubectl_nodelife.engine.cache import Cache, Key
 from kubectl_nodelife.engine.pace import FASTER_QPS, Pace

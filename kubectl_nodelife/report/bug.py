@@ -14,7 +14,7 @@ import traceback
 from collections.abc import Sequence
 
 from kubectl_nodelife import __version__
-from kubectl_nodelife.kube.errors import places_raised
+from kubectl_nodelife.kube.unreadable import places_raised
 from kubectl_nodelife.report.terminal import printable, printable_text
 
 

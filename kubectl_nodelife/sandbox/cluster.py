@@ -35,12 +35,12 @@ from kubectl_nodelife.engine.profiles import Profile, parse_profile
 from kubectl_nodelife.engine.workqueue import Timers
 from kubectl_nodelife.errors import BadInput
 from kubectl_nodelife.kube.documents import looks_like_json, utf8, yaml_documents
-from kubectl_nodelife.kube.errors import InputError
 from kubectl_nodelife.kube.kinds import kind_named, kind_of
 from kubectl_nodelife.kube.load import load_objects
 from kubectl_nodelife.kube.meta import KubeObject, ObjectMeta
 from kubectl_nodelife.kube.node import Node
 from kubectl_nodelife.kube.times import whole_seconds
+from kubectl_nodelife.kube.unreadable import InputError
 from kubectl_nodelife.kube.workload import Namespace, NamespaceStatus
 from kubectl_nodelife.kubelet.releases import StatusRules
 from kubectl_nodelife.live.loop import TimeSlices, drive

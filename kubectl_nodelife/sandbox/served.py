@@ -17,8 +17,7 @@ from typing import Any
 from kubectl_nodelife.engine.actions import Action, RecordEvent
 from kubectl_nodelife.engine.cache import Key
 from kubectl_nodelife.engine.events import ConditionsChange
-from kubectl_nodelife.kube.decode import decode
-from kubectl_nodelife.kube.encode import encode
+from kubectl_nodelife.kube.codec import decode, encode
 from kubectl_nodelife.kube.meta import KubeObject, controller_of
 from kubectl_nodelife.kube.pod import Pod
 from kubectl_nodelife.kube.times import format_micro_time, format_time

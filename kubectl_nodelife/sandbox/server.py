@@ -22,7 +22,7 @@ from aiohttp import web
 from kubectl_nodelife.sandbox import discovery
 from kubectl_nodelife.sandbox.deleting import Deleter, read_options
 from kubectl_nodelife.sandbox.discovery import BY_PATH, ServedResource
-from kubectl_nodelife.sandbox.reading import Accept, Reader, WatchPlan
+from kubectl_nodelife.sandbox.reading import Accept, Reader, WatchPlan, table
 from kubectl_nodelife.sandbox.served import ServedApi
 from kubectl_nodelife.sandbox.status import (
     StatusError,
@@ -31,7 +31,6 @@ from kubectl_nodelife.sandbox.status import (
     forbidden,
     no_such_path,
 )
-from kubectl_nodelife.sandbox.tables import table
 from kubectl_nodelife.sandbox.writing import (
     JSON_PATCH,
     MERGE_PATCH,

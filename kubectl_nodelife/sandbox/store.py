@@ -15,8 +15,7 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from kubectl_nodelife.kube.decode import convert, decode_hook
-from kubectl_nodelife.kube.encode import encode_part
+from kubectl_nodelife.kube.codec import convert, decode_hook, encode_part
 from kubectl_nodelife.kube.meta import KubeObject
 from kubectl_nodelife.sandbox.discovery import RESOURCES, ServedResource
 

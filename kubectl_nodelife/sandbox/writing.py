@@ -26,8 +26,7 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from kubectl_nodelife.kube.encode import encode, merge_patch
-from kubectl_nodelife.kube.errors import InputError
+from kubectl_nodelife.kube.codec import encode, merge_patch
 from kubectl_nodelife.kube.field_managers import (
     TAINTS,
     UNSCHEDULABLE,
@@ -38,6 +37,7 @@ from kubectl_nodelife.kube.field_managers import (
 )
 from kubectl_nodelife.kube.pod import Pod
 from kubectl_nodelife.kube.times import SECOND_NS, format_time
+from kubectl_nodelife.kube.unreadable import InputError
 from kubectl_nodelife.kube.wellknown import LIFECYCLE_CONDITIONS
 from kubectl_nodelife.sandbox.discovery import ServedResource
 from kubectl_nodelife.sandbox.served import ServedApi, merge_back

@@ -7,7 +7,6 @@ from typing import Any
 
 import msgspec
 
-from kubectl_nodelife.kube.errors import InputError
 from kubectl_nodelife.kube.kinds import KINDS, Kind, find_kind, find_resource
 from kubectl_nodelife.kube.load import decode
 from kubectl_nodelife.kube.meta import KubeObject, LabelSelector
@@ -16,6 +15,7 @@ from kubectl_nodelife.kube.pod import Pod
 from kubectl_nodelife.kube.selectors import matches, parse_selector
 from kubectl_nodelife.kube.taints import parse_taint, parse_taint_to_remove
 from kubectl_nodelife.kube.times import SECOND_NS
+from kubectl_nodelife.kube.unreadable import InputError
 from kubectl_nodelife.kubelet.containers import ContainerStep
 from kubectl_nodelife.kubelet.machine import CALL_WORDS
 from kubectl_nodelife.kubelet.reclaim import RESOURCES

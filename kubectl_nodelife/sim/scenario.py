@@ -21,14 +21,13 @@ from kubectl_nodelife.engine.pace import Pace, pace_of
 from kubectl_nodelife.engine.profiles import NEWEST, Profile, parse_profile
 from kubectl_nodelife.engine.settings import Settings
 from kubectl_nodelife.errors import BadInput
-from kubectl_nodelife.kube.decode import mended
+from kubectl_nodelife.kube.codec import mended
 from kubectl_nodelife.kube.documents import looks_like_json, utf8, yaml_documents
-from kubectl_nodelife.kube.errors import InputError
 from kubectl_nodelife.kube.kinds import find_kind, kind_of
 from kubectl_nodelife.kube.meta import KubeObject, Time
 from kubectl_nodelife.kube.node import Node
 from kubectl_nodelife.kube.times import MILLISECOND_NS, MINUTE_NS, SECOND_NS, parse_time
-from kubectl_nodelife.kube.unreadable import Unreadable
+from kubectl_nodelife.kube.unreadable import InputError, Unreadable
 from kubectl_nodelife.kube.workload import DaemonSet
 from kubectl_nodelife.kubelet.releases import StatusRules, rules_for
 from kubectl_nodelife.sim.api import DefaultTolerationSeconds, as_created, made_uid, refusal

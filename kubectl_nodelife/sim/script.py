@@ -14,8 +14,7 @@ from msgspec.structs import replace
 
 from kubectl_nodelife.engine.actions import Action, AddTaints, RemoveTaints
 from kubectl_nodelife.engine.profiles import NEWEST, Profile, parse_profile
-from kubectl_nodelife.kube.decode import mended
-from kubectl_nodelife.kube.encode import encode, merge_patch
+from kubectl_nodelife.kube.codec import encode, mended, merge_patch
 from kubectl_nodelife.kube.kinds import kind_of
 from kubectl_nodelife.kube.load import decode
 from kubectl_nodelife.kube.meta import KubeObject, MicroTime

@@ -28,7 +28,7 @@ from msgspec.structs import replace
 from kubectl_nodelife.engine.cache import Cache
 from kubectl_nodelife.engine.settings import Settings, SettingsError, make_settings
 from kubectl_nodelife.errors import BadInput
-from kubectl_nodelife.kube.encode import encode
+from kubectl_nodelife.kube.codec import encode
 from kubectl_nodelife.kube.kinds import KINDS
 from kubectl_nodelife.kube.load import decode
 from kubectl_nodelife.kube.meta import KubeObject

@@ -17,7 +17,7 @@ from kubectl_nodelife.engine.calls import Answer, Result
 from kubectl_nodelife.engine.calls.call import Patch
 from kubectl_nodelife.engine.calls.pod_calls import WAIT
 from kubectl_nodelife.errors import Failed
-from kubectl_nodelife.kube.decode import decode
+from kubectl_nodelife.kube.codec import decode
 from kubectl_nodelife.kube.meta import ObjectMeta
 from kubectl_nodelife.kube.node import Node
 from kubectl_nodelife.kube.pod import Pod

@@ -20,7 +20,7 @@ from kubectl_nodelife.dumps.dump import load
 from kubectl_nodelife.engine.cache import Cache
 from kubectl_nodelife.engine.events import Put
 from kubectl_nodelife.errors import BadInput, Refused
-from kubectl_nodelife.kube.decode import decode
+from kubectl_nodelife.kube.codec import decode
 from kubectl_nodelife.kube.wellknown import ANNOTATION_RUNNING
 from kubectl_nodelife.live.connection import Connection
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from kubectl_nodelife.kube.decode import decode
+from kubectl_nodelife.kube.codec import decode
 from kubectl_nodelife.kube.meta import KubeObject, Time
 from kubectl_nodelife.kube.pod import Pod, PodCondition
 from kubectl_nodelife.kube.workload import ControllerRevision, DaemonSet

@@ -13,7 +13,7 @@ import yaml
 from kubectl_nodelife import cli
 from kubectl_nodelife.controllers import make_controllers
 from kubectl_nodelife.engine.settings import make_settings
-from kubectl_nodelife.kube.encode import encode
+from kubectl_nodelife.kube.codec import encode
 from kubectl_nodelife.kube.times import format_time
 from kubectl_nodelife.sim.run import run
 from kubectl_nodelife.sim.scenario import assemble, parse_scenario

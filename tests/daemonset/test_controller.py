@@ -25,7 +25,7 @@ from kubectl_nodelife.engine.actions import (
 from kubectl_nodelife.engine.cache import Cache
 from kubectl_nodelife.engine.events import Gone, Outcome, Put
 from kubectl_nodelife.engine.settings import make_settings
-from kubectl_nodelife.kube.decode import decode
+from kubectl_nodelife.kube.codec import decode
 from kubectl_nodelife.kube.meta import KubeObject, ObjectMeta, Time
 from kubectl_nodelife.kube.node import Node
 from kubectl_nodelife.kube.pod import Pod

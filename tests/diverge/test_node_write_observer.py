@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from kubectl_nodelife.daemon.divergence_recorder import POLL_SECONDS, LeaseWatch, who_removed
 from kubectl_nodelife.daemon.node_write_observer import author_of
 from kubectl_nodelife.engine.events import Gone
-from kubectl_nodelife.kube.decode import decode
+from kubectl_nodelife.kube.codec import decode
 from kubectl_nodelife.kube.field_managers import TAINTS, UNSCHEDULABLE, FieldManager, FieldManagers
 from kubectl_nodelife.kube.meta import Time
 from kubectl_nodelife.kube.node import Node, NodeMeta, NodeSpec, Taint

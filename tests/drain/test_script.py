@@ -15,7 +15,7 @@ import pytest
 from kubectl_nodelife.drain.options import WaveOptions
 from kubectl_nodelife.drain.plan import make_plan, make_wave_plan
 from kubectl_nodelife.drain.results import DrainPlan
-from kubectl_nodelife.kube import value_checks
+from kubectl_nodelife.kube import codec
 from kubectl_nodelife.kube.times import SECOND_NS
 from kubectl_nodelife.report.drain_script import script
 from kubectl_nodelife.sim.kubectl.options import DrainOptions
@@ -67,7 +67,7 @@ def run(text: str, folder: Path, **environment: str) -> ScriptRun:
 @pytest.fixture()
 def any_name(monkeypatch: pytest.MonkeyPatch) -> None:
     """As if reading let through names that no API server takes."""
-    monkeypatch.setattr(value_checks, "is_dns_subdomain", lambda name: True)
+    monkeypatch.setattr(codec, "is_dns_subdomain", lambda name: True)
 
 
 def shellcheck(text: str) -> str:

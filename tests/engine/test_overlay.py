@@ -16,7 +16,7 @@ from kubectl_nodelife.engine.actions import (
 from kubectl_nodelife.engine.cache import Cache
 from kubectl_nodelife.engine.events import Event, Gone, Put
 from kubectl_nodelife.engine.overlay import CONFIRMED, SUPERSEDED, Overlay
-from kubectl_nodelife.kube.encode import encode
+from kubectl_nodelife.kube.codec import encode
 from kubectl_nodelife.kube.meta import (
     LabelSelectorRequirement,
     ObjectMeta,

@@ -40,7 +40,7 @@ from kubectl_nodelife.engine.events import Event, Gone, Outcome, Put, Unreadable
 from kubectl_nodelife.engine.guard import GO, Caps, Guard, WriteConditions
 from kubectl_nodelife.engine.quarantine import Bug
 from kubectl_nodelife.engine.settings import make_settings
-from kubectl_nodelife.kube.encode import encode
+from kubectl_nodelife.kube.codec import encode
 from kubectl_nodelife.kube.kinds import kind_named, kind_of
 from kubectl_nodelife.kube.redaction import Digests
 from kubectl_nodelife.kube.times import SECOND_NS

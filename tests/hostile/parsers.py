@@ -49,13 +49,13 @@ from kubectl_nodelife.daemon.settings import load_config
 from kubectl_nodelife.errors import NodelifeError
 from kubectl_nodelife.kube.cel import CelError
 from kubectl_nodelife.kube.cel.evaluation import evaluate
-from kubectl_nodelife.kube.decode import decode
-from kubectl_nodelife.kube.errors import InputError
+from kubectl_nodelife.kube.codec import decode
 from kubectl_nodelife.kube.kinds import KINDS
 from kubectl_nodelife.kube.node import Lease
 from kubectl_nodelife.kube.quantity import parse_quantity
 from kubectl_nodelife.kube.selectors import parse_selector
 from kubectl_nodelife.kube.times import parse_duration, parse_time
+from kubectl_nodelife.kube.unreadable import InputError
 from kubectl_nodelife.kube.wellknown import (
     ANNOTATION_KINDS,
     ANNOTATION_MOMENT,

@@ -16,7 +16,7 @@ from aiohttp import web
 
 from kubectl_nodelife.controllers.upgrade.document import UnreadableDocument, document_of
 from kubectl_nodelife.controllers.upgrade.marks import ANNOTATION, NodeMark, NodeState, encode_mark
-from kubectl_nodelife.kube.decode import decode
+from kubectl_nodelife.kube.codec import decode
 from kubectl_nodelife.kube.node import Lease
 from kubectl_nodelife.sandbox.tls import Sandbox
 from tests.acts.program import Ended, nodelife

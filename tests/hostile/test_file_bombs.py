@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from kubectl_nodelife.kube.documents import yaml_documents
-from kubectl_nodelife.kube.errors import InputError
+from kubectl_nodelife.kube.unreadable import InputError
 
 SECONDS = 60
 MEMORY = 1 << 30

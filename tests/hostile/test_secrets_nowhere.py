@@ -23,7 +23,7 @@ from kubectl_nodelife.engine.calls import Result
 from kubectl_nodelife.engine.events import Put
 from kubectl_nodelife.engine.quarantine import Bug
 from kubectl_nodelife.engine.settings import make_settings
-from kubectl_nodelife.kube.decode import decode
+from kubectl_nodelife.kube.codec import decode
 from kubectl_nodelife.kube.load import load_documents
 from kubectl_nodelife.kube.times import SECOND_NS
 from kubectl_nodelife.outlook.replay.timeline import ReplayFilter, ReplaySources, timeline

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
+from kubectl_nodelife.kube.codec import sift
 from kubectl_nodelife.kube.kinds import find_kind, kind_named
 from kubectl_nodelife.kube.load import load_objects
 from kubectl_nodelife.kube.unreadable import Unreadable, identify
-from kubectl_nodelife.kube.value_checks import sift
 from kubectl_nodelife.live.listwatch import WatchStream
 from kubectl_nodelife.live.requests import Resource
 from tests.hostile.bad import BAD, good, line

@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from kubectl_nodelife.kube.decode import decode, decode_json
-from kubectl_nodelife.kube.encode import encode
+from kubectl_nodelife.kube.codec import decode, decode_json, encode
 from kubectl_nodelife.kube.kinds import kind_named, kind_of
 from kubectl_nodelife.kube.meta import Time
 from kubectl_nodelife.kube.node import Node, Taint

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from kubectl_nodelife.kube.encode import go_json
+from kubectl_nodelife.kube.codec import go_json
 
 
 @pytest.mark.parametrize(

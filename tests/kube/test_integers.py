@@ -12,7 +12,7 @@ from kubectl_nodelife.kube.kinds import KINDS
 
 def test_no_kept_integer_is_wider_than_64_bits() -> None:
     wide = [path for kind in KINDS for path in _wide(inspect.type_info(kind.type), kind.name, ())]
-    # a quantity may be a number, and is looked at apart (`kube.value_checks`)
+    # a quantity may be a number, and is looked at apart (`kube.codec`)
     assert [p for p in wide if not p.endswith((".requests", ".limits", ".overhead"))] == [
         "Node.status.capacity",
         "Node.status.allocatable",

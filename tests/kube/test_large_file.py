@@ -11,8 +11,8 @@ import yaml
 
 from kubectl_nodelife.kube import load
 from kubectl_nodelife.kube.documents import yaml_documents
-from kubectl_nodelife.kube.errors import InputError
 from kubectl_nodelife.kube.load import Loaded, load_objects, load_pieces
+from kubectl_nodelife.kube.unreadable import InputError
 
 Json = dict[str, Any]
 

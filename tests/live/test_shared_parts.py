@@ -7,8 +7,7 @@ from typing import Any
 
 import msgspec
 
-from kubectl_nodelife.kube.decode import decode
-from kubectl_nodelife.kube.encode import encode
+from kubectl_nodelife.kube.codec import decode, encode
 from kubectl_nodelife.kube.pod import Pod
 from kubectl_nodelife.live.source import SharedParts
 

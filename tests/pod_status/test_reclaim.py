@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from kubectl_nodelife import cli
-from kubectl_nodelife.kube.encode import encode
+from kubectl_nodelife.kube.codec import encode
 from kubectl_nodelife.kube.times import format_time
 from kubectl_nodelife.kubelet.reclaim import RESOURCES, ReclaimTerms, what_can_hold, what_holds
 from tests.pod_status.kubelet import rules_of

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from kubectl_nodelife.kube.decode import decode
-from kubectl_nodelife.kube.encode import encode
+from kubectl_nodelife.kube.codec import decode, encode
 from kubectl_nodelife.kube.node import Node, NodeCondition, Taint
 from kubectl_nodelife.kube.pod import Pod
 from kubectl_nodelife.sandbox.served import merge_back, overlay

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from kubectl_nodelife.kube.encode import merge_patch
+from kubectl_nodelife.kube.codec import merge_patch
 from kubectl_nodelife.sandbox.writing import (
     PatchError,
     json_patch,

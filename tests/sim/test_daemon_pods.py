@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from kubectl_nodelife import cli
-from kubectl_nodelife.kube.encode import encode
+from kubectl_nodelife.kube.codec import encode
 from kubectl_nodelife.kube.times import format_time
 from kubectl_nodelife.report.formats import render
 from kubectl_nodelife.report.narration import NarrationPage

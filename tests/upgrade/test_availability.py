@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from kubectl_nodelife.controllers.upgrade.counts import foreign_mark, why_unavailable
-from kubectl_nodelife.kube.decode import decode
+from kubectl_nodelife.kube.codec import decode
 from kubectl_nodelife.kube.node import Node
 
 READY = {"type": "Ready", "status": "True"}

@@ -19,7 +19,7 @@ from kubectl_nodelife.controllers.upgrade.marks import (
     mark_of,
     outdated,
 )
-from kubectl_nodelife.kube.decode import decode
+from kubectl_nodelife.kube.codec import decode
 from kubectl_nodelife.kube.node import Node
 from tests.upgrade.stand import Stand
 from tests.upgrade.stand_cluster import RUN

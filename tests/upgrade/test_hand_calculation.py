@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from kubectl_nodelife.controllers.upgrade.counts import CLUSTER, pool_scope
 from kubectl_nodelife.controllers.upgrade.policy import policy_from
 from kubectl_nodelife.engine.settings import make_settings
-from kubectl_nodelife.kube.decode import decode
+from kubectl_nodelife.kube.codec import decode
 from kubectl_nodelife.kube.meta import KubeObject
 from kubectl_nodelife.kube.times import MINUTE_NS, SECOND_NS
 from kubectl_nodelife.sim.upgrade_reading import UpgradeEvent, WorkAssumptions

@@ -10,7 +10,7 @@ import pytest
 from kubectl_nodelife.controllers.upgrade.policy import policy_from
 from kubectl_nodelife.engine.settings import make_settings
 from kubectl_nodelife.errors import BadInput
-from kubectl_nodelife.kube import value_checks
+from kubectl_nodelife.kube import codec
 from kubectl_nodelife.outlook.upgrade_plan import upgrade_plan_document
 from kubectl_nodelife.report.formats import render
 from kubectl_nodelife.report.upgrade_plan import UpgradePlanPage, headline, page
@@ -263,7 +263,7 @@ def test_the_page_names_what_is_not_done() -> None:
 
 
 def test_names_are_escaped_on_the_page(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(value_checks, "is_dns_subdomain", lambda name: True)
+    monkeypatch.setattr(codec, "is_dns_subdomain", lambda name: True)
     found = plan(blue("a<b>", "a2", "a3"))
     assert "a<b>" not in page(found, {}) and "a&lt;b&gt;" in page(found, {})
 

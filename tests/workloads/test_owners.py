@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from kubectl_nodelife.kube.decode import decode
+from kubectl_nodelife.kube.codec import decode
 from kubectl_nodelife.kube.times import SECOND_NS
 from kubectl_nodelife.kube.workload import Job
 from kubectl_nodelife.workloads.owners import (

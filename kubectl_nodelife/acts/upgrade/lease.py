@@ -55,8 +55,7 @@ from kubectl_nodelife.engine.calls import Get
 from kubectl_nodelife.engine.calls.call import CONFLICT, NOT_FOUND
 from kubectl_nodelife.engine.election import ElectionTerms
 from kubectl_nodelife.errors import Failed, Refused
-from kubectl_nodelife.kube.decode import decode
-from kubectl_nodelife.kube.errors import InputError
+from kubectl_nodelife.kube.codec import decode
 from kubectl_nodelife.kube.names import counted, first_names
 from kubectl_nodelife.kube.node import Lease, Node
 from kubectl_nodelife.kube.times import (
@@ -66,6 +65,7 @@ from kubectl_nodelife.kube.times import (
     parse_time,
     to_datetime,
 )
+from kubectl_nodelife.kube.unreadable import InputError
 from kubectl_nodelife.live.clock import steady_ns
 from kubectl_nodelife.live.lease import LeaseKeeper
 

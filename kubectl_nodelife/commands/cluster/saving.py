@@ -23,7 +23,7 @@ from kubectl_nodelife.daemon.paths import config_file
 from kubectl_nodelife.daemon.settings import DetectedSettings, detect_settings, load_config
 from kubectl_nodelife.engine.cache import Cache
 from kubectl_nodelife.errors import Failed
-from kubectl_nodelife.kube.decode import decode
+from kubectl_nodelife.kube.codec import decode
 from kubectl_nodelife.kube.kinds import OPTIONAL_KINDS, Kind, kind_named
 from kubectl_nodelife.kube.meta import KubeObject
 from kubectl_nodelife.kube.times import format_micro_time

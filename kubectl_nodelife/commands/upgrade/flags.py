@@ -288,7 +288,7 @@ def spec_of_file(path: str) -> dict[str, Any]:
 def one_document(path: str) -> dict[str, Any]:
     """The one object of a file. Raises BadInput."""
     from kubectl_nodelife.kube.documents import utf8, yaml_documents
-    from kubectl_nodelife.kube.errors import InputError
+    from kubectl_nodelife.kube.unreadable import InputError
 
     try:
         documents = list(yaml_documents(utf8(read_named(path), path), path))

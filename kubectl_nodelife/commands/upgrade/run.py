@@ -115,7 +115,7 @@ async def read_lease_named(
     client: Client, namespace: str, name: str, absent: Collection[int] = (_NOT_FOUND,)
 ) -> Lease | None:
     """The Lease; None where the API server answers `absent`. Raises NodelifeError."""
-    from kubectl_nodelife.kube.decode import decode_json
+    from kubectl_nodelife.kube.codec import decode_json
     from kubectl_nodelife.kube.kinds import kind_named
     from kubectl_nodelife.kube.node import Lease
     from kubectl_nodelife.live.client import ApiError

@@ -19,7 +19,7 @@ from typing import Any
 import msgspec
 
 from kubectl_nodelife.controllers.daemonset.behaviour import Behaviour
-from kubectl_nodelife.kube.decode import convert
+from kubectl_nodelife.kube.codec import convert
 from kubectl_nodelife.kube.meta import OwnerReference
 from kubectl_nodelife.kube.pod import Pod, PodSpec, Toleration
 from kubectl_nodelife.kube.wellknown import (

@@ -15,10 +15,10 @@ from kubectl_nodelife.controllers.daemonset.rolling_update import UpdateBudget, 
 from kubectl_nodelife.controllers.daemonset.template import PodTemplate, template_generation
 from kubectl_nodelife.copy_on_write import copy_of_dict, fork_dict
 from kubectl_nodelife.engine.cache import Cache
-from kubectl_nodelife.kube.errors import InputError
 from kubectl_nodelife.kube.meta import KubeObject, LabelSelector, controller_of
 from kubectl_nodelife.kube.pod import Pod
 from kubectl_nodelife.kube.selectors import matches
+from kubectl_nodelife.kube.unreadable import InputError
 from kubectl_nodelife.kube.workload import ControllerRevision, DaemonSet
 
 Key = tuple[str, str]

@@ -17,7 +17,6 @@ from typing import Final
 import msgspec
 from msgspec.structs import replace
 
-from kubectl_nodelife.controllers.nodelifecycle.classic import NODE_LOST
 from kubectl_nodelife.controllers.nodelifecycle.health import (
     LeaseDoubt,
     NodeHealth,
@@ -38,6 +37,7 @@ from kubectl_nodelife.engine.settings import Settings
 from kubectl_nodelife.engine.workqueue import Timers
 from kubectl_nodelife.kube.node import Node
 from kubectl_nodelife.kube.times import MINUTE_NS
+from kubectl_nodelife.kube.wellknown import NODE_LOST
 
 NODE_WORKERS: Final = 8
 """Upstream's `nodeUpdateWorkerSize`: of a monitor pass, and of the queue of changed nodes."""

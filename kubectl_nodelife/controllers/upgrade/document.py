@@ -15,7 +15,7 @@ from typing import Any, Final
 import msgspec
 
 from kubectl_nodelife.controllers.upgrade.marks import NodeMark
-from kubectl_nodelife.kube.decode import UNDECODABLE
+from kubectl_nodelife.kube.codec import UNDECODABLE
 from kubectl_nodelife.kube.node import Lease, Node
 
 ANNOTATION_RUN: Final = "nodelife.dev/upgrade-run"

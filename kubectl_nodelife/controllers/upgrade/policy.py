@@ -30,7 +30,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 import msgspec
 
 from kubectl_nodelife.errors import BadInput
-from kubectl_nodelife.kube.encode import encode
+from kubectl_nodelife.kube.codec import encode
 from kubectl_nodelife.kube.names import did_you_mean
 from kubectl_nodelife.kube.node import Node
 from kubectl_nodelife.kube.selectors import parse_selector

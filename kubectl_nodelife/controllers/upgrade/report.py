@@ -34,7 +34,7 @@ from kubectl_nodelife.controllers.upgrade.gates import BLIND
 from kubectl_nodelife.controllers.upgrade.marks import NodeMark, NodeState
 from kubectl_nodelife.controllers.upgrade.policy import Duration, UpgradePolicy, WorkMode
 from kubectl_nodelife.controllers.upgrade.upgrade_pass import UpgradePass
-from kubectl_nodelife.kube.decode import UNDECODABLE
+from kubectl_nodelife.kube.codec import UNDECODABLE
 from kubectl_nodelife.kube.names import counted
 from kubectl_nodelife.kube.node import Lease
 from kubectl_nodelife.kube.times import MINUTE_NS, SECOND_NS, parse_time

@@ -13,7 +13,7 @@ from kubectl_nodelife.daemon.intents import Intent, Intents
 from kubectl_nodelife.daemon.ledger import Ledger
 from kubectl_nodelife.engine.actions import Action, CreatePod
 from kubectl_nodelife.engine.calls import Answer, Result, request_of
-from kubectl_nodelife.kube.encode import encode_part
+from kubectl_nodelife.kube.codec import encode_part
 from kubectl_nodelife.kube.meta import KubeObject
 from kubectl_nodelife.kube.pod import Pod
 from kubectl_nodelife.live.action_sender import HELD

@@ -28,7 +28,7 @@ from kubectl_nodelife.daemon.metrics.families import (
 )
 from kubectl_nodelife.engine.cache import Cache
 from kubectl_nodelife.errors import NodelifeError
-from kubectl_nodelife.kube.decode import decode_json
+from kubectl_nodelife.kube.codec import decode_json
 from kubectl_nodelife.kube.node import Lease, Node, zone_display
 from kubectl_nodelife.kube.pod import TERMINAL_PHASES, is_daemon_pod, is_mirror_pod
 from kubectl_nodelife.kube.selectors import matches

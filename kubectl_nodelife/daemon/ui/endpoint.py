@@ -33,7 +33,7 @@ from kubectl_nodelife.daemon.server import Answer, Query, Stream
 from kubectl_nodelife.daemon.ui.broadcast import Broadcast, Subscriber
 from kubectl_nodelife.daemon.ui.sessions import Sessions
 from kubectl_nodelife.errors import BadInput, NodelifeError
-from kubectl_nodelife.kube.errors import where_raised
+from kubectl_nodelife.kube.unreadable import where_raised
 
 MOST_ANSWERS: Final = 4
 WRITE_SECONDS: Final = 10.0

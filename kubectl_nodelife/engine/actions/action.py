@@ -24,7 +24,7 @@ from typing import Any, ClassVar, final
 import msgspec
 from msgspec.structs import replace
 
-from kubectl_nodelife.kube.decode import convert
+from kubectl_nodelife.kube.codec import convert
 from kubectl_nodelife.kube.meta import KubeObject
 from kubectl_nodelife.kube.node import NodeCondition, Taint
 from kubectl_nodelife.kube.pod import Pod, PodCondition

@@ -23,7 +23,7 @@ import msgspec
 from msgspec.structs import FieldInfo, fields, replace
 
 from kubectl_nodelife.engine.actions import Action
-from kubectl_nodelife.kube.encode import encode, go_json
+from kubectl_nodelife.kube.codec import encode, go_json
 from kubectl_nodelife.kube.kinds import kind_named
 from kubectl_nodelife.kube.meta import ApiStruct, KubeObject
 

@@ -82,7 +82,7 @@ from kubectl_nodelife.engine.calls.call import (
     whole,
     write,
 )
-from kubectl_nodelife.kube.encode import encode
+from kubectl_nodelife.kube.codec import encode
 from kubectl_nodelife.kube.kinds import kind_named
 from kubectl_nodelife.kube.meta import KubeObject, ObjectMeta
 from kubectl_nodelife.kube.node import Node, Taint

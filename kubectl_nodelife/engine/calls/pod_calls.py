@@ -60,12 +60,12 @@ from kubectl_nodelife.engine.calls.call import (
     whole,
     write,
 )
-from kubectl_nodelife.kube.decode import convert
-from kubectl_nodelife.kube.errors import InputError
+from kubectl_nodelife.kube.codec import convert
 from kubectl_nodelife.kube.meta import KubeObject
 from kubectl_nodelife.kube.node import Node, NodeSpec, Taint
 from kubectl_nodelife.kube.pod import TERMINAL_PHASES, Pod, PodCondition
 from kubectl_nodelife.kube.times import SECOND_NS, format_time
+from kubectl_nodelife.kube.unreadable import InputError
 from kubectl_nodelife.kube.wellknown import (
     LABEL_CONTROLLER_REVISION_HASH,
     TAINT_NODE_OUT_OF_SERVICE,

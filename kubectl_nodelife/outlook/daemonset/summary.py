@@ -25,10 +25,10 @@ from kubectl_nodelife.controllers.tainteviction.eviction_terms import tolerated_
 from kubectl_nodelife.engine.actions import STATUS_COUNTS
 from kubectl_nodelife.engine.pace import pace_of
 from kubectl_nodelife.engine.settings import Settings
-from kubectl_nodelife.kube.errors import InputError
 from kubectl_nodelife.kube.names import first_names
 from kubectl_nodelife.kube.node import Taint
 from kubectl_nodelife.kube.taints import no_execute_taints
+from kubectl_nodelife.kube.unreadable import InputError
 from kubectl_nodelife.kube.wellknown import NO_EXECUTE
 from kubectl_nodelife.kube.workload import DaemonSet, DaemonSetStatus
 from kubectl_nodelife.outlook.daemonset.kubectl_rollout import RolloutError
