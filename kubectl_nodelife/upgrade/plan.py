@@ -4,10 +4,13 @@ There is no second set of rules: the run itself is played, by the upgrade contro
 the cluster. The virtual cluster of every scenario begins with the objects that were read, its
 controllers join, `upgrade start` is given, and the course is read off the records. Assumed is only
 what cannot be known: how long the work takes and pods need to stop, that all work succeeds, and
-that nothing else fails meanwhile. It is played once with what is expected, or, where the
-scheduler's chance may decide, with other luck as well (other_luck.py). How much less or more time
-it may take follows from how much less or more each phase of each node may, in the order in which
-they were played.
+that nothing else fails meanwhile. How much less or more time it may take follows from how much
+less or more each phase of each node may, in the order in which they were played.
+
+Of several nodes with the best score kube-scheduler takes one by chance. A run is played with the
+first of them each time; where that may decide, also with the last. What both do is sure, and what
+neither does never is; a node that one of them alone does may not be done, and the run takes as long
+as the quicker of them at least, and as the slower one at most.
 
 Nodes that cannot be done are planned by the drain planner one by one, for the sentence and the
 cheapest change that unblocks them.
@@ -83,12 +86,6 @@ from kubectl_nodelife.upgrade.findings import (
     UpgradePlan,
     find,
 )
-from kubectl_nodelife.upgrade.other_luck import (
-    add_doubts,
-    doing_as_many,
-    doing_most,
-    may_decide,
-)
 from kubectl_nodelife.upgrade.ports import decider_for, drain_options
 
 MOST_EXPLAINED: Final = 20
@@ -139,10 +136,10 @@ class _Planning:
         courses = [PlayedRun()]
         if not refusals and nodes:
             courses = self._play(nodes)
-        course = doing_most(courses)
+        course = max(courses, key=_done)
         for node in nodes:
             _take_turn(node, course, refusals)
-        add_doubts(nodes, courses)
+        _add_doubts(nodes, courses)
         self._explain(nodes)
         at_start = self._at_start()
         further = find(self._snapshot, self._settings, self._policy, nodes)
@@ -228,7 +225,7 @@ class _Planning:
         given = self._snapshot, self._policy, self._settings
         course = forecast(*given, self._progress)
         claimed = sum(node.decision == CLAIM for node in nodes)
-        if not may_decide(course, claimed, len(self._snapshot.nodes)):
+        if not _chance_may_decide(course, claimed, len(self._snapshot.nodes)):
             return [course]
         return [course, forecast(*given, other_luck=True)]
 
@@ -239,10 +236,11 @@ class _Planning:
         verdicts = {node.name: node.verdict for node in nodes}
         # A leader watches for one grace period before it claims.
         cold_ns = self._settings.node_monitor_grace_period_ns
-        times = phase_times(self._policy, self._renewal_ns)
+        times, most = phase_times(self._policy, self._renewal_ns), max(map(_done, courses))
         ends = [
             estimate(course, times, verdicts, self._options, cold_ns)
-            for course in doing_as_many(courses)
+            for course in courses
+            if _done(course) == most
         ]
         return UpgradeEstimate(min(e.low for e in ends), max(e.high for e in ends), ends[0].cold)
 
@@ -465,3 +463,37 @@ def _added_ns(
     slow_ns = max(int(1.1 * drain_ns) + 10 * SECOND_NS, int(verdict.high_seconds * SECOND_NS))
     slow_ns = min(slow_ns, options.timeout_ns or slow_ns)
     return max(0, slow_ns - drain_ns) + sum(most) - sum(expected)
+
+
+FEW_NODES: Final = 20
+"""In clusters of no more nodes other luck is played wherever a pod got its node by chance. In
+larger ones single pods matter less to the time, so that there only a sign of trouble counts."""
+_BY_CHANCE: Final = "if replacements land on other nodes of the same score"
+
+
+def _chance_may_decide(course: PlayedRun, claimed: int, nodes: int) -> bool:
+    """True if other luck may bring another end, or another time: of `claimed` nodes of a cluster of
+    `nodes`."""
+    if not course.by_chance:
+        return False
+    turns = course.turns.values()
+    tried_again = any(turn.tried_ns != turn.claimed_ns for turn in turns)
+    return nodes <= FEW_NODES or tried_again or bool(course.waiting) or _done(course) < claimed
+
+
+def _add_doubts(nodes: Sequence[PlannedNode], courses: Sequence[PlayedRun]) -> None:
+    """Say of the nodes which of them are done in some of the courses and not in others."""
+    for node in nodes:
+        left = [course for course in courses if not course.does(node.name)]
+        if not left or len(left) == len(courses):
+            continue
+        why = left[0].why_not(node.name)
+        if node.decision == CLAIM and not node.reason:
+            node.reason = f"it may not be done {_BY_CHANCE}" + (f": {why}" if why else "")
+        else:
+            node.reason += f"; it is done {_BY_CHANCE}"
+        node.by_chance = True
+
+
+def _done(course: PlayedRun) -> int:
+    return sum(map(course.does, course.turns))
