@@ -40,19 +40,10 @@ from kubectl_nodelife.controllers.upgrade.claims import (
     why_undrainable,
     why_unhealthy,
 )
-from kubectl_nodelife.controllers.upgrade.counts import (
-    NodeCounts,
-    ZoneCounts,
-    limits_of,
-    zone_hold,
-)
+from kubectl_nodelife.controllers.upgrade.counts import NodeCounts, ZoneCounts, limits_of, zone_hold
 from kubectl_nodelife.controllers.upgrade.fleet import NodeReading, read_node
 from kubectl_nodelife.controllers.upgrade.marks import ANNOTATION, readable_mark
-from kubectl_nodelife.controllers.upgrade.policy import (
-    UpgradePolicy,
-    WorkMode,
-    longest_ns,
-)
+from kubectl_nodelife.controllers.upgrade.policy import UpgradePolicy, WorkMode, longest_ns
 from kubectl_nodelife.controllers.upgrade.ports import DrainVerdict
 from kubectl_nodelife.drain.plan import make_plan
 from kubectl_nodelife.drain.results import NEVER, REFUSED, Remedy

@@ -13,23 +13,33 @@ What it does is said in plain sentences, one for each record of an action: `star
 from __future__ import annotations
 
 import asyncio
+import os
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping
 from itertools import chain
 from typing import Final, NamedTuple
 
 import msgspec
 
-from kubectl_nodelife.acts.session import ActSession, Show
-from kubectl_nodelife.acts.upgrade.lease import RunLease
-from kubectl_nodelife.acts.upgrade.live_cache import LiveCache, PodLists
+from kubectl_nodelife.acts.session import ActSession, LiveCarrier, Show
+from kubectl_nodelife.acts.upgrade.lease import LEASE_DURATION_NS, RunLease, document_or_refused
+from kubectl_nodelife.acts.upgrade.live_cache import LiveCache
 from kubectl_nodelife.acts.upgrade.processes import GateCommand, WorkKey, WorkRunner
 from kubectl_nodelife.controllers.upgrade.controller import LeaderEngine, UpgradeController
-from kubectl_nodelife.controllers.upgrade.marks import CONTROLLER
-from kubectl_nodelife.controllers.upgrade.ports import HostState, WorkReport
+from kubectl_nodelife.controllers.upgrade.document import (
+    ANNOTATION_REQUEST,
+    OVER,
+    RunDocument,
+    RunPhase,
+    gone_nodes,
+)
+from kubectl_nodelife.controllers.upgrade.marks import CONTROLLER, IN_FLIGHT, readable_mark
+from kubectl_nodelife.controllers.upgrade.policy import UpgradePolicy
+from kubectl_nodelife.controllers.upgrade.ports import HostState, UpgradePorts, WorkReport
 from kubectl_nodelife.controllers.upgrade.report import ANNOTATION_REPORT, encode_report, report_of
 from kubectl_nodelife.controllers.upgrade.upgrade_pass import UpgradePass
 from kubectl_nodelife.daemon.enforce.recorder import IntentJournal
+from kubectl_nodelife.daemon.paths import journal_path
 from kubectl_nodelife.engine.actions import (
     Action,
     Detail,
@@ -41,13 +51,17 @@ from kubectl_nodelife.engine.actions import (
 from kubectl_nodelife.engine.calls import Result
 from kubectl_nodelife.engine.events import Event, Outcome, Put
 from kubectl_nodelife.engine.guard import HALF_OPEN_NS, WriteConditions
+from kubectl_nodelife.engine.settings import Settings
 from kubectl_nodelife.engine.workqueue import TokenBucket
+from kubectl_nodelife.errors import EXIT_FAILED, EXIT_INTERRUPTED
 from kubectl_nodelife.kube.meta import KubeObject
 from kubectl_nodelife.kube.names import counted
+from kubectl_nodelife.kube.node import Lease, Node
 from kubectl_nodelife.kube.times import SECOND_NS
 from kubectl_nodelife.live.events import EventSender
 from kubectl_nodelife.live.executor import HELD, LiveExecutor
 from kubectl_nodelife.live.executor_port import ControllerWriter, ExecutorPort, Recorder
+from kubectl_nodelife.live.target import Target
 
 PATIENCE_NS: Final = 10 * SECOND_NS
 """An action that a guard holds for longer is decided anew."""
@@ -66,10 +80,6 @@ first pass over a big fleet takes seconds, and is no reason to wait for a minute
 """
 
 
-MakeController = Callable[[int], UpgradeController]
-"""A controller for an epoch."""
-
-
 class WorkEnded(NamedTuple):
     """A try of the work ended with that exit code."""
 
@@ -81,36 +91,49 @@ class _LeaseSeen(NamedTuple):
     lease: KubeObject
 
 
-class LeaderParts(msgspec.Struct):
-    """The parts of a leader. `work`, `gate`: None where no command is run.
+Opening = Callable[[ActSession, LiveCarrier], Awaitable[RunDocument]]
+"""Comes to the run that is to be led, once the Lease is ours. Raises NodelifeError."""
 
-    `over` says, after a step in which nothing was decided, with which exit code the leader ends;
-    None: it goes on. Its arguments: whether the run has ended and is cleared away, and which nodes
-    the controller leaves alone.
+
+class LeadOrder(msgspec.Struct):
+    """The run to lead, and how. `identity`: of cluster and user, for the journal.
+
+    `ports`: what the controller receives.
     """
 
-    session: ActSession
-    cache: LiveCache
-    lease: RunLease
-    lists: PodLists
-    make_controller: MakeController
-    over: Callable[[bool, Collection[str]], int | None]
-    work: WorkRunner | None = None
-    gate: GateCommand | None = None
-    show: Show = lambda text: None
-    warn: Show = lambda text: None
+    policy: UpgradePolicy
+    settings: Settings
+    ports: UpgradePorts
+    opening: Opening
+    target: Target
+    environ: Mapping[str, str]
+    identity: str
+    max_writes: int
+    insecure: bool = False
+    lease_duration_ns: int = LEASE_DURATION_NS
 
 
 class Leader:
     """Leads a run: keeps its Lease, follows the cluster, carries out what is decided.
 
-    `ended_because`: why it ended before its run did.
+    `ended_because`: why it ended before its run did. `interrupted`: a person has asked for its end.
     """
 
-    def __init__(self, parts: LeaderParts) -> None:
+    def __init__(
+        self,
+        order: LeadOrder,
+        session: ActSession,
+        cache: LiveCache,
+        lease: RunLease,
+        run: RunDocument,
+        show: Show,
+        warn: Show,
+    ) -> None:
         self.ended_because = ""
-        self._parts = parts
-        self._session, self._cache, self._lease = parts.session, parts.cache, parts.lease
+        self.interrupted = False
+        self._order, self._run = order, run
+        self._session, self._cache, self._lease = session, cache, lease
+        self._say, self._warn = show, warn
         self._epoch = -1
         self._outstanding: set[int] = set()
         self._blind = "not all lists are read"
@@ -120,21 +143,20 @@ class Leader:
         self._warned_of: set[str] = set()
         self._executor = self._make_executor()
         self._stops: set[asyncio.Task[None]] = set()
+        self._work = self._make_runner() if order.policy.work.runs_command else None
+        gate = order.policy.gate
+        self._gate = GateCommand(gate, order.environ) if gate else None
 
     def lease_seen(self, lease: KubeObject) -> None:
         """The run's Lease as it was read or written."""
         self._cache.queue.put_nowait(_LeaseSeen(lease))
 
-    def work_ended(self, key: WorkKey, code: int) -> None:
-        """A try of the work is over."""
-        self._cache.queue.put_nowait(WorkEnded(key, code))
-
     async def run(self) -> int:
         """Lead until the run is over; the exit code. The Lease must be ours already."""
-        loop, parts = asyncio.get_running_loop(), self._parts
+        loop = asyncio.get_running_loop()
         running = [self._cache.run(), self._lease.run(), self._events.run()]
-        if parts.gate is not None:
-            running.append(parts.gate.run())
+        if self._gate is not None:
+            running.append(self._gate.run())
         tasks = [loop.create_task(part) for part in running]
         try:
             while self._cache.waiting_for():
@@ -147,9 +169,9 @@ class Leader:
                 _raise_bugs(tasks)
         finally:
             await self._executor.stop()
-            parts.lists.follow(())
-            if parts.work is not None:
-                parts.work.forget_all()
+            self._cache.lists.follow(())
+            if self._work is not None:
+                self._work.forget_all()
             for task in (*tasks, *self._stops):
                 task.cancel()
             await asyncio.gather(*tasks, *self._stops, return_exceptions=True)
@@ -173,7 +195,7 @@ class Leader:
             if not self._outstanding and (why := used_up(self._session)):
                 return self._end(why)
             if not decided and not self._outstanding:
-                code = self._parts.over(controller.is_over, controller.foreign)
+                code = self._over(controller)
                 if code is not None:
                     return code
         took_s = time.thread_time() - began_s
@@ -187,7 +209,8 @@ class Leader:
         self._outstanding.clear()
         self._epoch = self._lease.epoch
         self._beside = None
-        controller = self._parts.make_controller(self._epoch)
+        order, now_ns = self._order, self._cache.clock.now_ns()
+        controller = UpgradeController(order.policy, order.ports, self._epoch, now_ns)
         if self._cache.engine is not None:
             controller.take_over(self._cache.engine.controller)
         self._cache.lead(controller)
@@ -196,21 +219,37 @@ class Leader:
         self.ended_because = because
         return 5
 
+    def _over(self, controller: UpgradeController) -> int | None:
+        """The exit code where there is nothing left for a leader to do."""
+        lease = self._cache.cache.get("Lease", self._order.policy.lease_key)
+        run = document_or_refused(lease) if isinstance(lease, Lease) else None
+        asked = lease is not None and ANNOTATION_REQUEST in (lease.metadata.annotations or {})
+        if run is None or run.run != self._run.run or asked:
+            return None
+        return exit_code(
+            run,
+            self._cache.cache.nodes,
+            is_cleared=controller.is_over,
+            interrupted=self.interrupted,
+            tolerated=self._order.policy.max_failures,
+            foreign=controller.foreign,
+        )
+
     def _step(self, engine: LeaderEngine) -> bool:
         """True if anything was decided."""
         cache, now_ns = self._cache, self._cache.clock.now_ns()
         unseen, shut = cache.blind(), why_shut(self._session, self._lease)
         self._blind = unseen or shut
         if waits := self._waits.line(unseen, shut):
-            self._parts.show(waits)
-        gate = self._parts.gate
+            self._say(waits)
+        gate = self._gate
         host = HostState(
             clock_ahead_ns=self._session.now_ns() - now_ns,
             blind=self._blind,
             unread=tuple(cache.unread()),
             gate_command=gate.last if gate is not None else None,
             gate_runs=gate.runs if gate is not None else 0,
-            pods_listed_ns=dict(self._parts.lists.listed_ns),
+            pods_listed_ns=dict(cache.lists.listed_ns),
         )
         controller = engine.controller
         decided, last = False, controller.last
@@ -228,8 +267,8 @@ class Leader:
         for node, because in controller.foreign.items():
             if node not in self._warned_of:
                 self._warned_of.add(node)
-                self._parts.warn(f"node {node}: {because}")
-        self._parts.lists.follow(last.to_list)
+                self._warn(f"node {node}: {because}")
+        self._cache.lists.follow(last.to_list)
         if last.now_ns < self._report_due_ns and not controller.is_over:
             return
         self._report_due_ns = last.now_ns + REPORT_NS
@@ -291,18 +330,32 @@ class Leader:
 
     # The work
 
+    def _make_runner(self) -> WorkRunner:
+        order = self._order
+        folder = os.path.join(
+            os.path.dirname(journal_path(dict(order.environ), order.identity)),
+            f"upgrade-{self._run.run}",
+        )
+        self._say(f"the output of the work on each node goes to {folder}/NODE.log")
+        return WorkRunner(order.policy.work.command, folder, order.environ, self._work_ended)
+
+    def _work_ended(self, key: WorkKey, code: int) -> None:
+        if code and self._work is not None:
+            last_output, log = self._work.last_words(key.node), self._work.log_path(key.node)
+            self._say(f"node {key.node}: the work says: {last_output or '(no output)'} ({log})")
+        self._cache.queue.put_nowait(WorkEnded(key, code))
+
     def _start_work(self, action: StartWork) -> None:
-        if self._parts.work is None or self._cache.engine is None:
+        if self._work is None or self._cache.engine is None:
             return
-        self._parts.work.start(WorkKey(action.node, action.node_uid, action.try_), action.env)
+        self._work.start(WorkKey(action.node, action.node_uid, action.try_), action.env)
         self._cache.engine.controller.work_report(action.node, WorkReport(action.try_))
 
     def _stop_work(self, action: StopWork) -> None:
-        work = self._parts.work
-        if work is None:
+        if self._work is None:
             return
         key = WorkKey(action.node, action.node_uid, action.try_)
-        task = asyncio.get_running_loop().create_task(work.stop(key))
+        task = asyncio.get_running_loop().create_task(self._work.stop(key))
         self._stops.add(task)
         task.add_done_callback(self._stops.discard)
 
@@ -317,7 +370,7 @@ class Leader:
             session.guard,
             self._view,
             IntentJournal(session.intents, session.now_ns, lambda: self._lease.epoch),
-            _Narrator(self._show, self._parts.warn),
+            _Narrator(self._show, self._warn),
             session.now_ns,
             session.monotonic_ns,
             PATIENCE_NS,
@@ -344,7 +397,7 @@ class Leader:
 
     def _show(self, action: Action) -> None:
         for line in sentences_of(action):
-            self._parts.show(line)
+            self._say(line)
 
 
 class _Narrator(Recorder):
@@ -376,6 +429,39 @@ def _raise_bugs(tasks: Iterable[asyncio.Task[None]]) -> None:
     for task in tasks:
         if task.done() and not task.cancelled() and (error := task.exception()) is not None:
             raise error
+
+
+def exit_code(
+    run: RunDocument,
+    nodes: Mapping[str, Node],
+    *,
+    is_cleared: bool,
+    interrupted: bool,
+    tolerated: int,
+    foreign: Collection[str] = (),
+) -> int | None:
+    """The exit code; None while there is something to do.
+
+    `is_cleared`: the run has ended, and what goes with its end is gone. `tolerated`: failures.
+    `foreign`: nodes that the leader leaves alone; a kubelet may write its own mark, and what it
+    says there to be in work holds up no end.
+    """
+    if run.phase in OVER:
+        if not is_cleared:
+            return None
+        if run.phase is RunPhase.ABORTED and interrupted:
+            return EXIT_INTERRUPTED
+        return EXIT_FAILED if run.left or run.failed else 0
+    if run.phase is not RunPhase.PAUSED:
+        return None
+    marks = [readable_mark(node) for name, node in nodes.items() if name not in foreign]
+    if any(m is not None and m.run == run.run and m.state in IN_FLIGHT for m in marks):
+        return None
+    if gone_nodes(run.step.nodes, run.failed, nodes):
+        return None
+    if interrupted:
+        return EXIT_INTERRUPTED
+    return EXIT_FAILED if len(run.failed) > tolerated else None
 
 
 def used_up(session: ActSession) -> str:

@@ -53,8 +53,8 @@ AGAIN_AFTER_ERROR_SECONDS: Final = 5.0
 class LiveCache:
     """The cache of the leader's engine, kept by watches.
 
-    `queue`: the news, and whatever else the leader is to be woken by. `engine`:
-    None before `lead`.
+    `queue`: the news, and whatever else the leader is to be woken by. `engine`: None before
+    `lead`. `lists`: the pods that are listed where a decision needs them.
     """
 
     def __init__(self, client: Client, kinds: Iterable[str], settings: Settings) -> None:
@@ -71,6 +71,7 @@ class LiveCache:
         self._cold_until_ns = 0
         self._cold_because = ""
         self._slices = TimeSlices()
+        self.lists = PodLists(client, self)
 
     def unread(self) -> dict[str, str]:
         """The kinds that cannot be read, and why."""

@@ -24,7 +24,7 @@ from kubectl_nodelife.report import terminal
 
 if TYPE_CHECKING:
     from kubectl_nodelife.acts.session import ActSession, LiveCarrier
-    from kubectl_nodelife.acts.upgrade.running import Opening
+    from kubectl_nodelife.acts.upgrade.leader import Opening
     from kubectl_nodelife.commands.cluster.drain import DrainLook
     from kubectl_nodelife.controllers.upgrade.document import UpgradeRequest
     from kubectl_nodelife.controllers.upgrade.leaving import LeftObject
@@ -270,7 +270,7 @@ def lead_run(
     """Lead the run in the foreground; the exit code. Raises NodelifeError."""
     import asyncio
 
-    from kubectl_nodelife.acts.upgrade.running import LeadOrder
+    from kubectl_nodelife.acts.upgrade.leader import LeadOrder
     from kubectl_nodelife.acts.upgrade.running import lead as lead_the_run
     from kubectl_nodelife.commands.cluster.direct import target_of
     from kubectl_nodelife.kube.times import parse_duration

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from kubectl_nodelife.acts.upgrade.running import exit_code
+from kubectl_nodelife.acts.upgrade.leader import exit_code
 from kubectl_nodelife.controllers.upgrade.document import RunDocument, RunPhase, Step, StepNode
 from kubectl_nodelife.controllers.upgrade.marks import ANNOTATION, NodeMark, NodeState, encode_mark
 from kubectl_nodelife.kube.meta import ObjectMeta
