@@ -41,6 +41,7 @@ from kubectl_nodelife.controllers.upgrade.gates import failed_and_down
 from kubectl_nodelife.controllers.upgrade.marks import (
     ANNOTATION,
     LEFT_TO_A_PERSON,
+    NO_NOTES,
     TAKEN,
     CordonOwner,
     NodeBefore,
@@ -67,16 +68,15 @@ _OURS: Final = "nodelife.dev/"
 def claim_node(p: UpgradePass, node: Node) -> None:
     """One PATCH: cordon, annotation, label, shield. The cordon is ours if this turned it on."""
     cordon = CordonOwner.THEIRS if node.spec.unschedulable else CordonOwner.OURS
-    annotations, labels = absent_shield(node) if p.policy.shield else ({}, {})
-    mark = new_mark(p, node, cordon, shield=(*annotations, *labels))
+    shield = absent_shield(node) if p.policy.shield else NO_NOTES
+    mark = new_mark(p, node, cordon, shield=(*shield.annotations, *shield.labels))
     p.take_out(node.name)
     p.advance(
         node,
         mark,
         NodeEvent.CLAIMED,
         "claimed for its upgrade",
-        annotations=annotations,
-        labels=labels,
+        notes=shield,
         unschedulable=True if cordon is CordonOwner.OURS else None,
     )
 

@@ -27,13 +27,14 @@ from kubectl_nodelife.controllers.upgrade.marks import (
     LABEL_RUN,
     LABEL_STATE,
     LEFT_TO_A_PERSON,
+    NO_NOTES,
     TAINT_OUTDATED,
     TAINT_UNPROVEN,
     CordonOwner,
     NodeEvent,
     NodeMark,
     NodeState,
-    Off,
+    Notes,
     UnreadableMark,
     cordoned_by,
     has_our_cordon,
@@ -72,17 +73,9 @@ def take_marks_off(
     p: UpgradePass, node: Node, mark: NodeMark, event: NodeEvent, because: str
 ) -> None:
     """One PATCH: all marks but `outdated` off, and the cordon if it is ours."""
-    annotations, labels = shield_off(mark)
-    p.advance(
-        node,
-        mark,
-        event,
-        because,
-        annotations=annotations,
-        labels=labels,
-        unschedulable=uncordon(node, mark),
-        remove=(unproven(mark.run),),
-    )
+    cordon, taint = uncordon(node, mark), unproven(mark.run)
+    notes = shield_off(mark)
+    p.advance(node, mark, event, because, notes=notes, unschedulable=cordon, remove=(taint,))
 
 
 def end_proof(p: UpgradePass, node: Node, mark: NodeMark, fault: str) -> None:
@@ -364,14 +357,12 @@ def _released(node: Node, mark: NodeMark, event: NodeEvent, state: NodeState) ->
     if others := cordoned_by(node):
         ours = f"; the cordon stays: {others} put it on"
     because = f"its marks are taken off{ours}"
-    annotations, labels = shield_off(mark)
     patch = patch_marks(
         node,
         because,
         transition(state, event),
         mark=None,
-        annotations=annotations,
-        labels=labels,
+        notes=shield_off(mark),
         unschedulable=schedulable,
         remove=_our_taints(node),
     )
@@ -436,8 +427,9 @@ def _left_again(node: Node, mark: NodeMark, earlier: NodeMark) -> Leftover:
 def _bare(node: Node) -> Leftover:
     """A taint or label of ours without an annotation, as on nodes that were still to be done."""
     because = "a mark of a run that is over"
-    label: Off = {LABEL_STATE: None} if LABEL_STATE in (node.metadata.labels or {}) else {}
-    patch = patch_marks(node, because, labels=label, remove=_our_taints(node))
+    has_label = LABEL_STATE in (node.metadata.labels or {})
+    notes = Notes(labels={LABEL_STATE: None}) if has_label else NO_NOTES
+    patch = patch_marks(node, because, notes=notes, remove=_our_taints(node))
     return Leftover(node, "", because, patch, _by_hand(node, patch))
 
 

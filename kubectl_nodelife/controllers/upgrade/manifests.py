@@ -31,11 +31,17 @@ from typing import Any, Final, NamedTuple
 
 from kubectl_nodelife.controllers.upgrade.claims import pool_name, zone_name
 from kubectl_nodelife.controllers.upgrade.fleet import claims_of
-from kubectl_nodelife.controllers.upgrade.marks import LABEL_RUN, TAINT_UNPROVEN, NodeMark
+from kubectl_nodelife.controllers.upgrade.marks import (
+    LABEL_RUN,
+    TAINT_UNPROVEN,
+    CordonOwner,
+    NodeMark,
+)
 from kubectl_nodelife.controllers.upgrade.upgrade_pass import UpgradePass
 from kubectl_nodelife.errors import BadInput
 from kubectl_nodelife.kube.names import first_names
 from kubectl_nodelife.kube.node import Node
+from kubectl_nodelife.kube.times import SECOND_NS
 from kubectl_nodelife.kube.wellknown import TAINT_NODE_UNSCHEDULABLE
 
 LABEL_CANARY: Final = "nodelife.dev/canary"
@@ -57,24 +63,16 @@ def canary_name(node_uid: str) -> str:
     return f"nodelife-canary-{short_hash(node_uid)}"
 
 
-def canary_manifest(
-    node: Node,
-    mark: NodeMark,
-    *,
-    namespace: str,
-    image: str,
-    deadline_s: int,
-    tolerates_cordon: bool = False,
-    template: Mapping[str, Any] | None = None,
-) -> Manifest:
-    """The pod for the node. `template`: the user's own, of which only name, namespace, labels,
-    affinity, tolerations, owner and deadline are set.
+def canary_manifest(p: UpgradePass, node: Node, mark: NodeMark) -> Manifest:
+    """The pod that the policy makes for the node. Of the user's own template only name, namespace,
+    labels, affinity, tolerations, owner and deadline are set.
     """
-    pod: Manifest = copy.deepcopy(dict(template)) if template else {"spec": _small(image)}
+    policy, template = p.policy, p.policy.canary_template
+    pod: Manifest = copy.deepcopy(template) if template else {"spec": _small(policy.canary_image)}
     pod["apiVersion"], pod["kind"] = "v1", "Pod"
     meta = pod.setdefault("metadata", {})
     meta.pop("generateName", None)
-    meta["name"], meta["namespace"] = canary_name(node.uid), namespace
+    meta["name"], meta["namespace"] = canary_name(node.uid), policy.namespace
     meta["labels"] = {
         **(meta.get("labels") or {}),
         LABEL_RUN: mark.run,
@@ -84,13 +82,15 @@ def canary_manifest(
     annotations = {**(meta.get("annotations") or {}), **({} if template else safe)}
     meta["ownerReferences"] = _owned_by(node.name, node.uid, controller=True)
     spec = pod["spec"]
+    stays_cordoned = policy.include_cordoned or mark.earlier is not None
+    tolerates_cordon = stays_cordoned and mark.cordon is CordonOwner.THEIRS
     spec["tolerations"] = [
         *(spec.get("tolerations") or ()),
         *_tolerations(mark, tolerates_cordon=tolerates_cordon),
     ]
     spec.get("affinity", {}).get("nodeAffinity", {}).pop(_REQUIRED, None)
     _bind(spec, node.name)
-    spec["activeDeadlineSeconds"] = deadline_s + OWN_DEADLINE_S
+    spec["activeDeadlineSeconds"] = int(policy.prove_timeout_ns) // SECOND_NS + OWN_DEADLINE_S
     meta["annotations"] = {**annotations, ANNOTATION_SPEC: _digest(spec)}
     return pod
 

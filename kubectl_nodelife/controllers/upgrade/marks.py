@@ -55,8 +55,14 @@ SHIELD_LABELS: Final[Mapping[str, str]] = {
 }
 
 
-Off = dict[str, str | None]
-"""Keys that a PATCH takes away."""
+class Notes(NamedTuple):
+    """Annotations and labels that a PATCH sets, or, where the value is None, takes away."""
+
+    annotations: Mapping[str, str | None] = {}
+    labels: Mapping[str, str | None] = {}
+
+
+NO_NOTES: Final = Notes()
 
 
 class NodeState(StrEnum):
@@ -253,18 +259,18 @@ def is_cordoned_meanwhile(node: Node, mark: NodeMark) -> bool:
     return node.spec.unschedulable and mark.cordon is CordonOwner.NONE
 
 
-def absent_shield(node: Node) -> tuple[dict[str, str], dict[str, str]]:
-    """(annotations, labels) of the shield that the node does not have yet."""
+def absent_shield(node: Node) -> Notes:
+    """The part of the shield that the node does not have yet."""
     annotations, labels = node.metadata.annotations or {}, node.metadata.labels or {}
-    return (
+    return Notes(
         {key: value for key, value in SHIELD_ANNOTATIONS.items() if key not in annotations},
         {key: value for key, value in SHIELD_LABELS.items() if key not in labels},
     )
 
 
-def shield_off(mark: NodeMark) -> tuple[Off, Off]:
-    """(annotations, labels) that take our part of the shield away."""
-    return (
+def shield_off(mark: NodeMark) -> Notes:
+    """What takes our part of the shield away."""
+    return Notes(
         {key: None for key in SHIELD_ANNOTATIONS if key in mark.shield},
         {key: None for key in SHIELD_LABELS if key in mark.shield},
     )
@@ -416,20 +422,20 @@ def patch_marks(
     row: Transition | None = None,
     *,
     mark: NodeMark | UnsetType | None = UNSET,
-    annotations: Mapping[str, str | None] | None = None,
-    labels: Mapping[str, str | None] | None = None,
+    notes: Notes = NO_NOTES,
     unschedulable: bool | None = None,
     add: tuple[Taint, ...] = (),
     remove: tuple[Taint, ...] = (),
 ) -> NodeMarkPatch:
     """The PATCH of a node's marks. `row`: the change of state, None where there is none. `mark`:
-    None takes it off, UNSET leaves it alone; `annotations`, `labels`: others that change with it.
+    None takes it off, UNSET leaves it alone; `notes`: what else changes with it.
     """
+    annotations, labels = map(dict, notes)
     state = str(mark.state) if mark else ""
     word, before = (row.patch, str(row.state or "")) if row is not None else (MarkNode, state)
     if mark is not UNSET:
-        annotations = {ANNOTATION: encode_mark(mark) if mark else None, **(annotations or {})}
-        labels = {LABEL_STATE: state or None, **(labels or {})}
+        annotations = {ANNOTATION: encode_mark(mark) if mark else None, **annotations}
+        labels = {LABEL_STATE: state or None, **labels}
     return word(
         controller=CONTROLLER,
         because=because,
@@ -440,6 +446,6 @@ def patch_marks(
         unschedulable=unschedulable,
         add_taints=add,
         remove_taints=remove,
-        annotations=dict(annotations or {}),
-        labels=dict(labels or {}),
+        annotations=annotations,
+        labels=labels,
     )

@@ -22,6 +22,7 @@ from kubectl_nodelife.controllers.upgrade.claims import pool_name, zone_name
 from kubectl_nodelife.controllers.upgrade.document import StepNode, gone_nodes
 from kubectl_nodelife.controllers.upgrade.marks import (
     ANNOTATION,
+    NO_NOTES,
     CordonOwner,
     NodeEvent,
     NodeMark,
@@ -165,7 +166,7 @@ def _adopt(p: UpgradePass, node: Node, name: str, entry: StepNode) -> None:
     old = entry.mark
     assert old is not None
     late = any(is_ordinary(pod) for pod in p.cache.pods_on(node.name))
-    annotations, labels = absent_shield(node) if p.policy.shield else ({}, {})
+    shield = absent_shield(node) if p.policy.shield else NO_NOTES
     if late:
         cordon = CordonOwner.NONE
     else:
@@ -173,11 +174,10 @@ def _adopt(p: UpgradePass, node: Node, name: str, entry: StepNode) -> None:
     because = f"takes the place of {name}" + ("; runs pods already, so no cordon" if late else "")
     p.advance(
         node,
-        replace(old, cordon=cordon, shield=(*annotations, *labels), for_=name),
+        replace(old, cordon=cordon, shield=(*shield.annotations, *shield.labels), for_=name),
         NodeEvent.REPLACED,
         because,
-        annotations=dict(annotations),
-        labels=dict(labels),
+        notes=shield,
         unschedulable=True if cordon is CordonOwner.OURS else None,
         remove=(unproven(old.run),),
     )

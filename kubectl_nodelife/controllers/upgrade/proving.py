@@ -178,7 +178,7 @@ def _steps(p: UpgradePass, node: Node, mark: NodeMark, proof: ProofProgress) -> 
     pod = canary_of(p, node)
     if proof.passed or proof.deleted_ns is not None:
         return _p7_gone(p, node, mark, proof, pod)
-    manifest = wanted_canary(p, node, mark)
+    manifest = canary_manifest(p, node, mark)
     if pod is None or not _is_usable(pod, manifest):
         return _make(p, node, proof, pod, manifest)
     if pod.metadata.deletion_timestamp is not None:
@@ -334,29 +334,12 @@ def _release(p: UpgradePass, node: Node, mark: NodeMark) -> None:
     if p.document.proof_only:
         end_proof(p, node, mark, "")
         return
-    annotations, labels = shield_off(mark)
     stays = "; a person's cordon stays" if mark.cordon is CordonOwner.THEIRS else ""
     p.advance(
         node,
         replace(mark, shield=()),
         NodeEvent.PROVEN,
         f"proven and released{stays}",
-        annotations=annotations,
-        labels=labels,
+        notes=shield_off(mark),
         remove=(unproven(mark.run),),
-    )
-
-
-def wanted_canary(p: UpgradePass, node: Node, mark: NodeMark) -> Manifest:
-    """The manifest that this policy makes for the node."""
-    image = p.policy.canary_image
-    return canary_manifest(
-        node,
-        mark,
-        namespace=p.policy.namespace,
-        image=image,
-        deadline_s=int(p.policy.prove_timeout_ns) // SECOND_NS,
-        tolerates_cordon=mark.cordon == "theirs"
-        and (p.policy.include_cordoned or mark.earlier is not None),
-        template=p.policy.canary_template,
     )
