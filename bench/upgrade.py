@@ -22,12 +22,11 @@ from kubectl_nodelife.drain.snapshot import PlanSnapshot
 from kubectl_nodelife.engine.settings import Settings, make_settings
 from kubectl_nodelife.kube.meta import KubeObject
 from kubectl_nodelife.kube.times import HOUR_NS, MINUTE_NS, SECOND_NS
-from kubectl_nodelife.sim.events import ScenarioEvent
+from kubectl_nodelife.sim.events import ScenarioEvent, UpgradeEvent, WorkAssumptions
 from kubectl_nodelife.sim.fields import FieldPath
 from kubectl_nodelife.sim.generate import Generate
 from kubectl_nodelife.sim.run import run as simulate
 from kubectl_nodelife.sim.scenario import PASS_DRIFT_NS, Scenario, Setting, assemble
-from kubectl_nodelife.sim.upgrade_reading import UpgradeEvent, WorkAssumptions
 from kubectl_nodelife.upgrade.findings import UpgradePlan
 from kubectl_nodelife.upgrade.plan import make_upgrade_plan
 from kubectl_nodelife.upgrade.ports import decider_for

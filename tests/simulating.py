@@ -6,10 +6,10 @@ from pathlib import Path
 
 from kubectl_nodelife.controllers import make_controllers
 from kubectl_nodelife.engine.settings import make_settings
+from kubectl_nodelife.sim.events import UpgradeEvent
 from kubectl_nodelife.sim.present import Branch
 from kubectl_nodelife.sim.run import Run, RunSummary, run, summarize_run
 from kubectl_nodelife.sim.scenario import PASS_DRIFT_NS, Scenario, Setting, assemble, parse_scenario
-from kubectl_nodelife.sim.upgrade_reading import UpgradeEvent
 from kubectl_nodelife.sim.world import Faults
 from kubectl_nodelife.upgrade.ports import decider_for
 

@@ -228,7 +228,7 @@ def _zone_metrics(controllers: Iterable[Controller]) -> dict[str, dict[str, floa
 
 def _decider_for(setting: Setting, settings: Settings) -> MakeDecider | None:
     """The controller of the scenario's upgrade; imported only where there is one."""
-    from kubectl_nodelife.sim.upgrade_reading import UpgradeCommandEvent, UpgradeEvent
+    from kubectl_nodelife.sim.events import UpgradeCommandEvent, UpgradeEvent
 
     of_upgrades = (UpgradeEvent, UpgradeCommandEvent)
     if not any(isinstance(event.what, of_upgrades) for event in setting.scenario.events):

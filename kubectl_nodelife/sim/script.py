@@ -50,9 +50,10 @@ from kubectl_nodelife.sim.events import (
     ScenarioEvent,
     TaintEvent,
     Targets,
+    UpgradeCommandEvent,
+    UpgradeEvent,
 )
 from kubectl_nodelife.sim.timeline import OWNER, SCRIPT, NotForkableError
-from kubectl_nodelife.sim.upgrade_reading import UpgradeCommandEvent, UpgradeEvent
 from kubectl_nodelife.sim.upgrade_run import VirtualUpgrades
 from kubectl_nodelife.sim.world import World
 

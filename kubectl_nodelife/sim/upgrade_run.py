@@ -46,9 +46,9 @@ from kubectl_nodelife.kube.meta import KubeObject
 from kubectl_nodelife.kube.node import Lease, LeaseMeta, LeaseSpec
 from kubectl_nodelife.kube.times import HOUR_NS, format_time
 from kubectl_nodelife.sim.api import RunRecorder, event_record
+from kubectl_nodelife.sim.events import UpgradeCommandEvent, UpgradeEvent
 from kubectl_nodelife.sim.timeline import Timeline
 from kubectl_nodelife.sim.upgrade_course import PlayedRun, UpgradeWatch
-from kubectl_nodelife.sim.upgrade_reading import UpgradeCommandEvent, UpgradeEvent
 from kubectl_nodelife.sim.upgrade_work import VirtualWork
 from kubectl_nodelife.sim.world import World
 

@@ -33,11 +33,7 @@ from kubectl_nodelife.kube.pod import Pod, Quantities
 from kubectl_nodelife.kube.times import SECOND_NS
 from kubectl_nodelife.kube.workload import Condition, Job
 from kubectl_nodelife.sim.api import event_record
-from kubectl_nodelife.sim.events import ReportedCondition
-from kubectl_nodelife.sim.kubelet_state import MachineFacts
-from kubectl_nodelife.sim.machines import KUBELET_RESTART_NS, Return
-from kubectl_nodelife.sim.timeline import KUBELET
-from kubectl_nodelife.sim.upgrade_reading import (
+from kubectl_nodelife.sim.events import (
     CANARY_HANGS,
     DRAIN_NEVER,
     FLAPS,
@@ -48,9 +44,13 @@ from kubectl_nodelife.sim.upgrade_reading import (
     NO_NETWORK,
     REBOOT,
     REPLACE,
+    ReportedCondition,
     UpgradeEvent,
     WorkFault,
 )
+from kubectl_nodelife.sim.kubelet_state import MachineFacts
+from kubectl_nodelife.sim.machines import KUBELET_RESTART_NS, Return
+from kubectl_nodelife.sim.timeline import KUBELET
 from kubectl_nodelife.sim.world import World
 
 FLAP_NS: Final = 15 * SECOND_NS

@@ -55,13 +55,18 @@ from kubectl_nodelife.kube.meta import KubeObject
 from kubectl_nodelife.kube.names import counted
 from kubectl_nodelife.kube.node import Lease, Node
 from kubectl_nodelife.kube.times import HOUR_NS, SECOND_NS, format_duration
-from kubectl_nodelife.sim.events import ScenarioEvent
+from kubectl_nodelife.sim.events import (
+    REBOOT,
+    REPLACE,
+    ScenarioEvent,
+    UpgradeEvent,
+    WorkAssumptions,
+)
 from kubectl_nodelife.sim.fields import FieldPath
 from kubectl_nodelife.sim.kubectl.options import DrainOptions
 from kubectl_nodelife.sim.run import Progress, run
 from kubectl_nodelife.sim.scenario import PASS_DRIFT_NS, Given, Scenario, Setting, assemble
 from kubectl_nodelife.sim.upgrade_course import PlayedNode, PlayedRun
-from kubectl_nodelife.sim.upgrade_reading import REBOOT, REPLACE, UpgradeEvent, WorkAssumptions
 from kubectl_nodelife.sim.upgrade_run import MakeDecider
 from kubectl_nodelife.upgrade.drain_answers import DrainFacts, drain_answer, node_drain
 from kubectl_nodelife.upgrade.findings import (

@@ -15,14 +15,13 @@ import pytest
 from kubectl_nodelife.kube.selectors import parse_selector
 from kubectl_nodelife.kube.times import MINUTE_NS, SECOND_NS
 from kubectl_nodelife.sim.drained import kubectl_of
-from kubectl_nodelife.sim.events import KubeletEvent, ScenarioEvent, Targets
+from kubectl_nodelife.sim.events import KubeletEvent, ScenarioEvent, Targets, UpgradeEvent
 from kubectl_nodelife.sim.fields import FieldPath
 from kubectl_nodelife.sim.generate import Generate
 from kubectl_nodelife.sim.kubectl.options import DrainOptions
 from kubectl_nodelife.sim.present import Branch
 from kubectl_nodelife.sim.scenario import Scenario, Setting, assemble, parse_scenario
 from kubectl_nodelife.sim.timeline import SCRIPT, NotForkableError
-from kubectl_nodelife.sim.upgrade_reading import UpgradeEvent
 from tests.simulating import begin, play
 
 SCENARIOS = Path(__file__).parents[1] / "scenarios"

@@ -9,7 +9,7 @@ import pytest
 from kubectl_nodelife.controllers.upgrade.policy import PAUSE_IMAGE, WorkMode
 from kubectl_nodelife.errors import BadInput
 from kubectl_nodelife.kube.times import MINUTE_NS, SECOND_NS
-from kubectl_nodelife.sim.upgrade_reading import (
+from kubectl_nodelife.sim.events import (
     UpgradeCommandEvent,
     UpgradeEvent,
     WorkAssumptions,

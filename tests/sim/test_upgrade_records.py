@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from kubectl_nodelife.sim.events import FAULTS
 from kubectl_nodelife.sim.timeline import Record
-from kubectl_nodelife.sim.upgrade_reading import FAULTS
 from tests.sim.documents import Json, node, story
 
 WORDS = {

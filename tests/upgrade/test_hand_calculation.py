@@ -14,7 +14,7 @@ from kubectl_nodelife.engine.settings import make_settings
 from kubectl_nodelife.kube.codec import decode
 from kubectl_nodelife.kube.meta import KubeObject
 from kubectl_nodelife.kube.times import MINUTE_NS, SECOND_NS
-from kubectl_nodelife.sim.upgrade_reading import UpgradeEvent, WorkAssumptions
+from kubectl_nodelife.sim.events import UpgradeEvent, WorkAssumptions
 from kubectl_nodelife.upgrade.plan import play, setting_of
 from kubectl_nodelife.upgrade.ports import decider_for
 from tests.sim.documents import node

@@ -16,7 +16,7 @@ from kubectl_nodelife.controllers.upgrade.counts import CLUSTER
 from kubectl_nodelife.controllers.upgrade.policy import policy_from
 from kubectl_nodelife.drain.snapshot import PlanSnapshot
 from kubectl_nodelife.engine.settings import make_settings
-from kubectl_nodelife.sim.upgrade_reading import UpgradeEvent
+from kubectl_nodelife.sim.events import UpgradeEvent
 from kubectl_nodelife.upgrade.findings import UpgradePlan
 from kubectl_nodelife.upgrade.plan import make_upgrade_plan
 from tests.sim.documents import Json

@@ -29,9 +29,8 @@ from kubectl_nodelife.kube.subjects import (
     parse_subjects,
 )
 from kubectl_nodelife.kube.times import SECOND_NS, parse_duration
-from kubectl_nodelife.sim.events import read_events
+from kubectl_nodelife.sim.events import UpgradeCommandEvent, UpgradeEvent, read_events
 from kubectl_nodelife.sim.fields import FieldPath
-from kubectl_nodelife.sim.upgrade_reading import UpgradeCommandEvent, UpgradeEvent
 
 FORMS: Final = {
     "lose node NAME...": "what-if lose node worker-1 --for 10m",
