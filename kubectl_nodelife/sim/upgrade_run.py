@@ -1,9 +1,10 @@
 """Upgrades on the virtual cluster: the leaders of a run, each a process with a cache of its own.
 
 A leader has an engine of its own (`LeaderEngine`), as the live one has, and does what
-`controllers/upgrade/ports.py` requires. The API server accepts each of its PATCHes only while the
-object is as the leader saw it. Users start, pause, resume and abort the run by its Lease, as the
-commands do; what a leader wrote stays when it dies, and the next one begins with the next epoch.
+`controllers/upgrade/controller.py` requires. The API server accepts each of its PATCHes only while
+the object is as the leader saw it. Users start, pause, resume and abort the run by its Lease, as
+the commands do; what a leader wrote stays when it dies, and the next one begins with the next
+epoch.
 """
 
 from __future__ import annotations
@@ -28,8 +29,8 @@ from kubectl_nodelife.controllers.upgrade.document import (
 )
 from kubectl_nodelife.controllers.upgrade.gates import WINDOW
 from kubectl_nodelife.controllers.upgrade.marks import NodeState
+from kubectl_nodelife.controllers.upgrade.memory import HostState, WorkReport
 from kubectl_nodelife.controllers.upgrade.policy import UpgradePolicy, policy_digest
-from kubectl_nodelife.controllers.upgrade.ports import HostState, WorkReport
 from kubectl_nodelife.engine.actions import (
     Action,
     NodeMarkPatch,

@@ -19,13 +19,13 @@ from typing import Final
 from msgspec.structs import replace
 
 from kubectl_nodelife.controllers.upgrade.marks import LABEL_RUN, LABEL_STATE, NodeState
+from kubectl_nodelife.controllers.upgrade.memory import WorkReport
 from kubectl_nodelife.controllers.upgrade.policy import (
     BOOT_ID_CHANGED,
     NODE_INFO_FIELDS,
     UpgradePolicy,
     WorkMode,
 )
-from kubectl_nodelife.controllers.upgrade.ports import WorkReport
 from kubectl_nodelife.engine.actions import Action, StartWork, StopWork
 from kubectl_nodelife.kube.meta import KubeObject, controller_of
 from kubectl_nodelife.kube.node import Node

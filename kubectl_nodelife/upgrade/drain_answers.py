@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
-from kubectl_nodelife.controllers.upgrade.ports import DrainVerdict, PodKey
+from kubectl_nodelife.controllers.upgrade.claims import DrainVerdict, PodKey
 from kubectl_nodelife.drain.bounds import AGAIN_S
 from kubectl_nodelife.drain.budget_findings import numbers
 from kubectl_nodelife.drain.results import NEVER, READY, REFUSED, SLOW, UNKNOWN

@@ -14,10 +14,10 @@ from typing import Final, NamedTuple
 
 from kubectl_nodelife.controllers.daemonset.behaviour import behaviour_of
 from kubectl_nodelife.controllers.daemonset.template import PodTemplate
+from kubectl_nodelife.controllers.upgrade.claims import DrainVerdict
 from kubectl_nodelife.controllers.upgrade.counts import ScopeBudget
 from kubectl_nodelife.controllers.upgrade.marks import unproven
 from kubectl_nodelife.controllers.upgrade.policy import UpgradePolicy, WorkMode
-from kubectl_nodelife.controllers.upgrade.ports import DrainVerdict
 from kubectl_nodelife.drain.results import Remedy
 from kubectl_nodelife.drain.snapshot import PlanSnapshot
 from kubectl_nodelife.engine.settings import Settings

@@ -30,6 +30,7 @@ from kubectl_nodelife.controllers.nodelifecycle.zones import is_excluded
 from kubectl_nodelife.controllers.upgrade.claiming import CONTROL_PLANE
 from kubectl_nodelife.controllers.upgrade.claims import (
     SLACK,
+    DrainVerdict,
     PhaseTimes,
     expected_work_ns,
     high_estimate_ns,
@@ -44,7 +45,6 @@ from kubectl_nodelife.controllers.upgrade.counts import NodeCounts, ZoneCounts, 
 from kubectl_nodelife.controllers.upgrade.fleet import NodeReading, read_node
 from kubectl_nodelife.controllers.upgrade.marks import ANNOTATION, readable_mark
 from kubectl_nodelife.controllers.upgrade.policy import UpgradePolicy, WorkMode, longest_ns
-from kubectl_nodelife.controllers.upgrade.ports import DrainVerdict
 from kubectl_nodelife.drain.plan import make_plan
 from kubectl_nodelife.drain.results import NEVER, REFUSED, Remedy
 from kubectl_nodelife.drain.scope import Scope

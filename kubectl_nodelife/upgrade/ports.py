@@ -23,10 +23,11 @@ from kubectl_nodelife.controllers.daemonset.behaviour import behaviour_of
 from kubectl_nodelife.controllers.daemonset.placement import Placement
 from kubectl_nodelife.controllers.daemonset.template import PodTemplate
 from kubectl_nodelife.controllers.nodelifecycle.zones import compute_zone_state, is_excluded
+from kubectl_nodelife.controllers.upgrade.claims import DrainVerdict, PodKey
 from kubectl_nodelife.controllers.upgrade.controller import UpgradeController
 from kubectl_nodelife.controllers.upgrade.counts import why_unavailable
+from kubectl_nodelife.controllers.upgrade.memory import Leaving, UpgradePorts
 from kubectl_nodelife.controllers.upgrade.policy import UpgradePolicy
-from kubectl_nodelife.controllers.upgrade.ports import DrainVerdict, Leaving, PodKey, UpgradePorts
 from kubectl_nodelife.drain.actors import new_pod
 from kubectl_nodelife.drain.snapshot import PlanSnapshot
 from kubectl_nodelife.engine.cache import Cache

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
-from kubectl_nodelife.controllers.upgrade.ports import HostState
+from kubectl_nodelife.controllers.upgrade.memory import HostState
 from kubectl_nodelife.engine.actions import Action
 from kubectl_nodelife.engine.events import NO_ANSWER, Event
 from kubectl_nodelife.kube.times import SECOND_NS

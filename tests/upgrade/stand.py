@@ -13,6 +13,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from kubectl_nodelife.controllers.nodelifecycle.zones import compute_zone_state
+from kubectl_nodelife.controllers.upgrade.claims import DrainVerdict
 from kubectl_nodelife.controllers.upgrade.controller import UpgradeController
 from kubectl_nodelife.controllers.upgrade.document import (
     ANNOTATION_RUN,
@@ -24,14 +25,9 @@ from kubectl_nodelife.controllers.upgrade.marks import (
     NodeMark,
     mark_of,
 )
+from kubectl_nodelife.controllers.upgrade.memory import HostState, UpgradePorts, WorkReport
 from kubectl_nodelife.controllers.upgrade.newcomers import is_ordinary
 from kubectl_nodelife.controllers.upgrade.policy import UpgradePolicy, policy_from
-from kubectl_nodelife.controllers.upgrade.ports import (
-    DrainVerdict,
-    HostState,
-    UpgradePorts,
-    WorkReport,
-)
 from kubectl_nodelife.engine.actions import (
     Action,
     ClaimNode,

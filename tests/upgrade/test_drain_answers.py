@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from kubectl_nodelife.controllers.upgrade.ports import DrainVerdict
+from kubectl_nodelife.controllers.upgrade.claims import DrainVerdict
 from kubectl_nodelife.drain.plan import make_plan
 from kubectl_nodelife.kube.times import MINUTE_NS, SECOND_NS
 from kubectl_nodelife.sim.kubectl.options import DrainOptions

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from kubectl_nodelife.controllers.upgrade.memory import UpgradePorts
 from kubectl_nodelife.controllers.upgrade.policy import policy_from
-from kubectl_nodelife.controllers.upgrade.ports import UpgradePorts
 from kubectl_nodelife.engine.cache import Cache
 from kubectl_nodelife.engine.settings import make_settings
 from kubectl_nodelife.errors import BadInput

@@ -6,9 +6,8 @@ from typing import Any
 
 import pytest
 
-from kubectl_nodelife.controllers.upgrade.claims import why_skipped, why_undrainable
+from kubectl_nodelife.controllers.upgrade.claims import DrainVerdict, why_skipped, why_undrainable
 from kubectl_nodelife.controllers.upgrade.policy import policy_from
-from kubectl_nodelife.controllers.upgrade.ports import DrainVerdict
 from kubectl_nodelife.kube.codec import decode
 from kubectl_nodelife.kube.node import Node
 

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
+from kubectl_nodelife.controllers.upgrade.claims import DrainVerdict
 from kubectl_nodelife.controllers.upgrade.document import RunPhase
 from kubectl_nodelife.controllers.upgrade.marks import LABEL_RUN
-from kubectl_nodelife.controllers.upgrade.ports import DrainVerdict
 from kubectl_nodelife.kube.meta import ObjectMeta, OwnerReference
 from kubectl_nodelife.kube.node import Taint
 from kubectl_nodelife.kube.pod import Toleration

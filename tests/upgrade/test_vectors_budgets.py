@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
+from kubectl_nodelife.controllers.upgrade.claims import DrainVerdict
 from kubectl_nodelife.controllers.upgrade.marks import NodeState
-from kubectl_nodelife.controllers.upgrade.ports import DrainVerdict
 from kubectl_nodelife.kube.meta import Time
 from kubectl_nodelife.kube.node import Taint
 from kubectl_nodelife.kube.times import SECOND_NS, parse_time

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from kubectl_nodelife.controllers.upgrade.claims import DrainVerdict
 from kubectl_nodelife.controllers.upgrade.document import RunPhase
 from kubectl_nodelife.controllers.upgrade.marks import ANNOTATION, CordonOwner, encode_mark
-from kubectl_nodelife.controllers.upgrade.ports import DrainVerdict
 from kubectl_nodelife.engine.actions import FailWithoutMark, NodeMarkPatch
 from tests.upgrade.stand import Stand
 from tests.upgrade.vector_cases import (

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from kubectl_nodelife.controllers.upgrade.ports import DrainVerdict
+from kubectl_nodelife.controllers.upgrade.claims import DrainVerdict
 from kubectl_nodelife.engine.actions import StartWork
 from kubectl_nodelife.kube.node import NodeAddress
 from tests.upgrade.stand import Stand

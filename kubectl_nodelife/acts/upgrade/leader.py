@@ -1,7 +1,7 @@
 """The leader of a run: keeps the Lease, follows the cluster, and carries out what is decided.
 
-It is what `controllers/upgrade/ports.py` asks of a leader: an engine with a new controller for each
-epoch, each action through enforce mode's gate with its intent on disk, each outcome an event.
+It is what `controllers/upgrade/controller.py` asks of a leader: an engine with a new controller for
+each epoch, each action through enforce mode's gate with its intent on disk, each outcome an event.
 Nothing is remembered here that the nodes' annotations and the run's document do not say, so that a
 leader may end at any point and another go on; but a leader that slept remembers which commands it
 has begun.
@@ -34,8 +34,8 @@ from kubectl_nodelife.controllers.upgrade.document import (
     gone_nodes,
 )
 from kubectl_nodelife.controllers.upgrade.marks import CONTROLLER, IN_FLIGHT, readable_mark
+from kubectl_nodelife.controllers.upgrade.memory import HostState, UpgradePorts, WorkReport
 from kubectl_nodelife.controllers.upgrade.policy import UpgradePolicy
-from kubectl_nodelife.controllers.upgrade.ports import HostState, UpgradePorts, WorkReport
 from kubectl_nodelife.controllers.upgrade.report import ANNOTATION_REPORT, encode_report, report_of
 from kubectl_nodelife.controllers.upgrade.upgrade_pass import UpgradePass
 from kubectl_nodelife.daemon.enforce.recorder import IntentJournal

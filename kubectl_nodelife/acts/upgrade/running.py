@@ -20,11 +20,11 @@ from kubectl_nodelife.acts.session import ActOrder, ActSession, LiveCarrier, Sho
 from kubectl_nodelife.acts.upgrade.leader import Leader, LeadOrder
 from kubectl_nodelife.acts.upgrade.lease import RunLease, asking, edit_run, read_lease
 from kubectl_nodelife.acts.upgrade.live_cache import LiveCache
+from kubectl_nodelife.controllers.upgrade.controller import READS
 from kubectl_nodelife.controllers.upgrade.document import RunDocument, UpgradeRequest, Verb
 from kubectl_nodelife.controllers.upgrade.leaving import leftovers
 from kubectl_nodelife.controllers.upgrade.marks import CONTROLLER, NodeState
 from kubectl_nodelife.controllers.upgrade.policy import WorkMode
-from kubectl_nodelife.controllers.upgrade.ports import READS
 from kubectl_nodelife.daemon.enforce.announcer import user_and_host
 from kubectl_nodelife.daemon.permissions import rights
 from kubectl_nodelife.engine.guard import Caps

@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from kubectl_nodelife.commands.cluster.drain import DrainLook
     from kubectl_nodelife.controllers.upgrade.document import UpgradeRequest
     from kubectl_nodelife.controllers.upgrade.leaving import LeftObject
+    from kubectl_nodelife.controllers.upgrade.memory import UpgradePorts
     from kubectl_nodelife.controllers.upgrade.policy import UpgradePolicy
-    from kubectl_nodelife.controllers.upgrade.ports import UpgradePorts
     from kubectl_nodelife.daemon.permissions import Right
     from kubectl_nodelife.kube.node import Lease, Node
     from kubectl_nodelife.live.client import Client
@@ -313,8 +313,8 @@ def show_course(course: PlayedRun) -> int:
 
 
 def _ports(policy: UpgradePolicy, look: DrainLook) -> UpgradePorts:
+    from kubectl_nodelife.controllers.upgrade.controller import READS
     from kubectl_nodelife.controllers.upgrade.fleet import claims_of
-    from kubectl_nodelife.controllers.upgrade.ports import READS
     from kubectl_nodelife.upgrade.ports import make_ports
 
     snapshot = look.snapshot

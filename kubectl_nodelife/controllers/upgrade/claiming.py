@@ -21,6 +21,8 @@ from kubectl_nodelife.controllers.upgrade.claims import (
     SLOTS,
     ClaimHold,
     ClaimStage,
+    DrainVerdict,
+    PodKey,
     PoolPlace,
     UpgradeCandidate,
     choose_claims,
@@ -55,7 +57,6 @@ from kubectl_nodelife.controllers.upgrade.marks import (
 from kubectl_nodelife.controllers.upgrade.memory import KnownCost
 from kubectl_nodelife.controllers.upgrade.newcomers import named
 from kubectl_nodelife.controllers.upgrade.policy import fits, node_info
-from kubectl_nodelife.controllers.upgrade.ports import DrainVerdict, PodKey
 from kubectl_nodelife.controllers.upgrade.settling import csi_drivers
 from kubectl_nodelife.controllers.upgrade.upgrade_pass import UpgradePass
 from kubectl_nodelife.kube.node import Node

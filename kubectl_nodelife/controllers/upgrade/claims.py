@@ -24,7 +24,6 @@ from typing import Final, NamedTuple
 from kubectl_nodelife.controllers.upgrade.counts import foreign_mark, why_unavailable
 from kubectl_nodelife.controllers.upgrade.marks import LABEL_HOLD, NodeMark
 from kubectl_nodelife.controllers.upgrade.policy import UpgradePolicy, WorkMode, is_selector
-from kubectl_nodelife.controllers.upgrade.ports import NO_END, DrainVerdict
 from kubectl_nodelife.kube.meta import LabelSelector
 from kubectl_nodelife.kube.node import Node, pool_of, zone_display, zone_key
 from kubectl_nodelife.kube.selectors import matches, parse_selector
@@ -123,6 +122,32 @@ def why_too_few(control_plane_nodes: int) -> str:
     if control_plane_nodes >= LEAST_CONTROL_PLANE:
         return ""
     return f"of {control_plane_nodes} control-plane nodes none is taken out, of 3 one"
+
+
+PodKey = tuple[str, str]
+
+NO_END: Final = frozenset({"never", "refused"})
+"""Verdicts of drains that never end."""
+
+
+class DrainVerdict(NamedTuple):
+    """The drain planner's verdict on a node, with `drain-timeout` and the nodes Draining now.
+
+    `verdict`: ready, slow, unknown, never or refused (`drain/results.py`); `sentence`: why, with
+    the cheapest fix. `waits`: a budget is at zero now and refills. `low_seconds`, `high_seconds`:
+    how long the drain takes. `moving`: the pods that leave; `evictable`: those of them that the
+    plan lets go now. `is_short`: a budget spares fewer now than leave the node, whatever the
+    verdict.
+    """
+
+    verdict: str
+    sentence: str = ""
+    waits: bool = False
+    low_seconds: float = 0.0
+    high_seconds: float = 0.0
+    moving: tuple[PodKey, ...] = ()
+    evictable: tuple[PodKey, ...] = ()
+    is_short: bool = False
 
 
 def why_undrainable(verdict: DrainVerdict, policy: UpgradePolicy) -> str:

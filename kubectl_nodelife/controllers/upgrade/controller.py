@@ -1,9 +1,24 @@
 """The upgrade controller: one pass over a run, from what the cluster shows to what is to be done.
 
-One of the engine's controllers, alone in the engine of the process that leads a run (`ports.py`).
-Each change of the cluster asks for a pass, at most one each `PACE_NS`. A node's state is on the
-node, the run's on its Lease; a new leader makes a new controller, which reads both and counts every
-clock anew.
+One of the engine's controllers, alone in the engine of the process that leads a run. Each change
+of the cluster asks for a pass, at most one each `PACE_NS`. A node's state is on the node, the run's
+on its Lease; a new leader makes a new controller, which reads both and counts every clock anew.
+
+A leader, of a live run or of one in the virtual cluster, does this beside what every host of an
+engine does:
+
+1. It makes one `UpgradeController` and one `LeaderEngine` for each epoch in which it leads. What
+   this process began in an older epoch, such as before a laptop slept, the controller is given
+   first (`take_over`).
+2. The engine's clock is one that cannot be set and that counts suspend. With each decision the
+   leader says what it knows beside the cluster (`HostState`).
+3. It carries the actions out in their order, each under the version of the object in the cache, and
+   passes `StartWork` and `StopWork` to what runs commands, whose reports go to `work_report`.
+   Outcomes of writes come back as events, of those that were done, too.
+4. The run's document and the requests of people are on its Lease in the cache, as the leader puts
+   it there when it reads or writes it.
+5. It ends when `superseded` says why, without another write, or when `is_over` says that the run
+   has ended and all is cleared away that goes with it.
 
 People's requests are carried out here: pause, resume, abort; and for single nodes retry, skip and
 so on. A request stands on the run's Lease and is struck off in the PATCH that records its effect;
@@ -53,14 +68,18 @@ from kubectl_nodelife.controllers.upgrade.marks import (
     WorkMark,
     states_with,
 )
-from kubectl_nodelife.controllers.upgrade.memory import UpgradeMemory
+from kubectl_nodelife.controllers.upgrade.memory import (
+    HostState,
+    UpgradeMemory,
+    UpgradePorts,
+    WorkReport,
+)
 from kubectl_nodelife.controllers.upgrade.newcomers import (
     follow_gone_nodes,
     follow_scale_down,
     named,
 )
 from kubectl_nodelife.controllers.upgrade.policy import UpgradePolicy, node_info
-from kubectl_nodelife.controllers.upgrade.ports import READS, HostState, UpgradePorts, WorkReport
 from kubectl_nodelife.controllers.upgrade.proving import claim_for_proof, prove
 from kubectl_nodelife.controllers.upgrade.settling import settle, soak
 from kubectl_nodelife.controllers.upgrade.upgrade_pass import (
@@ -88,6 +107,15 @@ STATES: Final[dict[NodeState, Callable[[UpgradePass, Node, NodeMark], None]]] = 
 }
 _CAN_FAIL: Final = states_with(NodeEvent.FAILED)
 _MOVES_ON: Final = frozenset({*IN_FLIGHT, *_CAN_FAIL, *STATES})
+READS: Final = (
+    *("Node", "Lease", "Pod", "DaemonSet", "CSINode", "VolumeAttachment", "Job", "Namespace"),
+    *("PodDisruptionBudget", "ReplicaSet", "Deployment", "StatefulSet", "ReplicationController"),
+    *("HorizontalPodAutoscaler", "PersistentVolumeClaim", "PersistentVolume", "StorageClass"),
+    *("Service", "EndpointSlice", "ValidatingWebhookConfiguration"),
+    *("MutatingWebhookConfiguration", "ValidatingAdmissionPolicy"),
+    "ValidatingAdmissionPolicyBinding",
+)
+"""The kinds that the controller and its ports read, those first without which it is blind."""
 _REFUSED: Final = range(400, 600)
 _LOOK_AGAIN: Final = frozenset({404, 409, 429})
 _NOT_THE_CLUSTERS: Final = frozenset({409, NOT_SENT})

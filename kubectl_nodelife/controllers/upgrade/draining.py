@@ -9,13 +9,13 @@ from __future__ import annotations
 
 from typing import Final
 
+from kubectl_nodelife.controllers.upgrade.claims import NO_END, DrainVerdict
 from kubectl_nodelife.controllers.upgrade.counts import foreign_mark
 from kubectl_nodelife.controllers.upgrade.document import RunPhase
 from kubectl_nodelife.controllers.upgrade.gates import closed_gate
 from kubectl_nodelife.controllers.upgrade.leaving import give_back, hold
 from kubectl_nodelife.controllers.upgrade.marks import NodeMark, NodeState
 from kubectl_nodelife.controllers.upgrade.memory import EvictedPod
-from kubectl_nodelife.controllers.upgrade.ports import NO_END, DrainVerdict
 from kubectl_nodelife.controllers.upgrade.upgrade_pass import UpgradePass
 from kubectl_nodelife.controllers.upgrade.working import begin
 from kubectl_nodelife.engine.actions import EvictPod

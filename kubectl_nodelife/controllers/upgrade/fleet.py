@@ -50,9 +50,8 @@ from kubectl_nodelife.controllers.upgrade.marks import (
     left_by_another,
     mark_of,
 )
-from kubectl_nodelife.controllers.upgrade.memory import UpgradeMemory
+from kubectl_nodelife.controllers.upgrade.memory import UpgradeMemory, UpgradePorts
 from kubectl_nodelife.controllers.upgrade.policy import UpgradePolicy, WorkMode
-from kubectl_nodelife.controllers.upgrade.ports import UpgradePorts
 from kubectl_nodelife.engine.cache import Cache
 from kubectl_nodelife.kube.node import Lease, Node, zone_key
 from kubectl_nodelife.kube.wellknown import (

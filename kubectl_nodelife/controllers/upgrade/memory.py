@@ -1,4 +1,5 @@
-"""The upgrade controller's memory: clocks, what it has seen of each node, and writes under way.
+"""What one leader knows: what its process tells it, the answers that it is handed, and its memory:
+clocks, what it has seen of each node, and writes under way.
 
 Nothing here is a decision. A new leader begins with an empty memory, and every clock with its full
 length; what it cannot know for want of it (whether a command ran, which containers a node had
@@ -11,14 +12,14 @@ write is no longer pending once the cache shows it, shows a later version, or it
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Callable, Collection, Hashable, Mapping
+from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from kubectl_nodelife.controllers.upgrade.claims import UpgradeCandidate
+from kubectl_nodelife.controllers.upgrade.claims import DrainVerdict, PodKey, UpgradeCandidate
 from kubectl_nodelife.controllers.upgrade.marks import NodeMark
-from kubectl_nodelife.controllers.upgrade.ports import DrainVerdict, PodKey, WorkReport
 from kubectl_nodelife.engine.actions import (
     Action,
     CreateForNode,
@@ -31,7 +32,65 @@ from kubectl_nodelife.engine.actions import (
 from kubectl_nodelife.engine.cache import Cache
 from kubectl_nodelife.engine.settlement import is_newer
 from kubectl_nodelife.kube.meta import KubeObject
+from kubectl_nodelife.kube.node import Node
 from kubectl_nodelife.kube.pod import Pod
+from kubectl_nodelife.kube.workload import DaemonSet
+
+
+class HostState(msgspec.Struct, frozen=True, kw_only=True):
+    """The leader's knowledge beside the cluster, at this moment.
+
+    `blind`: why nothing may be decided ("" where all is seen): the leader's first grace period, a
+    sleep or gap, a broken watch of Node, Lease or Pod, 5xx or 429 from the server. `unread`: kinds
+    that could not be read, such as CSINode. `gate_command`: the last line of a `--gate` command
+    that failed or was too slow, "" where it passed, None before its first end; `gate_runs` counts
+    its ends. `clock_ahead_ns`: how far the API server's time is ahead of the engine's clock.
+    `pods_listed_ns`: node -> when, by the engine's clock, a list of its pods was asked for of which
+    the cache has since seen each; None: the cache is never behind the API server.
+    """
+
+    clock_ahead_ns: int = 0
+    blind: str = ""
+    unread: Collection[str] = ()
+    gate_command: str | None = None
+    gate_runs: int = 0
+    pods_listed_ns: Mapping[str, int] | None = None
+
+
+Leaving = Mapping[str, Collection[PodKey]]
+"""The nodes that are out of service or on their way, with the pods that still leave them."""
+
+
+class UpgradePorts(NamedTuple):
+    """All that is passed in, answers first, which may come from a memory while nothing changed.
+
+    `drain`: the drain planner's verdict on a node while others are being drained. `room`: why what
+    leaves the node finds no room or leaves too little, "" where it fits, by the virtual scheduler.
+    `daemon_sets`: those that should run a pod on the node. `zone_state`: Normal,
+    PartialDisruption or FullDisruption of a zone with so many nodes Ready and not, as the
+    node lifecycle controller has it; `counts_in_zone`: false of a node with `exclude-disruption`.
+
+    `zone_threshold`: `unhealthy-zone-threshold`; `grace_period_ns`: the node monitor's grace
+    period. `planned_claims`: uid -> (InternalIP, provider id) of each node at the plan.
+    """
+
+    drain: Callable[[Cache, str, Collection[str], int], DrainVerdict]
+    room: Callable[[Cache, str, Collection[PodKey], Leaving, int], str]
+    daemon_sets: Callable[[Cache, Node], Collection[DaemonSet]]
+    zone_state: Callable[[int, int], str]
+    counts_in_zone: Callable[[Node], bool]
+    grace_period_ns: int
+    zone_threshold: float = 0.55
+    planned_claims: Mapping[str, tuple[str, str]] = MappingProxyType({})
+
+
+class WorkReport(NamedTuple):
+    """The state of a command on a node. `code` None: it runs; `try_`: which try it is of."""
+
+    try_: int
+    code: int | None = None
+    message: str = ""
+
 
 ObjectKey = tuple[str, tuple[str, str]]
 _TRACKED: Final = (NodeMarkPatch, SetNodeConditions, UpdateRun, EvictPod, ForNode)

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from msgspec.structs import replace
 
-from kubectl_nodelife.controllers.upgrade.claims import ClaimHold, UpgradeCandidate
+from kubectl_nodelife.controllers.upgrade.claims import ClaimHold, PodKey, UpgradeCandidate
 from kubectl_nodelife.controllers.upgrade.document import (
     ANNOTATION_REQUEST,
     ANNOTATION_RUN,
@@ -37,9 +37,13 @@ from kubectl_nodelife.controllers.upgrade.marks import (
     patch_marks,
     transition,
 )
-from kubectl_nodelife.controllers.upgrade.memory import NodeProgress, UpgradeMemory
+from kubectl_nodelife.controllers.upgrade.memory import (
+    HostState,
+    NodeProgress,
+    UpgradeMemory,
+    UpgradePorts,
+)
 from kubectl_nodelife.controllers.upgrade.policy import UpgradePolicy
-from kubectl_nodelife.controllers.upgrade.ports import HostState, PodKey, UpgradePorts
 from kubectl_nodelife.engine.actions import (
     Action,
     DeleteCanary,

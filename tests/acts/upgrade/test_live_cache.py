@@ -12,8 +12,8 @@ import pytest
 
 from kubectl_nodelife.acts.upgrade.live_cache import LiveCache
 from kubectl_nodelife.controllers.upgrade.controller import UpgradeController
+from kubectl_nodelife.controllers.upgrade.memory import HostState
 from kubectl_nodelife.controllers.upgrade.policy import UpgradePolicy
-from kubectl_nodelife.controllers.upgrade.ports import HostState
 from kubectl_nodelife.daemon import gate
 from kubectl_nodelife.engine.actions import Action
 from kubectl_nodelife.engine.cache import Cache
