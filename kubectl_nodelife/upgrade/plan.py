@@ -63,7 +63,6 @@ from kubectl_nodelife.sim.events import (
     WorkAssumptions,
 )
 from kubectl_nodelife.sim.fields import FieldPath
-from kubectl_nodelife.sim.kubectl.options import DrainOptions
 from kubectl_nodelife.sim.run import Progress, run
 from kubectl_nodelife.sim.scenario import PASS_DRIFT_NS, Given, Scenario, Setting, assemble
 from kubectl_nodelife.sim.upgrade_course import PlayedNode, PlayedRun
@@ -218,27 +217,59 @@ class _Planning:
 
     def _play(self, nodes: Sequence[PlannedNode]) -> list[PlayedRun]:
         """The course as expected; and that of other luck, where that may decide."""
-        given = self._snapshot, self._policy, self._settings
-        course = forecast(*given, self._progress)
+        course = self._forecast(self._progress)
         claimed = sum(node.decision == CLAIM for node in nodes)
         if not _chance_may_decide(course, claimed, len(self._snapshot.nodes)):
             return [course]
-        return [course, forecast(*given, other_luck=True)]
+        return [course, self._forecast(other_luck=True)]
+
+    def _forecast(
+        self, progress: Progress = lambda done: None, *, other_luck: bool = False
+    ) -> PlayedRun:
+        """The course of the policy's run on the cluster of the snapshot."""
+        policy, settings, snapshot = self._policy, self._settings, self._snapshot
+        # The Lease of a run under way is not taken over: what is planned is another one.
+        objects = (
+            obj
+            for obj in snapshot.cache.everything()
+            if not (isinstance(obj, Lease) and obj.key == policy.lease_key)
+        )
+        mode = REPLACE if policy.work.mode is WorkMode.REPLACE else REBOOT
+        what = UpgradeEvent(policy, WorkAssumptions(mode, expected_work_ns(policy)))
+        setting = setting_of(objects, what, settings, snapshot.now_ns, snapshot.kinds_read)
+        decider = decider_for(settings, snapshot.kinds_read, snapshot.release)
+        return play(setting, settings, decider, progress, other_luck=other_luck)
 
     def _estimate(
         self, nodes: Sequence[PlannedNode], courses: Sequence[PlayedRun]
     ) -> UpgradeEstimate:
         """How long it takes at least and at most, in the courses that do the most nodes."""
         verdicts = {node.name: node.verdict for node in nodes}
-        # A leader watches for one grace period before it claims.
-        cold_ns = self._settings.node_monitor_grace_period_ns
-        times, most = phase_times(self._policy, self._renewal_ns), max(map(_done, courses))
-        ends = [
-            estimate(course, times, verdicts, self._options, cold_ns)
-            for course in courses
-            if _done(course) == most
-        ]
+        most = max(map(_done, courses))
+        ends = [self._ends(course, verdicts) for course in courses if _done(course) == most]
         return UpgradeEstimate(min(e.low for e in ends), max(e.high for e in ends), ends[0].cold)
+
+    def _ends(self, played: PlayedRun, verdicts: Mapping[str, DrainVerdict]) -> UpgradeEstimate:
+        """The course as played, with each phase of each node at its least and its longest."""
+        least, expected, most = phase_times(self._policy, self._renewal_ns)
+        shorter_ns = longer_ns = 0.0
+        for number, step in enumerate(played.steps):
+            turns = [turn for turn in played.turns.values() if turn.step == number]
+            whole = [turn for turn in turns if turn.drained_ns is not None]
+            took_ns = sum(_end_of(turn) - turn.tried_ns for turn in whole)
+            if not took_ns:
+                continue
+            saved_ns = sum(_saved_ns(t, least, expected, verdicts[t.name]) for t in whole)
+            limit_ns = self._options.timeout_ns
+            added_ns = sum(_added_ns(t, expected, most, verdicts[t.name], limit_ns) for t in whole)
+            lasted_ns = max(_end_of(turn) for turn in turns) - step.start_ns
+            shorter_ns += lasted_ns * min(saved_ns, took_ns) / took_ns
+            longer_ns += lasted_ns * added_ns / took_ns
+        # A leader watches for one grace period before it claims.
+        cold = self._settings.node_monitor_grace_period_ns / SECOND_NS
+        end = cold + played.end_ns / SECOND_NS
+        high = (end + longer_ns / SECOND_NS) * SLACK
+        return UpgradeEstimate(end - shorter_ns / SECOND_NS, high, cold)
 
     @cached_property
     def _renewal_ns(self) -> int | None:
@@ -323,31 +354,6 @@ LONGEST_NS: Final = 366 * 24 * HOUR_NS
 _PLACE: Final = FieldPath("the plan")
 
 
-def forecast(
-    snapshot: PlanSnapshot,
-    policy: UpgradePolicy,
-    settings: Settings,
-    progress: Progress = lambda done: None,
-    *,
-    other_luck: bool = False,
-) -> PlayedRun:
-    """The course of the policy's run on the cluster of the snapshot. `progress`: is called with the
-    number of nodes that are done in it so far. `other_luck`: see `run`.
-    """
-    # The Lease of a run under way is not taken over: what is planned is another one.
-    objects = (
-        obj
-        for obj in snapshot.cache.everything()
-        if not (isinstance(obj, Lease) and obj.key == policy.lease_key)
-    )
-    mode = REPLACE if policy.work.mode is WorkMode.REPLACE else REBOOT
-    work = WorkAssumptions(mode=mode, duration_ns=expected_work_ns(policy))
-    what = UpgradeEvent(policy, work)
-    setting = setting_of(objects, what, settings, snapshot.now_ns, snapshot.kinds_read)
-    decider = decider_for(settings, snapshot.kinds_read, snapshot.release)
-    return play(setting, settings, decider, progress, other_luck=other_luck)
-
-
 def play(
     setting: Setting,
     settings: Settings,
@@ -394,37 +400,6 @@ def setting_of(
     return assemble(scenario, given).under(settings)
 
 
-def estimate(
-    played: PlayedRun,
-    times: tuple[PhaseTimes, PhaseTimes, PhaseTimes],
-    verdicts: Mapping[str, DrainVerdict],
-    options: DrainOptions,
-    cold_ns: int,
-) -> UpgradeEstimate:
-    """The ends of what was played: its course, with each phase of each node at its least and its
-    longest.
-
-    `times`: of a node's phases at least, as expected, at most. `cold_ns`: what passes before the
-    run begins.
-    """
-    least, expected, most = times
-    shorter_ns = longer_ns = 0.0
-    for number, step in enumerate(played.steps):
-        turns = [turn for turn in played.turns.values() if turn.step == number]
-        whole = [turn for turn in turns if turn.drained_ns is not None]
-        took_ns = sum(_end_of(turn) - turn.tried_ns for turn in whole)
-        if not took_ns:
-            continue
-        saved_ns = sum(_saved_ns(t, least, expected, verdicts[t.name]) for t in whole)
-        added_ns = sum(_added_ns(t, expected, most, verdicts[t.name], options) for t in whole)
-        lasted_ns = max(_end_of(turn) for turn in turns) - step.start_ns
-        shorter_ns += lasted_ns * min(saved_ns, took_ns) / took_ns
-        longer_ns += lasted_ns * added_ns / took_ns
-    cold, end = cold_ns / SECOND_NS, played.end_ns / SECOND_NS
-    high = cold + end + longer_ns / SECOND_NS
-    return UpgradeEstimate(cold + end - shorter_ns / SECOND_NS, high * SLACK, cold)
-
-
 def _end_of(turn: PlayedNode) -> int:
     """When the node was in service again."""
     return turn.released_ns or turn.done_ns or turn.claimed_ns
@@ -451,13 +426,13 @@ def _added_ns(
     expected: PhaseTimes,
     most: PhaseTimes,
     verdict: DrainVerdict,
-    options: DrainOptions,
+    limit_ns: int,
 ) -> int:
     """How much later it may be, within the time limit of its drain."""
     assert turn.drained_ns is not None
     drain_ns = turn.drained_ns - turn.claimed_ns
     slow_ns = max(int(1.1 * drain_ns) + 10 * SECOND_NS, int(verdict.high_seconds * SECOND_NS))
-    slow_ns = min(slow_ns, options.timeout_ns or slow_ns)
+    slow_ns = min(slow_ns, limit_ns or slow_ns)
     return max(0, slow_ns - drain_ns) + sum(most) - sum(expected)
 
 

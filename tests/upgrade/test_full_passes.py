@@ -48,7 +48,7 @@ def states_of_all(of: fleet.Fleet) -> dict[str, str]:
     """The zones by one count over all nodes."""
     counts: dict[str, list[int]] = {}
     for node in of._cache.nodes.values():
-        if of._ports.counts_in_zone(node):
+        if of.ports.counts_in_zone(node):
             ready = node.ready()
             is_ready = ready is not None and ready.status == "True"
             counts.setdefault(zone_key(node.metadata.labels), [0, 0])[not is_ready] += 1

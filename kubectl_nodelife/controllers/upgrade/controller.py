@@ -238,18 +238,7 @@ class UpgradeController:
         self.superseded = self.fleet.superseded
         if self.superseded:
             return []
-        p = UpgradePass(
-            cache,
-            self.host,
-            now_ns,
-            self.policy,
-            self.ports,
-            self.memory,
-            self.fleet,
-            lease,
-            document,
-            self.epoch,
-        )
+        p = UpgradePass(self.fleet, cache, self.host, now_ns, lease, document)
         before, self.last = self.last, p
         self.fleet.counts.begin_from(document.base_counts)
         gates.evaluate(p)

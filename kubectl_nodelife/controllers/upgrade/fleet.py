@@ -136,7 +136,7 @@ class Fleet:
     ) -> None:
         self.superseded = ""
         self.epochs_ahead: list[str] = []
-        self._policy, self._ports, self._memory, self._epoch = policy, ports, memory, epoch
+        self.policy, self.ports, self.memory, self.epoch = policy, ports, memory, epoch
         self._cache, self._now_ns = Cache(), 0
         self._fresh_until_ns: dict[str, int] = {}
         """Until when the Lease of each node is fresh, as far as its renewals were looked at."""
@@ -148,7 +148,7 @@ class Fleet:
         self.readings: dict[str, NodeReading] = {}
         self.marks: dict[str, NodeMark] = {}
         self.foreign: dict[str, str] = {}
-        self.counts = NodeCounts(limits_of(self._policy))
+        self.counts = NodeCounts(limits_of(self.policy))
         self.unavailable: dict[str, str] = {}
         self._down: set[str] = set()
         self._ours: set[str] = set()
@@ -178,7 +178,7 @@ class Fleet:
         self._cache, self._now_ns, self.epochs_ahead = cache, now_ns, []
         if self._looked_for != self._what_all_depend_on(document):
             self.forget()
-        busy = self._memory.pending.names_of("Node")
+        busy = self.memory.pending.names_of("Node")
         anew = self._may_differ(busy, changed)
         self._again = set(busy)
         for name in sorted(anew):
@@ -188,7 +188,7 @@ class Fleet:
                 self._look_at(shown, lease, document, is_busy=name in busy)
             else:
                 self._drop(name)
-        self._memory.looked_at |= anew
+        self.memory.looked_at |= anew
         self._looked_for = self._what_all_depend_on(document)
         if not self._is_in_order:
             self.nodes, self.readings = _by_name(self.nodes), _by_name(self.readings)
@@ -200,7 +200,7 @@ class Fleet:
 
     def _what_all_depend_on(self, document: RunDocument) -> tuple[Any, ...]:
         """The facts that each node is judged by beside its own object."""
-        return document.run, document.proof_only, dict(self._memory.foreign)
+        return document.run, document.proof_only, dict(self.memory.foreign)
 
     def _may_differ(self, busy: set[str], changed: Collection[str] | None) -> set[str]:
         """The nodes that must be looked at, and those that are gone."""
@@ -213,7 +213,7 @@ class Fleet:
             if (reading.node if reading is not None else None) is not shown.get(name):
                 anew.add(name)
         unmarked = {
-            n for n, seen in self._memory.nodes.items() if seen.progress and n not in self.marks
+            n for n, seen in self.memory.nodes.items() if seen.progress and n not in self.marks
         }
         again = busy | self._again | unmarked
         if self._now_ns > self._soonest_ns:
@@ -230,15 +230,15 @@ class Fleet:
         """Read one node anew: whose mark it bears, what of it changed and not by us, and how it
         counts.
         """
-        memory, name, node = self._memory, shown.name, shown
+        memory, name, node = self.memory, shown.name, shown
         if is_busy:
             laid_over = memory.pending.laid_over("Node", ("", name), shown, self._now_ns)
             assert isinstance(laid_over, Node)
             node = laid_over
         reading = self.readings.get(name)
         if reading is None or reading.node is not node:
-            counts = self._ports.counts_in_zone(node)
-            reading = read_node(node, self._policy, counts=counts)
+            counts = self.ports.counts_in_zone(node)
+            reading = read_node(node, self.policy, counts=counts)
         self._put(self.nodes, name, node)
         self._put(self.readings, name, reading)
         if reading.is_readable:
@@ -247,7 +247,7 @@ class Fleet:
             self._note_edits(shown)
             self._note_taints(node)
         mark = reading.mark
-        if mark is not None and is_beyond_epoch(mark, document.run, self._epoch):
+        if mark is not None and is_beyond_epoch(mark, document.run, self.epoch):
             self._again.add(name)
             self._look_at_epoch(name, mark.epoch, lease)
         foreign = self._why_foreign(reading, document)
@@ -267,8 +267,8 @@ class Fleet:
         mark, run, name = reading.mark, document.run, reading.node.name
         if not reading.is_readable:
             return f"annotation {ANNOTATION} cannot be read"
-        if name in self._memory.foreign:
-            return self._memory.foreign[name]
+        if name in self.memory.foreign:
+            return self.memory.foreign[name]
         if document.proof_only and left_by_another(reading.node, run) is not None:
             return ""  # of a run that is over: to be proven as it is
         return f"annotation {ANNOTATION} of run {mark.run}" if mark and mark.run != run else ""
@@ -283,12 +283,12 @@ class Fleet:
 
     def _look_at_epoch(self, name: str, epoch: int, lease: Lease) -> None:
         """A mark of a greater epoch than ours: another leads, if the Lease knows of it."""
-        led = max(self._epoch, lease.spec.lease_transitions or 0)
+        led = max(self.epoch, lease.spec.lease_transitions or 0)
         if epoch <= led:
-            self.superseded = f"node {name} has epoch {epoch}, ours is {self._epoch}"
+            self.superseded = f"node {name} has epoch {epoch}, ours is {self.epoch}"
         else:
             self.epochs_ahead.append(name)
-            self._memory.foreign[name] = (
+            self.memory.foreign[name] = (
                 f"annotation {ANNOTATION} has epoch {epoch}, and the run's Lease is at {led}: "
                 "forged, or of another cluster"
             )
@@ -298,7 +298,7 @@ class Fleet:
 
         A write of ours whose answer was lost may show late, and so may one of an earlier epoch.
         """
-        memory, name = self._memory, shown.name
+        memory, name = self.memory, shown.name
         text = (shown.metadata.annotations or {}).get(ANNOTATION)
         uid, text_before = memory.marks.get(name, (shown.uid, text))
         by_us = text in memory.sent_marks.get(name, ())
@@ -309,16 +309,16 @@ class Fleet:
 
     def _is_older(self, text: str | None) -> bool:
         """True if the annotation is of an earlier epoch."""
-        return text is not None and decode_mark(text).epoch < self._epoch
+        return text is not None and decode_mark(text).epoch < self.epoch
 
     def _note_taints(self, node: Node) -> None:
         """Which nodes lose the cordon's taint: the lifecycle controller acts (P2)."""
-        tainted = self._memory.cordon_tainted
+        tainted = self.memory.cordon_tainted
         if node.has_taint(TAINT_NODE_UNSCHEDULABLE, NO_SCHEDULE):
             tainted.add(node.name)
         elif node.name in tainted:
             tainted.discard(node.name)
-            self._memory.cordon_taint_lost_ns[node.name] = self._now_ns
+            self.memory.cordon_taint_lost_ns[node.name] = self._now_ns
 
     # Counting
 
@@ -365,7 +365,7 @@ class Fleet:
         seen = beat.renewal(now_ns) if beat is not None else None
         if seen is None:
             return False
-        until_ns = self._fresh_until_ns[name] = seen[1] + self._ports.grace_period_ns
+        until_ns = self._fresh_until_ns[name] = seen[1] + self.ports.grace_period_ns
         return now_ns <= until_ns
 
     def claim(self, name: str) -> None:
@@ -386,14 +386,14 @@ class Fleet:
         return self._zone_hold(ZoneCounts(self._size[node.zone_key], down, ours))
 
     def _zone_hold(self, zone: ZoneCounts) -> str:
-        threshold, allow_dark = self._ports.zone_threshold, self._policy.allow_dark_zone
+        threshold, allow_dark = self.ports.zone_threshold, self.policy.allow_dark_zone
         return zone_hold(zone, threshold, allow_dark=allow_dark)
 
     def zone_states(self) -> dict[str, str]:
         """The state of each zone of counted nodes, by the node lifecycle controller's rule."""
         readings = (self.readings[name] for name in self._down)
         down = Counter(reading.zone_key for reading in readings if reading.counts)
-        state = self._ports.zone_state
+        state = self.ports.zone_state
         return {z: state(size - down[z], down[z]) for z, size in self._size.items() if size}
 
     def down_in(self, zone: str) -> str:
@@ -404,7 +404,7 @@ class Fleet:
         """True if the node's zone is disrupted even if all of ours in flight are thought Ready."""
         zone = self.readings[name].zone_key
         size, down = self._size[zone], self._in_zone(zone, self._down - in_flight.keys())
-        return self._ports.zone_state(size - down, down) != NORMAL
+        return self.ports.zone_state(size - down, down) != NORMAL
 
     def _in_zone(self, zone: str, names: Iterable[str]) -> int:
         """How many of the nodes count in the zone."""
@@ -439,7 +439,7 @@ class Fleet:
         """
         node = self.readings[name]
         most, size = self.most_out(zone_scope(node.pool, node.zone)), self._size[node.zone_key]
-        brakes = node.counts and self._policy.work.mode is not WorkMode.REPLACE
+        brakes = node.counts and self.policy.work.mode is not WorkMode.REPLACE
         held = (n for n in range(min(most, size)) if self._zone_hold(ZoneCounts(size, 0, n)))
         return next(held, most) if brakes else most
 

@@ -37,13 +37,7 @@ from kubectl_nodelife.controllers.upgrade.marks import (
     patch_marks,
     transition,
 )
-from kubectl_nodelife.controllers.upgrade.memory import (
-    HostState,
-    NodeProgress,
-    UpgradeMemory,
-    UpgradePorts,
-)
-from kubectl_nodelife.controllers.upgrade.policy import UpgradePolicy
+from kubectl_nodelife.controllers.upgrade.memory import HostState, NodeProgress
 from kubectl_nodelife.engine.actions import (
     Action,
     DeleteCanary,
@@ -94,23 +88,20 @@ class UpgradePass:
 
     def __init__(
         self,
+        fleet: Fleet,
         cache: Cache,
         host: HostState,
         now_ns: int,
-        policy: UpgradePolicy,
-        ports: UpgradePorts,
-        memory: UpgradeMemory,
-        fleet: Fleet,
         lease: Lease,
         document: RunDocument,
-        epoch: int,
     ) -> None:
         self.cache, self.host, self.now_ns = cache, host, now_ns
         self.clock_ns = now_ns + host.clock_ahead_ns
-        self.policy, self.ports, self.memory, self.fleet = policy, ports, memory, fleet
+        self.fleet, self.epoch = fleet, fleet.epoch
+        self.policy, self.ports, self.memory = fleet.policy, fleet.ports, fleet.memory
         self.nodes, self.readings = fleet.nodes, fleet.readings
         self.marks, self.foreign = fleet.marks, fleet.foreign
-        self.lease, self.document, self.epoch = lease, document, epoch
+        self.lease, self.document = lease, document
         self.next = document
         self.strikes_request = False
         self.actions: list[Action] = []
