@@ -24,7 +24,7 @@ def cluster(planned: tuple[str, str] | None = None) -> Stand:
     s.edit("x", spec={"provider_id": "aws:///a/i-7"}, **reports("10.0.0.7"))
     s.edit("y", spec={"provider_id": "aws:///a/i-8"}, **reports("10.0.0.8"))
     if planned is not None:
-        s.controller.memory.claims["uid-x"] = planned
+        s.controller.memory.addresses["uid-x"] = planned
     s.mark("x", DRAINING)
     return s
 

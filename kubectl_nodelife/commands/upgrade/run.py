@@ -314,13 +314,13 @@ def show_course(course: PlayedRun) -> int:
 
 def _ports(policy: UpgradePolicy, look: DrainLook) -> UpgradePorts:
     from kubectl_nodelife.controllers.upgrade.controller import READS
-    from kubectl_nodelife.controllers.upgrade.fleet import claims_of
+    from kubectl_nodelife.controllers.upgrade.fleet import reported_addresses
     from kubectl_nodelife.upgrade.ports import make_ports
 
     snapshot = look.snapshot
     read = {kind for kind in READS if kind in NOT_PLANNED_ON or snapshot.was_read(kind)}
-    claims = {node.uid: claims_of(node) for node in snapshot.nodes.values()}
-    return make_ports(policy, look.settings, read)._replace(planned_claims=claims)
+    addresses = {node.uid: reported_addresses(node) for node in snapshot.nodes.values()}
+    return make_ports(policy, look.settings, read)._replace(planned_addresses=addresses)
 
 
 def selected_names(policy: UpgradePolicy, look: DrainLook) -> list[str]:

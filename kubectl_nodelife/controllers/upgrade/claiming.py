@@ -149,7 +149,7 @@ def hold_of(p: UpgradePass, candidate: UpgradeCandidate) -> ClaimHold | None:
     why = why_undrainable(verdict, p.policy)
     if why or verdict.waits:
         return ClaimHold("budget", why or verdict.sentence)
-    short = p.ports.room(p.cache, name, verdict.moving, _leaving(p), p.now_ns)
+    short = p.ports.room(p.cache, name, verdict.moving, _yet_to_move(p), p.now_ns)
     if short:
         return ClaimHold(BY_ROOM, short)
     high_ns = high_estimate_ns(p.policy, verdict.high_seconds)
@@ -158,13 +158,13 @@ def hold_of(p: UpgradePass, candidate: UpgradeCandidate) -> ClaimHold | None:
     return None
 
 
-def _leaving(p: UpgradePass) -> dict[str, tuple[PodKey, ...]]:
+def _yet_to_move(p: UpgradePass) -> dict[str, tuple[PodKey, ...]]:
     """The pods that have yet to leave each node that is out of service."""
     draining = [*p.names_in(NodeState.DRAINING), *p.claimed]
     for name in draining:
-        if name not in p.leaving:
-            p.leaving[name] = p.ports.drain(p.cache, name, draining, p.now_ns).moving
-    return dict.fromkeys((*p.names_in(*TAKEN), *p.claimed), ()) | p.leaving
+        if name not in p.yet_to_move:
+            p.yet_to_move[name] = p.ports.drain(p.cache, name, draining, p.now_ns).moving
+    return dict.fromkeys((*p.names_in(*TAKEN), *p.claimed), ()) | p.yet_to_move
 
 
 def _control_plane_hold(p: UpgradePass, node: Node) -> str:

@@ -145,7 +145,7 @@ class UpgradeController:
         self.policy, self.ports, self.epoch, self.began_ns = policy, ports, epoch, began_ns
         self.host = HostState()
         self.memory = UpgradeMemory(began_ns)
-        self.memory.claims.update(ports.planned_claims)
+        self.memory.addresses.update(ports.planned_addresses)
         self.fleet = Fleet(policy, ports, self.memory, epoch)
         self.superseded = ""
         self.is_over = False
@@ -249,7 +249,7 @@ class UpgradeController:
             self.is_over = leaving.clean_up(p)
         else:
             self._decide(p)
-        return p.finish()
+        return p.decisions()
 
     @property
     def cold_ns(self) -> int:
@@ -298,7 +298,7 @@ class UpgradeController:
         """
         for name, node in before.memory.nodes.items():
             self.memory.of(name).work = node.work
-        self.memory.claims.update(before.memory.claims)
+        self.memory.addresses.update(before.memory.addresses)
         self.memory.foreign.update(before.memory.foreign)
         self.memory.last_marks.update(
             (name, before.memory.last_marks[name])

@@ -87,7 +87,7 @@ class NodeReading(NamedTuple):
     is_readable: bool
     skipped: str
     is_outdated: bool
-    is_leaving: bool
+    is_being_deleted: bool
 
     def counted_now(self, *, is_fresh: bool) -> CountedNode:
         """How it counts. `is_fresh`: its Lease is renewed; where it is not Ready it counts less."""
@@ -242,8 +242,8 @@ class Fleet:
         self._put(self.nodes, name, node)
         self._put(self.readings, name, reading)
         if reading.is_readable:
-            if shown.uid not in memory.claims:
-                memory.claims[shown.uid] = claims_of(shown)
+            if shown.uid not in memory.addresses:
+                memory.addresses[shown.uid] = reported_addresses(shown)
             self._note_edits(shown)
             self._note_taints(node)
         mark = reading.mark
@@ -444,7 +444,7 @@ class Fleet:
         return next(held, most) if brakes else most
 
 
-def claims_of(node: Node) -> tuple[str, str]:
+def reported_addresses(node: Node) -> tuple[str, str]:
     """(InternalIP, provider id), as the node reports them now; "" for none."""
     addresses = {a.type: a.address for a in reversed(node.status.addresses)}
     return addresses.get("InternalIP", ""), node.spec.provider_id

@@ -30,7 +30,7 @@ from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
 from kubectl_nodelife.controllers.upgrade.claims import pool_name, zone_name
-from kubectl_nodelife.controllers.upgrade.fleet import claims_of
+from kubectl_nodelife.controllers.upgrade.fleet import reported_addresses
 from kubectl_nodelife.controllers.upgrade.marks import (
     LABEL_RUN,
     TAINT_UNPROVEN,
@@ -199,8 +199,8 @@ class WorkVariables(NamedTuple):
 
 def work_variables(p: UpgradePass, node: Node, mark: NodeMark) -> WorkVariables:
     """The variables that are passed to the work on the node in this try."""
-    address, provider_id = claims_of(node)
-    before = p.memory.claims.get(node.uid, (address, provider_id))
+    address, provider_id = reported_addresses(node)
+    before = p.memory.addresses.get(node.uid, (address, provider_id))
     others = [other for other in p.nodes.values() if other.uid != node.uid]
     doubts = {
         INTERNAL_IP: _doubt_address(address, before[0], others),

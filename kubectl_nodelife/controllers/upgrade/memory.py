@@ -71,7 +71,7 @@ class UpgradePorts(NamedTuple):
     node lifecycle controller has it; `counts_in_zone`: false of a node with `exclude-disruption`.
 
     `zone_threshold`: `unhealthy-zone-threshold`; `grace_period_ns`: the node monitor's grace
-    period. `planned_claims`: uid -> (InternalIP, provider id) of each node at the plan.
+    period. `planned_addresses`: uid -> (InternalIP, provider id) of each node at the plan.
     """
 
     drain: Callable[[Cache, str, Collection[str], int], DrainVerdict]
@@ -81,7 +81,7 @@ class UpgradePorts(NamedTuple):
     counts_in_zone: Callable[[Node], bool]
     grace_period_ns: int
     zone_threshold: float = 0.55
-    planned_claims: Mapping[str, tuple[str, str]] = MappingProxyType({})
+    planned_addresses: Mapping[str, tuple[str, str]] = MappingProxyType({})
 
 
 class WorkReport(NamedTuple):
@@ -295,13 +295,13 @@ class UpgradeMemory:
         self.began_ns = began_ns
         self.pending = PendingWrites()
         self.nodes: dict[str, NodeMemory] = {}
-        self.claims: dict[str, tuple[str, str]] = {}
+        self.addresses: dict[str, tuple[str, str]] = {}
         """uid -> (InternalIP, provider id) at the plan, else as they were first seen."""
         self.marks: dict[str, tuple[str, str | None]] = {}
         self.sent_marks: dict[str, set[str | None]] = {}
         self.refused: dict[ObjectKey, tuple[int, str]] = {}
         """Until when nothing is tried on an object again, and what was said."""
-        self.leaving: dict[str, tuple[str, tuple[str, ...]]] = {}
+        self.being_deleted: dict[str, tuple[str, tuple[str, ...]]] = {}
         """(uid, scopes) of nodes that another program is about to delete."""
         self.shrunk_by: list[str] = []
         self.shrunk_to: dict[str, int] = {}

@@ -45,7 +45,7 @@ RETURNING: Final = states_with(NodeEvent.REPLACED)
 def follow_gone_nodes(p: UpgradePass) -> None:
     """Note nodes that went, match newcomers, and fail those for which none came."""
     _keep_marks(p)
-    _take_over_names(p)
+    _follow_renames(p)
     waiting = gone_nodes(p.next.step.nodes, p.document.failed, p.nodes)
     p.gone = {name: entry.zone for name, entry in waiting.items()}
     taken: set[str] = set()
@@ -90,7 +90,7 @@ def _last_mark(p: UpgradePass, name: str, entry: StepNode) -> NodeMark:
     return NodeMark(run=p.document.run, state=state, epoch=p.epoch, since=p.document.started)
 
 
-def _take_over_names(p: UpgradePass) -> None:
+def _follow_renames(p: UpgradePass) -> None:
     """A newcomer that is marked stands in the document in the place of the node that went.
 
     A kubelet may write its own Node: where a mark names a node that is there, or whose place this
@@ -205,23 +205,23 @@ def _watch_deadline(p: UpgradePass, name: str, mark: NodeMark) -> None:
 
 def is_taken_away(p: UpgradePass, name: str, uid: str) -> bool:
     """True if the node, which went, was marked for deletion, and is not to be replaced."""
-    marked, _ = p.memory.leaving.get(name, ("", ()))
+    marked, _ = p.memory.being_deleted.get(name, ("", ()))
     return marked == uid and p.policy.work.mode is not WorkMode.REPLACE
 
 
 def follow_scale_down(p: UpgradePass) -> None:
     """Note the nodes that are marked for deletion, and count without those that went."""
-    leaving = p.memory.leaving
-    for name, (uid, _) in list(leaving.items()):
+    being_deleted = p.memory.being_deleted
+    for name, (uid, _) in list(being_deleted.items()):
         node = p.nodes.get(name)
         is_gone = node is None or node.uid != uid
-        if (name in p.gone) if is_gone else not p.readings[name].is_leaving:
-            del leaving[name]
+        if (name in p.gone) if is_gone else not p.readings[name].is_being_deleted:
+            del being_deleted[name]
     _count_without_gone(p)
     for name, reading in p.readings.items():
-        if reading.is_leaving and name not in leaving:
+        if reading.is_being_deleted and name not in being_deleted:
             scopes = tuple(scope.key for scope in p.fleet.counts.node(name).scopes)
-            leaving[name] = (reading.node.uid, scopes)
+            being_deleted[name] = (reading.node.uid, scopes)
 
 
 def _count_without_gone(p: UpgradePass) -> None:
@@ -231,15 +231,15 @@ def _count_without_gone(p: UpgradePass) -> None:
         return
     if memory.shrunk_to == p.document.base_counts:
         for name in memory.shrunk_by:
-            memory.leaving.pop(name, None)
+            memory.being_deleted.pop(name, None)
     gone = [
         name
-        for name, (uid, _) in memory.leaving.items()
+        for name, (uid, _) in memory.being_deleted.items()
         if name not in p.nodes or p.nodes[name].uid != uid
     ]
     counts = dict(p.next.base_counts)
     for name in gone:
-        for scope in memory.leaving[name][1]:
+        for scope in memory.being_deleted[name][1]:
             counts[scope] = max(0, counts.get(scope, 0) - 1)
     memory.shrunk_by, memory.shrunk_to = gone, counts if gone else {}
     if gone:

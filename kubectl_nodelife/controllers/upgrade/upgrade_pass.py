@@ -81,8 +81,8 @@ class UpgradePass:
     """`fleet`: the nodes, as this pass looked at them; claims of the pass lower its counts. `gone`:
     nodes whose object went and whose newcomer is waited for, and their zones. `tried_last`: nodes
     whose budgets refill, or whose pods find no room: they wait until the others are done.
-    `leaving`: the pods that have yet to leave nodes Draining, or claimed in this pass, as far as
-    asked. `clock_ns` is the API server's time. `next` is the document as it shall be. `to_list`:
+    `yet_to_move`: the pods that have yet to leave nodes Draining, or claimed in this pass, as far
+    as asked. `clock_ns` is the API server's time. `next` is the document as it shall be. `to_list`:
     nodes whose pods are to be listed, for a watch may be behind.
     """
 
@@ -110,7 +110,7 @@ class UpgradePass:
         self.holds: dict[str, ClaimHold] = {}
         self.gone: dict[str, str] = {}
         self.claimed: list[str] = []
-        self.leaving: dict[str, tuple[PodKey, ...]] = {}
+        self.yet_to_move: dict[str, tuple[PodKey, ...]] = {}
         self.to_list: set[str] = set()
         self.tried_last: list[UpgradeCandidate] = []
         self.wake_ns: int | None = None
@@ -319,7 +319,7 @@ class UpgradePass:
         """Report that a node failed that bears no mark of the run; the document names it."""
         self.decide(FailWithoutMark, because, node=name, node_uid=uid)
 
-    def finish(self) -> list[Action]:
+    def decisions(self) -> list[Action]:
         """The decisions, that about the document first."""
         if self.next != self.document or self.strikes_request:
             key = self.policy.lease_key

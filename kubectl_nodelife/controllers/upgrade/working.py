@@ -93,7 +93,7 @@ def _is_for(job: Job, node: Node, mark: NodeMark) -> bool:
     return ours and any(owner.uid == node.uid for owner in job.metadata.owner_references)
 
 
-def finish(p: UpgradePass, node: Node, mark: NodeMark, because: str) -> None:
+def work_done(p: UpgradePass, node: Node, mark: NodeMark, because: str) -> None:
     """The work is done: what it did is checked from here on."""
     ended = replace(mark.work, ended=p.stamp)
     p.advance(node, replace(mark, work=ended), NodeEvent.WORK_DONE, because)
@@ -178,7 +178,7 @@ def _by_command(p: UpgradePass, node: Node, mark: NodeMark, seen: WorkProgress) 
         return
     record_end(p, node, mark, seen, report.code)
     if report.code == 0 or is_met(p, node, mark):
-        finish(p, node, mark, f"the work ended with exit code {report.code}")
+        work_done(p, node, mark, f"the work ended with exit code {report.code}")
     else:
         why = f"exit code {report.code}" + (f": {report.message}" if report.message else "")
         next_try(p, node, mark, why)
@@ -187,7 +187,7 @@ def _by_command(p: UpgradePass, node: Node, mark: NodeMark, seen: WorkProgress) 
 def _after_change_of_leader(p: UpgradePass, node: Node, mark: NodeMark) -> None:
     """The try was begun by another leader."""
     if is_met(p, node, mark):
-        finish(p, node, mark, "the target is met")
+        work_done(p, node, mark, "the target is met")
     elif p.policy.target:
         p.progress(node.name, mark).waits_for = f"{UNKNOWN}; its target is watched for"
     elif p.policy.work.rerun_safe:
@@ -225,11 +225,11 @@ def _by_job(p: UpgradePass, node: Node, mark: NodeMark, seen: WorkProgress) -> N
     ended = {c.type: c for c in job.status.conditions if c.status == "True"}
     if "Complete" in ended:
         record_end(p, node, mark, seen, 0)
-        finish(p, node, mark, f"Job {name} is complete")
+        work_done(p, node, mark, f"Job {name} is complete")
     elif "Failed" in ended:
         record_end(p, node, mark, seen, None)
         if is_met(p, node, mark) and has_rebooted(node, mark):
-            finish(p, node, mark, f"Job {name} died with the reboot, and the target is met")
+            work_done(p, node, mark, f"Job {name} died with the reboot, and the target is met")
         else:
             next_try(p, node, mark, f"Job {name} failed: {ended['Failed'].message}")
     else:
@@ -239,7 +239,7 @@ def _by_job(p: UpgradePass, node: Node, mark: NodeMark, seen: WorkProgress) -> N
 def _by_waiting(p: UpgradePass, node: Node, mark: NodeMark, seen: WorkProgress) -> None:
     if is_met(p, node, mark):
         record_end(p, node, mark, seen, None)
-        finish(p, node, mark, "the target is met")
+        work_done(p, node, mark, "the target is met")
     else:
         targets = ", ".join(str(target) for target in p.policy.target)
         p.progress(node.name, mark).waits_for = f"target {targets}"
@@ -259,7 +259,7 @@ def _by_replacement(p: UpgradePass, node: Node, mark: NodeMark, seen: WorkProgre
 
 
 def _by_nothing(p: UpgradePass, node: Node, mark: NodeMark, seen: WorkProgress) -> None:
-    finish(p, node, mark, "nothing is to be done")
+    work_done(p, node, mark, "nothing is to be done")
 
 
 _Mode = Callable[[UpgradePass, Node, NodeMark, WorkProgress], None]
@@ -278,7 +278,7 @@ def _watch_deadline(p: UpgradePass, node: Node, mark: NodeMark, seen: WorkProgre
         return
     stop(p, node, mark, seen)
     if p.policy.work.mode is not WorkMode.REPLACE and is_met(p, node, mark):
-        finish(p, node, mark, "the target is met")
+        work_done(p, node, mark, "the target is met")
         return
     gate = closed_gate(p)
     if p.policy.work.mode is WorkMode.RUN and seen.begun != mark.work.started:
