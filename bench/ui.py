@@ -29,9 +29,8 @@ from kubectl_nodelife.daemon.ui.live_feed import HappenedChange
 from kubectl_nodelife.daemon.ui.sessions import Sessions
 from kubectl_nodelife.outlook.fates import Coming, Lane
 from kubectl_nodelife.outlook.live_wall import LiveFrame, LiveNode, WallZone, delta
-from kubectl_nodelife.outlook.node_verdict import WORST_FIRST
+from kubectl_nodelife.outlook.node_verdict import WORST_FIRST, Option
 from kubectl_nodelife.outlook.situation import Situation
-from kubectl_nodelife.outlook.ways_out import Option
 from tests.ui.browser import Browser, browser
 
 NODES = 5_000

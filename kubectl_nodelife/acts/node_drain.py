@@ -31,7 +31,6 @@ from kubectl_nodelife.kube.node import Node
 from kubectl_nodelife.kube.pod import Pod
 from kubectl_nodelife.kube.times import SECOND_NS
 from kubectl_nodelife.kube.unreadable import InputError
-from kubectl_nodelife.sim.kubectl.cluster import client_bucket
 from kubectl_nodelife.sim.kubectl.conversation import (
     FAILED,
     LOOK_NS,
@@ -39,9 +38,9 @@ from kubectl_nodelife.sim.kubectl.conversation import (
     NodeRun,
     PodDeletion,
     aggregate,
+    client_bucket,
 )
-from kubectl_nodelife.sim.kubectl.filters import asked_daemon_set
-from kubectl_nodelife.sim.kubectl.options import DrainOptions
+from kubectl_nodelife.sim.kubectl.options import DrainOptions, asked_daemon_set
 
 DRAIN: Final = "drain"
 LOOK_S: Final = LOOK_NS / SECOND_NS

@@ -47,7 +47,7 @@ from kubectl_nodelife.live.executor import LiveExecutor
 from kubectl_nodelife.live.executor_port import ControllerWriter, ExecutorPort, Recorder
 from kubectl_nodelife.live.target import Target
 from kubectl_nodelife.live.writer import REQUEST_SECONDS, Writer, WritingSession
-from kubectl_nodelife.sim.kubectl.cluster import client_bucket
+from kubectl_nodelife.sim.kubectl.conversation import client_bucket
 
 Show = Callable[[str], None]
 """Receives lines for people."""

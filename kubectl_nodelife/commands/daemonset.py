@@ -30,7 +30,7 @@ from kubectl_nodelife.report import terminal
 
 if TYPE_CHECKING:
     from kubectl_nodelife.engine.actions import RollBackDaemonSet
-    from kubectl_nodelife.outlook.daemonset.undo import UndoOutlook
+    from kubectl_nodelife.outlook.daemonset.kubectl_rollout import UndoOutlook
 
 
 _SECOND_NS = 1_000_000_000

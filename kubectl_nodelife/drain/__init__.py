@@ -2,8 +2,8 @@
 
 A plan is a forecast as all others are: kubectl as it retries and waits (`sim.kubectl`) on branches
 of the present (`sim.present`), which is joined once for each snapshot and forked under fast,
-middling and slow assumptions (`sim.timing`). `play` is one run and its record of pods, `scope` what
-a plan is about. What comes out is put into words by `plan`, in the structs of `results`, whose
-encoding is the document. Waves of our own making are in `waves`, and what no plan can beat in
-`bounds`.
+middling and slow assumptions (`sim.timing`). `snapshot` is the cluster, and what a plan is about in
+it; `play` is one run and its record of pods. What comes out is put into words by `plan`, in the
+structs of `results`, whose encoding is the document. Waves of our own making are in `waves`, and
+what no plan can beat in `bounds`.
 """

@@ -1,29 +1,53 @@
-"""How long a plan and each of its waves take, at least and at most: the ends of several plays.
+"""What the plays of a plan under other assumptions say: how long it and its waves take, and what
+may not be done by then.
 
 Every set of assumptions is played, and the range covers the ends of all plays that emptied their
 nodes, with a margin for what a real API server adds to the work.
+
+How much of its grace a pod uses, when a replacement is Ready and which of several nodes of the same
+score it gets is not known. A node that is emptied in all plays is drained, one that is emptied in
+none never is, and one that is emptied in some, near `--timeout` or by the scheduler's chance, waits
+and may fail: its pods are told by the play that empties most, and `slow` at best.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Final
 
-from kubectl_nodelife.drain.actors import PlannedPod
-from kubectl_nodelife.drain.play import Play, WaveInPlay
-from kubectl_nodelife.drain.results import DrainPlan, Estimate, WavePlan
+from kubectl_nodelife.drain.play import PlannedPod, Play, WaveInPlay, went
+from kubectl_nodelife.drain.results import (
+    NEVER,
+    READY,
+    SLOW,
+    UNKNOWN,
+    DrainPlan,
+    Estimate,
+    NodePlan,
+    PodPlan,
+    WavePlan,
+    worst,
+)
 from kubectl_nodelife.engine.calls.pod_calls import EVICTION_RETRY_NS
-from kubectl_nodelife.kube.times import SECOND_NS
-from kubectl_nodelife.sim.kubectl.cluster import BURST, QPS
-from kubectl_nodelife.sim.kubectl.conversation import NodeRun
-from kubectl_nodelife.sim.timing import FAST, MIDDLE, SLOW, Timing
+from kubectl_nodelife.kube.times import SECOND_NS, format_duration
+from kubectl_nodelife.sim import timing
+from kubectl_nodelife.sim.kubectl.conversation import (
+    BURST,
+    LOOK_NS,
+    QPS,
+    TIMED_OUT,
+    NodeRun,
+    PodDeletion,
+)
+from kubectl_nodelife.sim.kubectl.options import DrainOptions
+from kubectl_nodelife.sim.timing import Timing
 
 VARIANTS: Final = (
-    FAST,
-    SLOW,
-    MIDDLE._replace(name="quick to be ready", ready=0),
-    MIDDLE._replace(name="slow to be ready", ready=2),
-    MIDDLE._replace(name="quick to stop", grace_percent=0),
+    timing.FAST,
+    timing.SLOW,
+    timing.MIDDLE._replace(name="quick to be ready", ready=0),
+    timing.MIDDLE._replace(name="slow to be ready", ready=2),
+    timing.MIDDLE._replace(name="quick to stop", grace_percent=0),
 )
 """Assumptions beside the middle ones. Kubectl's 5 s grid makes the end a jumpy function of them, so
 that the fastest pods do not always make the fastest drain: the ends are taken over all of these."""
@@ -31,6 +55,14 @@ that the fastest pods do not always make the fastest drain: the ends are taken o
 FEW_NODES: Final = 20
 SAMPLE_NODES: Final = 60
 """Of a larger plan only a part this size is run with the other assumptions, and its ends scaled."""
+
+Again = Callable[[DrainOptions], Play]
+"""Plays the drain once more, with assumptions of its own and these options."""
+
+_PodOfNode = tuple[str, str, str]
+
+_PART: Final = 3
+"""A node that takes a third of --timeout may take all of it with slower pods."""
 
 
 def variants(nodes: Sequence[str]) -> tuple[Timing, ...]:
@@ -124,3 +156,144 @@ def _with_margins(
     earlier = max(least, 0.05 * low, min(0.1 * low, waits * round_s))
     later = max(least, 1.5, 0.05 * high, min(0.1 * high, waits * round_s))
     return max(0.0, low - earlier), high + later + (most / QPS if most > BURST else 0.0)
+
+
+def is_open(play: Play) -> bool:
+    """True if other assumptions may decide whether a node is emptied: within --timeout, or as a
+    replacement has no node where another one has taken it by chance.
+    """
+    return _may_time_out(play) or play.world.hangs_on_luck
+
+
+def _may_time_out(play: Play) -> bool:
+    return bool(play.options.timeout_ns) and any(map(_is_near, play.runs.values()))
+
+
+def _is_near(run: NodeRun[PlannedPod]) -> bool:
+    if run.deadline_ns is None or run.end_ns is None:
+        return False
+    if any(not went(t) and (t.outcome != TIMED_OUT or _is_held(t)) for t in run.targets):
+        return False
+    return (run.end_ns - run.start_ns) * _PART > run.deadline_ns - run.start_ns
+
+
+def _is_held(target: PodDeletion[PlannedPod]) -> bool:
+    return target.actor.held is not None and not target.actor.gone
+
+
+def emptying_most(plays: Sequence[Play]) -> Play:
+    """The first of the plays in which the most nodes of all are emptied."""
+    return max(plays, key=lambda play: sum(map(play.empties, play.runs)))
+
+
+def in_time_by_margin(told: Play, full: Sequence[Play]) -> Play | None:
+    """Of plays without --timeout the first that empties the most nodes, where the margin of the
+    estimate alone brings each node within --timeout that is not emptied in `told`; else None.
+    """
+    best = emptying_most(full)
+    more = [name for name in told.scope.nodes if best.empties(name) and not told.empties(name)]
+    limit = told.options.timeout_ns / SECOND_NS
+    for name in more:
+        least = least_seconds(name, full)
+        if least is None or least >= limit:
+            return None
+    return best if more else None
+
+
+def in_full(play: Play, again: Again) -> Play:
+    """The play, or where a node is given up in it, the same one without --timeout."""
+    if play.empties_all() or not play.options.timeout_ns:
+        return play
+    return again(play.options.without_timeout())
+
+
+def add_doubts(plan: DrainPlan, told: Play, plays: Sequence[Play]) -> None:
+    """Say of the plan, told by `told`, which pods go in some of the plays and not in others."""
+    pods = {(pod.node, pod.namespace, pod.name): pod for pod in plan.pods()}
+    gone, left = set[_PodOfNode](), dict[_PodOfNode, PodDeletion[PlannedPod]]()
+    for play in plays if len(plays) > 1 else ():
+        for run in play.runs.values():
+            for target in run.targets:
+                pod_of_node = (run.name, *target.actor.pod.key)
+                if went(target):
+                    gone.add(pod_of_node)
+                else:
+                    left.setdefault(pod_of_node, target)
+    for node in plan.nodes:
+        doubtful = [key for key in left if key[0] == node.name and key in gone and key in pods]
+        for key in doubtful:
+            _add_doubt(pods[key], left[key], told.options)
+        if doubtful:
+            of_node = [pod.verdict for pod in plan.pods() if pod.node == node.name]
+            node.verdict = node.verdict if node.verdict == UNKNOWN else worst(of_node)
+            if node.verdict != NEVER:
+                node.may_fail = _way(left[doubtful[0]], told.options)
+    _add_doubts_behind(plan, told, plays)
+    plan.verdict = worst([node.verdict for node in plan.nodes])
+
+
+def _add_doubts_behind(plan: DrainPlan, told: Play, plays: Sequence[Play]) -> None:
+    """Say it also of nodes that kubectl does not come to where one before them is not emptied."""
+    way = next((node.may_fail for node in plan.nodes if node.may_fail), "")
+    for node in plan.nodes if way else ():
+        if node.verdict == NEVER or node.may_fail or not told.empties(node.name):
+            continue
+        if not all(play.empties(node.name) for play in plays):
+            _doubt(node, way)
+
+
+def _add_doubt(pod: PodPlan, target: PodDeletion[PlannedPod], options: DrainOptions) -> None:
+    """A pod that goes in another play only is told by the one in which it is left."""
+    if pod.verdict == NEVER and pod.start is None:
+        return
+    if pod.verdict == NEVER:
+        pod.verdict, pod.reason, pod.remedy, pod.hint = SLOW, "its eviction is accepted", None, None
+    _doubt_pod(pod, _way(target, options))
+
+
+def _doubt_pod(pod: PodPlan, way: str) -> None:
+    pod.verdict = SLOW if pod.verdict == READY else pod.verdict
+    pod.reason += f"; it may not be gone {way}"
+
+
+def _doubt(node: NodePlan, way: str) -> None:
+    node.verdict = SLOW if node.verdict == READY else node.verdict
+    node.may_fail = way
+
+
+def _way(target: PodDeletion[PlannedPod], options: DrainOptions) -> str:
+    if target.outcome == TIMED_OUT:
+        return _within(options)
+    if target.outcome is None:
+        return "if replacements land on other nodes of the same score"
+    return f"as kubectl may give up: {target.message}"
+
+
+def _within(options: DrainOptions) -> str:
+    return f"within --timeout={format_duration(options.timeout_ns)}"
+
+
+def add_doubts_of_margin(plan: DrainPlan, options: DrainOptions) -> None:
+    """Say which nodes may take longer than --timeout by the margin of the estimate alone."""
+    for wave in plan.waves if options.timeout_ns else ():
+        if wave.estimate is None or wave.start is None or wave.end is None:
+            continue
+        took = wave.end - wave.start
+        later = wave.estimate.high - took
+        for node in plan.nodes:
+            if node.name in wave.nodes and not node.may_fail:
+                _add_margin(node, wave.pods, took, later, options)
+    plan.verdict = worst([node.verdict for node in plan.nodes])
+
+
+def _add_margin(
+    node: NodePlan, pods: Sequence[PodPlan], took: float, later: float, options: DrainOptions
+) -> None:
+    limit = options.timeout_ns / SECOND_NS
+    for pod in pods:
+        if pod.node != node.name or pod.verdict not in (READY, SLOW) or pod.gone is None:
+            continue
+        seen = min(pod.gone - (node.start or 0.0) + LOOK_NS / SECOND_NS, took)
+        if seen + later > limit:
+            _doubt_pod(pod, _within(options))
+            _doubt(node, _within(options))

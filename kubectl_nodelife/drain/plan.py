@@ -12,17 +12,20 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from kubectl_nodelife.drain.bounds import kubectl_bound, waves_bound
-from kubectl_nodelife.drain.estimates import SAMPLE_NODES, estimate, set_wave_estimates, variants
-from kubectl_nodelife.drain.eviction_webhooks import eviction_webhooks
-from kubectl_nodelife.drain.open_ends import (
+from kubectl_nodelife.drain.estimates import (
+    SAMPLE_NODES,
     Again,
     add_doubts,
     add_doubts_of_margin,
     emptying_most,
+    estimate,
     in_full,
     in_time_by_margin,
     is_open,
+    set_wave_estimates,
+    variants,
 )
+from kubectl_nodelife.drain.eviction_webhooks import eviction_webhooks
 from kubectl_nodelife.drain.options import WaveOptions
 from kubectl_nodelife.drain.passed_by import passed_by
 from kubectl_nodelife.drain.play import Play, play_kubectl
@@ -46,8 +49,7 @@ from kubectl_nodelife.drain.results import (
     WavePlan,
     worst,
 )
-from kubectl_nodelife.drain.scope import Scope
-from kubectl_nodelife.drain.snapshot import PlanSnapshot, Unread
+from kubectl_nodelife.drain.snapshot import PlanSnapshot, Scope, Unread
 from kubectl_nodelife.drain.verdicts import Judge, seconds, workload_plans
 from kubectl_nodelife.drain.waves import choose_cordon, nodes_together, plan_waves, play_waves
 from kubectl_nodelife.engine.actions import RecordEvent

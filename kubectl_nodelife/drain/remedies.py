@@ -18,12 +18,16 @@ from kubectl_nodelife.drain.budget_findings import operator_of
 from kubectl_nodelife.drain.eviction_webhooks import ignoring
 from kubectl_nodelife.drain.options import CORDON_FIRST, WaveOptions
 from kubectl_nodelife.drain.play import Play, play_kubectl
-from kubectl_nodelife.drain.remedy_candidate import RemedyCandidate, made_ready, placed_on
+from kubectl_nodelife.drain.remedy_candidate import (
+    RemedyCandidate,
+    honoring_taints,
+    made_ready,
+    more_for,
+    placed_on,
+    scaled_up,
+)
 from kubectl_nodelife.drain.results import NEVER, PodPlan, Remedy
-from kubectl_nodelife.drain.scaling_up import more_for, scaled_up
-from kubectl_nodelife.drain.scope import Scope
-from kubectl_nodelife.drain.snapshot import PlanSnapshot
-from kubectl_nodelife.drain.spreading import honoring_taints
+from kubectl_nodelife.drain.snapshot import PlanSnapshot, Scope
 from kubectl_nodelife.drain.waves import play_waves
 from kubectl_nodelife.kube.admission import ValidatingAdmissionPolicyBinding
 from kubectl_nodelife.kube.deletion import delete_pod

@@ -12,9 +12,8 @@ from __future__ import annotations
 from collections import Counter
 from itertools import pairwise
 
-from kubectl_nodelife.drain.actors import PlannedPod, Workload, new_pod
 from kubectl_nodelife.drain.budget_findings import Advice
-from kubectl_nodelife.drain.play import Play, went
+from kubectl_nodelife.drain.play import PlannedPod, Play, Workload, new_pod, went
 from kubectl_nodelife.drain.results import (
     DEGRADED,
     FULL,
@@ -41,7 +40,7 @@ from kubectl_nodelife.kube.pod import TERMINAL_PHASES, Pod
 from kubectl_nodelife.kube.selectors import matches
 from kubectl_nodelife.kube.times import SECOND_NS, format_duration, human_duration
 from kubectl_nodelife.sim.kubectl.conversation import GONE, SKIPPED, TIMED_OUT, PodDeletion
-from kubectl_nodelife.sim.kubectl.filters import KEEP, REFUSE, Decision, decide, faults
+from kubectl_nodelife.sim.kubectl.options import KEEP, REFUSE, Decision, decide, faults
 from kubectl_nodelife.workloads.admission import GATE_NAMESPACE, GATE_WEBHOOK
 from kubectl_nodelife.workloads.budget_ledger import BudgetLedger
 from kubectl_nodelife.workloads.budgets import EvictionRefused

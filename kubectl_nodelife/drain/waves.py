@@ -20,11 +20,10 @@ from collections.abc import Callable, Collection, Iterable
 from dataclasses import replace
 from typing import Final, NamedTuple
 
-from kubectl_nodelife.drain.actors import PlannedPod
 from kubectl_nodelife.drain.options import CORDON_BY_WAVE, CORDON_FIRST, WaveOptions
-from kubectl_nodelife.drain.play import DrainedBranch, Play, WaveInPlay
+from kubectl_nodelife.drain.play import DrainedBranch, PlannedPod, Play, WaveInPlay
 from kubectl_nodelife.drain.results import FULL, Cordon
-from kubectl_nodelife.drain.scope import Scope
+from kubectl_nodelife.drain.snapshot import Scope
 from kubectl_nodelife.drain.verdicts import workload_plans
 from kubectl_nodelife.kube.names import counted
 from kubectl_nodelife.kube.node import zone_key
@@ -33,8 +32,7 @@ from kubectl_nodelife.kube.quantity import Amounts, pod_requests
 from kubectl_nodelife.kube.selectors import matches
 from kubectl_nodelife.kube.times import SECOND_NS, format_duration
 from kubectl_nodelife.sim.kubectl.drain import KubectlDrain
-from kubectl_nodelife.sim.kubectl.filters import DELETE, REFUSE, decide
-from kubectl_nodelife.sim.kubectl.options import DrainOptions
+from kubectl_nodelife.sim.kubectl.options import DELETE, REFUSE, DrainOptions, decide
 from kubectl_nodelife.sim.scheduler import MAX_BACKOFF_NS
 from kubectl_nodelife.sim.timing import MIDDLE, Timing
 from kubectl_nodelife.workloads.budgets import ALWAYS_ALLOW, can_ignore_budgets

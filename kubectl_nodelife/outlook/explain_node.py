@@ -27,6 +27,7 @@ from kubectl_nodelife.kube.wellknown import (
 )
 from kubectl_nodelife.kubelet.reclaim import what_can_hold
 from kubectl_nodelife.kubelet.releases import rules_for
+from kubectl_nodelife.outlook.due_writes import TaintQueuePosition
 from kubectl_nodelife.outlook.endpoints import endpoint_sections
 from kubectl_nodelife.outlook.eviction_forecast import (
     LOST,
@@ -37,9 +38,14 @@ from kubectl_nodelife.outlook.eviction_forecast import (
 )
 from kubectl_nodelife.outlook.explain import DelayTerm, ExplainedQuestion, total, unless_of
 from kubectl_nodelife.outlook.node import NodeOutlook, Outlook
-from kubectl_nodelife.outlook.node_verdict import NextAction, NodeVerdict, in_words, node_verdict
-from kubectl_nodelife.outlook.taint_queue import TaintQueuePosition
-from kubectl_nodelife.outlook.ways_out import Option, ways_out
+from kubectl_nodelife.outlook.node_verdict import (
+    NextAction,
+    NodeVerdict,
+    Option,
+    in_words,
+    node_verdict,
+    ways_out,
+)
 from kubectl_nodelife.outlook.zone import LossByZone, ZoneOutlook, not_counted, zone_brakes, zone_of
 from kubectl_nodelife.outlook.zone_after import ZoneAfterLoss
 from kubectl_nodelife.workloads.force_advice import force_advice, release_of

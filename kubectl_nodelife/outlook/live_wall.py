@@ -20,9 +20,8 @@ from kubectl_nodelife.engine.sign_of_life import sign_of_life
 from kubectl_nodelife.kube.node import Node
 from kubectl_nodelife.kube.service import Service
 from kubectl_nodelife.kube.times import SECOND_NS
-from kubectl_nodelife.outlook.fates import Coming, Judged, Lane
+from kubectl_nodelife.outlook.fates import Coming, Judged, Lane, harmed_steps
 from kubectl_nodelife.outlook.foretold import ForetoldZone
-from kubectl_nodelife.outlook.harmed import harmed_steps
 from kubectl_nodelife.outlook.node import NodeOutlook, Outlook
 from kubectl_nodelife.outlook.node_verdict import (
     FINE,

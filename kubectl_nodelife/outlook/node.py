@@ -40,6 +40,7 @@ from kubectl_nodelife.kube.wellknown import (
     UNKNOWN,
 )
 from kubectl_nodelife.outlook import due_writes
+from kubectl_nodelife.outlook.due_writes import TaintQueuePosition, places_in
 from kubectl_nodelife.outlook.eviction_forecast import (
     PACED_NS,
     ClassicEviction,
@@ -52,7 +53,6 @@ from kubectl_nodelife.outlook.eviction_forecast import (
     paced_deletions,
 )
 from kubectl_nodelife.outlook.foretold import Foretold
-from kubectl_nodelife.outlook.taint_queue import TaintQueuePosition, places_in
 from kubectl_nodelife.outlook.zone_after import ZoneAfterLoss, zones_after
 
 CLOCKS_APART_NS: Final = 20 * SECOND_NS

@@ -1,4 +1,5 @@
-"""Sums up a node in one word and one sentence: its state, why, and what comes next.
+"""Sums up a node in one word and one sentence: its state, why, what comes next, and what a person
+can do about one that is lost by itself.
 
 The words: `healthy`, `cordoned`, `pressure` (of a kubelet), `no-network` (NetworkUnavailable),
 `tainted` (Ready, with a NoExecute taint that its pods tolerate for ever, or that the next monitor
@@ -8,18 +9,21 @@ grace period, and Ready is still True), `never-posted`, `not-ready`, `unreachabl
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
 from typing import Final
 
 import msgspec
 
+from kubectl_nodelife.engine.settings import Settings
 from kubectl_nodelife.kube.names import counted, first_names
 from kubectl_nodelife.kube.node import Node, NodeCondition
 from kubectl_nodelife.kube.pod import TERMINAL_PHASES
 from kubectl_nodelife.kube.times import SECOND_NS, format_duration, format_time, human_duration
-from kubectl_nodelife.kube.wellknown import NO_EXECUTE, NO_SCHEDULE
+from kubectl_nodelife.kube.wellknown import NO_EXECUTE, NO_SCHEDULE, TAINT_NODE_OUT_OF_SERVICE
 from kubectl_nodelife.outlook.eviction_forecast import ClassicEviction, EvictionTimer, Range
 from kubectl_nodelife.outlook.node import OVERDUE_NS, NodeOutlook
+from kubectl_nodelife.workloads.force_advice import OUT_OF_SERVICE, release_of
 from kubectl_nodelife.workloads.foreign_taints import foreign_marks
 
 WORST_FIRST = (
@@ -429,3 +433,31 @@ def _next_deletion(outlook: NodeOutlook, now_ns: int) -> NextAction | None:
     first = outlook.timers[0]
     seconds = max(0, first.comes_ns - now_ns) / SECOND_NS
     return delete_pod(first, seconds)
+
+
+class Option(msgspec.Struct, frozen=True):
+    """A command that one may type, and what it does. `acts`: the same in the words of `what-if`,
+    which plays what comes of it; "" where the command changes nothing.
+    """
+
+    command: str
+    effect: str
+    acts: str = ""
+
+
+def ways_out(settings: Settings, of_node: NodeOutlook, verdict: NodeVerdict) -> list[Option]:
+    """What a person can do about a node that is lost by itself instead of waiting; [] for another.
+    Either lets a second copy of its pods run beside the first where its machine is still on, so
+    that the condition comes first.
+    """
+    if verdict.state != "unreachable":
+        return []
+    name = shlex.quote(of_node.node.name)
+    off = "only once its machine is known to be off: its pods go"
+    delete = f"delete node {name}"
+    ways = [Option(f"kubectl {delete}", f"{off}, after a while", delete)]
+    declared = any(t.key == TAINT_NODE_OUT_OF_SERVICE for t in of_node.node.spec.taints)
+    if release_of(settings).collects_out_of_service and not declared:
+        taint = f"taint node {name} {OUT_OF_SERVICE}"
+        ways.insert(0, Option(f"kubectl {taint}", f"{off}, and their volumes are detached", taint))
+    return ways

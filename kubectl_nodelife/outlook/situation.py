@@ -26,8 +26,14 @@ from kubectl_nodelife.kube.wellknown import NO_EXECUTE
 from kubectl_nodelife.outlook.eviction_forecast import LOST, eviction_forecast
 from kubectl_nodelife.outlook.fates import Coming, Judged, Lane, lanes, since_ns, works_lanes
 from kubectl_nodelife.outlook.node import NodeOutlook, Outlook
-from kubectl_nodelife.outlook.node_verdict import FINE, UNHEARD, WORST_FIRST, in_words
-from kubectl_nodelife.outlook.ways_out import Option, ways_out
+from kubectl_nodelife.outlook.node_verdict import (
+    FINE,
+    UNHEARD,
+    WORST_FIRST,
+    Option,
+    in_words,
+    ways_out,
+)
 from kubectl_nodelife.outlook.works import WorkInProgress
 from kubectl_nodelife.outlook.zone import ZoneOutlook
 from kubectl_nodelife.workloads.owners import workload_of

@@ -26,6 +26,7 @@ from kubectl_nodelife.outlook.daemonset.document import (
     summaries_document,
     truth_table_document,
 )
+from kubectl_nodelife.outlook.daemonset.kubectl_rollout import UndoOutlook
 from kubectl_nodelife.outlook.daemonset.pod_trouble import NOT_SCHEDULED
 from kubectl_nodelife.outlook.daemonset.rollout_outlook import (
     RevisionRow,
@@ -34,7 +35,6 @@ from kubectl_nodelife.outlook.daemonset.rollout_outlook import (
 )
 from kubectl_nodelife.outlook.daemonset.summary import SetSummary
 from kubectl_nodelife.outlook.daemonset.truth_table import NodeRow, PodCell
-from kubectl_nodelife.outlook.daemonset.undo import UndoOutlook
 from kubectl_nodelife.outlook.explain import ExplainedQuestion
 from kubectl_nodelife.report.ages import age, human_duration
 from kubectl_nodelife.report.explanation import explained

@@ -18,11 +18,20 @@ from kubectl_nodelife.kube.pod import Pod, PodCondition
 from kubectl_nodelife.kube.times import whole_seconds
 from kubectl_nodelife.kube.wellknown import EVICTION_BY_EVICTION_API
 from kubectl_nodelife.sim.api import CLUSTER, Api, deletion, event_record
-from kubectl_nodelife.sim.kubectl.cluster import ACCEPTED, CONFLICT, MISSING, Answer, DrainedPod
-from kubectl_nodelife.sim.kubectl.conversation import FAILED, GONE, SKIPPED, NodeRun, Say
+from kubectl_nodelife.sim.kubectl.conversation import (
+    ACCEPTED,
+    CONFLICT,
+    FAILED,
+    GONE,
+    MISSING,
+    SKIPPED,
+    Answer,
+    DrainedPod,
+    NodeRun,
+    Say,
+)
 from kubectl_nodelife.sim.kubectl.drain import KubectlDrain
-from kubectl_nodelife.sim.kubectl.filters import REFUSE
-from kubectl_nodelife.sim.kubectl.options import DrainOptions
+from kubectl_nodelife.sim.kubectl.options import REFUSE, DrainOptions
 from kubectl_nodelife.sim.timeline import SCRIPT
 from kubectl_nodelife.sim.world import World
 from kubectl_nodelife.workloads.budgets import EvictionRefused

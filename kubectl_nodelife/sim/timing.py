@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 
 from kubectl_nodelife.kube.pod import Pod
 from kubectl_nodelife.kube.times import MILLISECOND_NS, MINUTE_NS, SECOND_NS
-from kubectl_nodelife.sim.kubectl.cluster import RequestTimes
+from kubectl_nodelife.sim.kubectl.conversation import RequestTimes
 from kubectl_nodelife.sim.kubelet_state import KubeletTerms
 from kubectl_nodelife.workloads.time_to_ready import TimesToReady, restarted_ns
 

@@ -28,7 +28,7 @@ from kubectl_nodelife.outlook.what_if.question import EachPlay
 from kubectl_nodelife.sim.api import CLUSTER
 from kubectl_nodelife.sim.events import ScenarioEvent, read_events
 from kubectl_nodelife.sim.fields import FieldPath
-from kubectl_nodelife.sim.joined import joined_kubelets
+from kubectl_nodelife.sim.present import joined_kubelets
 from kubectl_nodelife.sim.timeline import Record, without_collector
 from kubectl_nodelife.sweep.failures import Model, Silence, Terrain, events_of, merged, stream
 from kubectl_nodelife.sweep.points import Base, Point, Terms, question_at

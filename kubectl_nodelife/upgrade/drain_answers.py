@@ -22,8 +22,7 @@ from kubectl_nodelife.kube.deletion import grace_seconds
 from kubectl_nodelife.kube.pod import TERMINAL_PHASES, Pod
 from kubectl_nodelife.kube.times import SECOND_NS
 from kubectl_nodelife.kube.workload import DaemonSet, PodDisruptionBudget
-from kubectl_nodelife.sim.kubectl.filters import DELETE, REFUSE, decide
-from kubectl_nodelife.sim.kubectl.options import DrainOptions
+from kubectl_nodelife.sim.kubectl.options import DELETE, REFUSE, DrainOptions, decide
 from kubectl_nodelife.workloads.admission import Admission
 from kubectl_nodelife.workloads.budgets import asks_budgets
 from kubectl_nodelife.workloads.force_advice import finalizers_that_hold

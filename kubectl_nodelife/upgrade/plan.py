@@ -47,8 +47,7 @@ from kubectl_nodelife.controllers.upgrade.marks import ANNOTATION, readable_mark
 from kubectl_nodelife.controllers.upgrade.policy import UpgradePolicy, WorkMode, longest_ns
 from kubectl_nodelife.drain.plan import make_plan
 from kubectl_nodelife.drain.results import NEVER, REFUSED, Remedy
-from kubectl_nodelife.drain.scope import Scope
-from kubectl_nodelife.drain.snapshot import PlanSnapshot
+from kubectl_nodelife.drain.snapshot import PlanSnapshot, Scope
 from kubectl_nodelife.engine.settings import Settings
 from kubectl_nodelife.kube.kinds import KINDS
 from kubectl_nodelife.kube.meta import KubeObject

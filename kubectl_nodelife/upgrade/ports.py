@@ -28,7 +28,7 @@ from kubectl_nodelife.controllers.upgrade.controller import UpgradeController
 from kubectl_nodelife.controllers.upgrade.counts import why_unavailable
 from kubectl_nodelife.controllers.upgrade.memory import Leaving, UpgradePorts
 from kubectl_nodelife.controllers.upgrade.policy import UpgradePolicy
-from kubectl_nodelife.drain.actors import new_pod
+from kubectl_nodelife.drain.play import new_pod
 from kubectl_nodelife.drain.snapshot import PlanSnapshot
 from kubectl_nodelife.engine.cache import Cache
 from kubectl_nodelife.engine.settings import Settings

@@ -14,7 +14,7 @@ import pytest
 from kubectl_nodelife.drain.plan import make_plan
 from kubectl_nodelife.drain.play import play_kubectl
 from kubectl_nodelife.drain.results import NEVER, READY, SLOW, DrainPlan
-from kubectl_nodelife.drain.scope import Scope
+from kubectl_nodelife.drain.snapshot import Scope
 from kubectl_nodelife.kube.times import SECOND_NS
 from kubectl_nodelife.report.drain import headline
 from kubectl_nodelife.sim.kubectl.options import DrainOptions

@@ -17,7 +17,7 @@ import pytest
 from kubectl_nodelife.drain.plan import make_plan
 from kubectl_nodelife.drain.play import play_kubectl
 from kubectl_nodelife.drain.results import Estimate
-from kubectl_nodelife.drain.scope import Scope
+from kubectl_nodelife.drain.snapshot import Scope
 from kubectl_nodelife.kube.pod import Pod
 from kubectl_nodelife.kube.times import SECOND_NS
 from kubectl_nodelife.sim.kubectl.options import DrainOptions

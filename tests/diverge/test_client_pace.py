@@ -12,10 +12,10 @@ from msgspec.structs import replace
 
 from kubectl_nodelife.engine.pace import Pace
 from kubectl_nodelife.engine.settings import make_settings
-from kubectl_nodelife.outlook.diverge.client_pace import guess_pace
 from kubectl_nodelife.outlook.diverge.dump_observations import dump_observations
 from kubectl_nodelife.outlook.diverge.judgement import divergence_judgement
 from kubectl_nodelife.outlook.diverge.observations import ExpectedWrite, Observations
+from kubectl_nodelife.outlook.diverge.setting_estimates import guess_pace
 from kubectl_nodelife.outlook.node import join_controllers
 from kubectl_nodelife.sim.scenario import Scenario, assemble, parse_scenario
 from tests.diverge.rows import at, record

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kubectl_nodelife.kube.times import SECOND_NS
-from kubectl_nodelife.sim.kubectl.cluster import client_bucket, noticed_ns
+from kubectl_nodelife.sim.kubectl.conversation import client_bucket, noticed_ns
 from tests.drain.build import budget, node, plan, replica_set
 
 NODES = [*node("a1"), *node("a2"), *node("a3")]

@@ -15,7 +15,7 @@ from kubectl_nodelife.dumps.dump import read_dump
 from kubectl_nodelife.engine.cache import Cache
 from kubectl_nodelife.kube.kinds import KINDS
 from kubectl_nodelife.outlook.what_if.acts import read_acts
-from kubectl_nodelife.outlook.what_if.played import Played
+from kubectl_nodelife.outlook.what_if.play_reading import Played
 from kubectl_nodelife.outlook.what_if.question import Question, play
 from kubectl_nodelife.sim.kubectl.options import DrainOptions
 from tests.drain.build import NOW, budget, namespace, node, plan, pods_of, replica_set

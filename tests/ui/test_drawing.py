@@ -11,8 +11,8 @@ import pytest
 
 from bench.ui import DarkZone, Told
 from kubectl_nodelife.daemon.server import Answer, Stream
+from kubectl_nodelife.outlook.node_verdict import Option
 from kubectl_nodelife.outlook.situation import Situation
-from kubectl_nodelife.outlook.ways_out import Option
 from tests.loopback import play
 from tests.ui.browser import DOWN, Browser, browser, needs_chromium
 

@@ -16,9 +16,8 @@ import pytest
 
 from kubectl_nodelife.outlook.fates import Coming, Lane
 from kubectl_nodelife.outlook.live_wall import LiveFrame, LiveNode, WallZone
-from kubectl_nodelife.outlook.node_verdict import WORST_FIRST
+from kubectl_nodelife.outlook.node_verdict import WORST_FIRST, Option
 from kubectl_nodelife.outlook.situation import Situation, blind
-from kubectl_nodelife.outlook.ways_out import Option
 from tests.loopback import play
 from tests.ui.browser import needs_chromium
 from tests.ui.test_drawing import shown

@@ -27,8 +27,7 @@ from kubectl_nodelife.kube.service import Service, selects
 from kubectl_nodelife.kube.times import HOUR_NS, SECOND_NS
 from kubectl_nodelife.outlook.what_if.acts import read_acts
 from kubectl_nodelife.outlook.what_if.answer import figures_of
-from kubectl_nodelife.outlook.what_if.play_reading import PlayReading
-from kubectl_nodelife.outlook.what_if.played import Played
+from kubectl_nodelife.outlook.what_if.play_reading import Played, PlayReading
 from kubectl_nodelife.outlook.what_if.question import Question, events_of, play
 from kubectl_nodelife.outlook.what_if.ranking import Ranker, act_on, targets_of
 from kubectl_nodelife.outlook.what_if.service_levels import SERVICE, ServedObject

@@ -35,7 +35,9 @@ from kubectl_nodelife.outlook.daemonset.document import (
 from kubectl_nodelife.outlook.daemonset.kubectl_rollout import (
     NO_HISTORY,
     RolloutError,
+    UndoOutlook,
     revision_of_number,
+    undo_outlook,
 )
 from kubectl_nodelife.outlook.daemonset.rollout_outlook import (
     history_rows,
@@ -43,7 +45,6 @@ from kubectl_nodelife.outlook.daemonset.rollout_outlook import (
 )
 from kubectl_nodelife.outlook.daemonset.summary import set_sections, summarize
 from kubectl_nodelife.outlook.daemonset.truth_table import truth_table
-from kubectl_nodelife.outlook.daemonset.undo import UndoOutlook, undo_outlook
 from kubectl_nodelife.outlook.daemonset.view import DaemonSets, SetView
 from kubectl_nodelife.outlook.view import WARMING_UP, ClusterView
 from kubectl_nodelife.report.daemonset import (

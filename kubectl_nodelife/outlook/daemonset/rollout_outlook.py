@@ -30,8 +30,7 @@ from kubectl_nodelife.outlook.daemonset.kubectl_rollout import (
     rollout_status,
     template_of,
 )
-from kubectl_nodelife.outlook.daemonset.old_images import other_images
-from kubectl_nodelife.outlook.daemonset.pod_trouble import trouble_of
+from kubectl_nodelife.outlook.daemonset.pod_trouble import other_images, trouble_of
 from kubectl_nodelife.outlook.daemonset.rollout_verdict import (
     GOES_ON,
     NEVER,

@@ -32,8 +32,7 @@ from kubectl_nodelife.kube.unreadable import InputError
 from kubectl_nodelife.kube.wellknown import NO_EXECUTE
 from kubectl_nodelife.kube.workload import DaemonSet, DaemonSetStatus
 from kubectl_nodelife.outlook.daemonset.kubectl_rollout import RolloutError
-from kubectl_nodelife.outlook.daemonset.old_images import other_images
-from kubectl_nodelife.outlook.daemonset.pod_trouble import trouble_of
+from kubectl_nodelife.outlook.daemonset.pod_trouble import other_images, trouble_of
 from kubectl_nodelife.outlook.daemonset.rollout_outlook import rollout_outlook
 from kubectl_nodelife.outlook.daemonset.rollout_verdict import NEVER, surge_needs_port_twice
 from kubectl_nodelife.outlook.daemonset.truth_table import NodeRow, truth_table

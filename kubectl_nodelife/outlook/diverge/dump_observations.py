@@ -48,7 +48,6 @@ from kubectl_nodelife.kube.wellknown import (
     UNKNOWN,
 )
 from kubectl_nodelife.kube.workload import Event
-from kubectl_nodelife.outlook.diverge.client_pace import run_of_pass, runs_of
 from kubectl_nodelife.outlook.diverge.observations import (
     CORDONED,
     DRAINED,
@@ -71,6 +70,7 @@ from kubectl_nodelife.outlook.diverge.observations import (
     WriteRun,
     author_of,
 )
+from kubectl_nodelife.outlook.diverge.setting_estimates import run_of_pass, runs_of
 from kubectl_nodelife.outlook.due_writes import eviction_due
 from kubectl_nodelife.outlook.eviction_forecast import eviction_forecast
 from kubectl_nodelife.outlook.node import Outlook

@@ -31,8 +31,8 @@ from kubectl_nodelife.kube.times import MINUTE_NS, SECOND_NS, format_micro_time
 from kubectl_nodelife.kube.wellknown import NO_EXECUTE, TAINT_NODE_UNSCHEDULABLE, TRUE
 from kubectl_nodelife.kube.workload import Condition, Event
 from kubectl_nodelife.outlook.replay import DECISIONS, lines
-from kubectl_nodelife.outlook.replay.attempts import judge_attempts
 from kubectl_nodelife.outlook.replay.drains import DRAIN, drains
+from kubectl_nodelife.outlook.replay.lines import judge_attempts
 from kubectl_nodelife.outlook.replay.replay_line import (
     CONTROLLER,
     OBJECT,

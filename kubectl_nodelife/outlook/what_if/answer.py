@@ -39,9 +39,9 @@ from kubectl_nodelife.outlook.what_if.node_futures import node_futures
 from kubectl_nodelife.outlook.what_if.play_reading import (
     PlayReading,
     act_of_each,
+    span_seconds,
     zone_futures,
 )
-from kubectl_nodelife.outlook.what_if.played import span_seconds
 from kubectl_nodelife.outlook.what_if.question import Plays, given_flags
 from kubectl_nodelife.outlook.what_if.sentences import (
     DRAINED,

@@ -17,7 +17,7 @@ from kubectl_nodelife.kube.times import SECOND_NS
 from kubectl_nodelife.outlook.eviction_forecast import Range
 from kubectl_nodelife.outlook.foretold import pass_in_words
 from kubectl_nodelife.outlook.what_if.acts import Act
-from kubectl_nodelife.outlook.what_if.played import Played
+from kubectl_nodelife.outlook.what_if.play_reading import Played
 from kubectl_nodelife.outlook.what_if.service_levels import ServedObject
 from kubectl_nodelife.outlook.what_if.write_spans import WriteSpans
 from kubectl_nodelife.sim.pod_loops import PodLoop

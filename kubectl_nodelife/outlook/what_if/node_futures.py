@@ -4,7 +4,8 @@ An instant that upstream leaves to chance has a range: a node is called Unknown 
 pass after its grace period, whenever that begins; of several nodes that wait in a zone any may get
 the first token; a pod is deleted so long after the taint as it tolerates it, and as it waits for
 the requests of others; pod-gc runs each 20 s, whenever that is, and at the end of a quarantine its
-run may come first.
+run may come first. Other ranges stand on the plays of a fast and of a slow cluster, of which an
+`Extreme` is kept: little beside a play, so that one process can hand it to another.
 """
 
 from __future__ import annotations
@@ -12,13 +13,30 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
+import msgspec
+
 from kubectl_nodelife.controllers.nodelifecycle.health import lost_after_ns
 from kubectl_nodelife.controllers.podgc import GC_CHECK_PERIOD_NS, QUARANTINE_NS
 from kubectl_nodelife.engine.pace import pace_of
+from kubectl_nodelife.engine.settings import Settings
 from kubectl_nodelife.kube.times import MILLISECOND_NS, SECOND_NS
 from kubectl_nodelife.outlook.what_if.acts import Act
-from kubectl_nodelife.outlook.what_if.document import AtRisk, CountRange, InstantRange, NodeFuture
-from kubectl_nodelife.outlook.what_if.play_reading import PlayReading, is_eviction, zone_changes
+from kubectl_nodelife.outlook.what_if.document import (
+    AtRisk,
+    CountRange,
+    InstantRange,
+    NodeFuture,
+    PlayExtreme,
+)
+from kubectl_nodelife.outlook.what_if.play_reading import (
+    Played,
+    PlayReading,
+    is_eviction,
+    seconds,
+    span_seconds,
+    zone_changes,
+)
+from kubectl_nodelife.outlook.what_if.service_levels import Outage, ServedObject
 
 _TOLERANCE_S: Final = 0.2
 """How far an instant may lie outside of its reckoned range by requests and the eviction loop."""
@@ -346,3 +364,36 @@ class LossPass(NamedTuple):
 
     first: float
     last: float
+
+
+class Extreme(msgspec.Struct, frozen=True):
+    """`outages`: of workloads and Services whose level changed; `evicted`: how many pods of each
+    workload; `deleted`: how many pods of each node; `waited_ns`: as of `Played`.
+    """
+
+    start_ns: int
+    outages: dict[ServedObject, Outage]
+    evicted: dict[ServedObject, int]
+    deleted: dict[str, int]
+    waited_ns: int
+
+    @classmethod
+    def of(cls, played: Played, settings: Settings) -> Extreme:
+        """Of that play, which ended under these settings."""
+        reading = PlayReading(played, settings)
+        return cls(
+            played.start_ns,
+            reading.outages,
+            dict(reading.evicted),
+            {node: len(found) for node, found in deletions_by_node(reading)[0].items()},
+            played.waited_ns,
+        )
+
+    def of_workload(self, workload: ServedObject, unchanged: Outage) -> PlayExtreme:
+        """How the workload fared. `unchanged`: the figures of one whose level does not change."""
+        outage = self.outages.get(workload, unchanged)
+        return PlayExtreme(
+            lowest_serving=outage.lowest_serving,
+            at_zero_seconds=span_seconds(outage.at_zero_ns),
+            back_seconds=seconds(outage.back_ns, self.start_ns),
+        )

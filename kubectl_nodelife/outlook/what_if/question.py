@@ -24,16 +24,15 @@ from kubectl_nodelife.errors import BadInput
 from kubectl_nodelife.kube.meta import controller_of
 from kubectl_nodelife.kube.times import SECOND_NS, human_duration
 from kubectl_nodelife.outlook.what_if.acts import TOLERATION_SECONDS, Act
-from kubectl_nodelife.outlook.what_if.extremes import Extreme
-from kubectl_nodelife.outlook.what_if.played import DueThing, Played
+from kubectl_nodelife.outlook.what_if.node_futures import Extreme
+from kubectl_nodelife.outlook.what_if.play_reading import DueThing, Played
 from kubectl_nodelife.outlook.what_if.service_levels import ServiceLevels
 from kubectl_nodelife.sim.api import DefaultTolerationSeconds, template_of
 from kubectl_nodelife.sim.attached_volumes import AttachedVolumes
 from kubectl_nodelife.sim.events import ScenarioEvent, read_events
 from kubectl_nodelife.sim.fields import FieldPath
-from kubectl_nodelife.sim.joined import last_sign
 from kubectl_nodelife.sim.kubelet_state import KubeletTerms
-from kubectl_nodelife.sim.present import Branch, Present, join
+from kubectl_nodelife.sim.present import Branch, Present, join, last_sign
 from kubectl_nodelife.sim.run import Run, RunSummary, summarize_run
 from kubectl_nodelife.sim.scenario import CONTROLLER_NAMES, HIGHEST_SCORE, PASS_DRIFT_NS
 from kubectl_nodelife.sim.timeline import without_collector

@@ -23,8 +23,7 @@ from kubectl_nodelife.outlook.what_if import EACH
 from kubectl_nodelife.outlook.what_if.acts import Act, Narrowing, read_acts
 from kubectl_nodelife.outlook.what_if.answer import figures_of, goes_down
 from kubectl_nodelife.outlook.what_if.document import Both
-from kubectl_nodelife.outlook.what_if.play_reading import PlayReading
-from kubectl_nodelife.outlook.what_if.played import span_seconds
+from kubectl_nodelife.outlook.what_if.play_reading import PlayReading, span_seconds
 from kubectl_nodelife.outlook.what_if.question import EachPlay, Question
 from kubectl_nodelife.outlook.what_if.service_levels import SERVICE, ServedObject
 from kubectl_nodelife.sim.timeline import without_collector

@@ -20,27 +20,24 @@ from kubectl_nodelife.engine.calls.pod_calls import (
     WAIT,
 )
 from kubectl_nodelife.kube.times import MILLISECOND_NS, MINUTE_NS, SECOND_NS
-from kubectl_nodelife.sim.kubectl.cluster import (
+from kubectl_nodelife.sim.kubectl.conversation import (
     ACCEPTED,
     CONFLICT,
+    LOOK_NS,
     RETRIES,
     SMALL_CLUSTER,
-    ClusterForKubectl,
-    PodT,
-    RequestTimes,
-    client_bucket,
-    noticed_ns,
-)
-from kubectl_nodelife.sim.kubectl.conversation import (
-    LOOK_NS,
     TIMED_OUT,
+    ClusterForKubectl,
     NodeRun,
     PodDeletion,
+    PodT,
+    RequestTimes,
     Say,
+    client_bucket,
+    noticed_ns,
     pending_nodes,
 )
-from kubectl_nodelife.sim.kubectl.filters import asked_daemon_set
-from kubectl_nodelife.sim.kubectl.options import DrainOptions
+from kubectl_nodelife.sim.kubectl.options import DrainOptions, asked_daemon_set
 from kubectl_nodelife.workloads.admission import GATE_NAMESPACE
 from kubectl_nodelife.workloads.budgets import EvictionRefused
 
