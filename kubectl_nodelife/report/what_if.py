@@ -16,6 +16,7 @@ from kubectl_nodelife.outlook.what_if.document import (
     WhatIf,
     WhyChanged,
     WorkloadFuture,
+    WriteSpans,
     ZoneFuture,
 )
 from kubectl_nodelife.outlook.what_if.ranking import RankedTarget, WhatIfRanking
@@ -26,7 +27,6 @@ from kubectl_nodelife.outlook.what_if.sentences import (
     gained_at,
     why_not_back,
 )
-from kubectl_nodelife.outlook.what_if.write_spans import WriteSpans
 from kubectl_nodelife.report.ages import human_duration
 from kubectl_nodelife.report.formats import Block
 from kubectl_nodelife.report.screen import BAD, GOOD, WARN, ColoredText

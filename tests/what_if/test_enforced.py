@@ -8,9 +8,8 @@ import pytest
 from kubectl_nodelife.engine.settings import make_settings
 from kubectl_nodelife.outlook.what_if.acts import enforced_act, read_acts
 from kubectl_nodelife.outlook.what_if.answer import make_answer
-from kubectl_nodelife.outlook.what_if.document import WhatIf
+from kubectl_nodelife.outlook.what_if.document import WhatIf, WriteSpan
 from kubectl_nodelife.outlook.what_if.question import Question, play
-from kubectl_nodelife.outlook.what_if.write_spans import WriteSpan
 from kubectl_nodelife.report.formats import render
 from kubectl_nodelife.report.what_if import WhatIfPage
 from tests.what_if.stand import ALL_KINDS, NOW_NS, ask, cluster_of, workload

@@ -24,7 +24,8 @@ from kubectl_nodelife.outlook.view import ClusterView
 from kubectl_nodelife.outlook.what_if import CONDITIONS
 from kubectl_nodelife.outlook.what_if.acts import Act, acts_of_file, enforced_act, read_acts
 from kubectl_nodelife.outlook.what_if.answer import make_answer
-from kubectl_nodelife.outlook.what_if.document import Both, chains
+from kubectl_nodelife.outlook.what_if.document import Both
+from kubectl_nodelife.outlook.what_if.play_reading import chains
 from kubectl_nodelife.outlook.what_if.question import Question, afterwards, play, run_summary_of
 from kubectl_nodelife.outlook.what_if.service_levels import ServedObject, named_workloads
 from kubectl_nodelife.report.live_line import progress_bar

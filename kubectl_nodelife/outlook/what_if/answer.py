@@ -7,7 +7,7 @@ the clusters at their ends. Only what differs is listed. Seconds count from the 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Final, NamedTuple
 
 from kubectl_nodelife.drain.results import DEGRADED, FULL, NONE, OUTAGE_ORDER
@@ -34,6 +34,8 @@ from kubectl_nodelife.outlook.what_if.document import (
     WhatIf,
     WhyChanged,
     WorkloadFuture,
+    WriteSpan,
+    WriteSpans,
 )
 from kubectl_nodelife.outlook.what_if.node_futures import node_futures
 from kubectl_nodelife.outlook.what_if.play_reading import (
@@ -56,9 +58,8 @@ from kubectl_nodelife.outlook.what_if.service_levels import (
     ServedObject,
     outage_of,
 )
-from kubectl_nodelife.outlook.what_if.write_spans import WriteSpans, write_spans
 from kubectl_nodelife.sim.present import Present
-from kubectl_nodelife.sim.timeline import Record
+from kubectl_nodelife.sim.timeline import ObjectRef, Record
 from kubectl_nodelife.workloads.budgets import rule_of
 
 ASSUMED: Final = (
@@ -69,6 +70,11 @@ MOST_DIFFERENCES: Final = 10_000
 _NAMED: Final = 3
 _SAME_NS: Final = 5 * SECOND_NS
 """Two plays that have the same within this time, a monitor period, do not differ by it."""
+
+_WRITERS: Final = frozenset({"node-lifecycle", "taint-eviction"})
+
+
+_KINDS: Final = ("called Unknown", "pods marked not ready", "NoExecute taints", "pods deleted")
 
 
 def make_answer(
@@ -127,6 +133,43 @@ def _writes(plays: Plays, acts: Sequence[Act]) -> list[WriteSpans]:
     if not any(act.is_setting for act in acts):
         return []
     return write_spans(plays.baseline.records, plays.future.records)
+
+
+def write_spans(baseline: Iterable[Record], future: Iterable[Record]) -> list[WriteSpans]:
+    """The kinds of writes that one of the two plays has."""
+    was, now = _spans(baseline), _spans(future)
+    none = WriteSpan()
+    return [
+        WriteSpans(kind, was.get(kind, none), now.get(kind, none))
+        for kind in _KINDS
+        if kind in was or kind in now
+    ]
+
+
+def _spans(records: Iterable[Record]) -> dict[str, WriteSpan]:
+    times: dict[str, list[float]] = {}
+    for kind, at in _told(records):
+        times.setdefault(kind, []).append(at)
+    return {kind: WriteSpan(len(at), at[0], at[-1]) for kind, at in times.items()}
+
+
+def _told(records: Iterable[Record]) -> Iterator[tuple[str, float]]:
+    unknown, marked, tainted, deleted = _KINDS
+    gone: set[ObjectRef] = set()
+    for record in records:
+        if record.error or record.controller not in _WRITERS:
+            continue
+        action, detail = record.action, record.detail
+        if action == "SetNodeCondition" and detail.get("type") == "Ready":
+            if detail.get("status") == "Unknown":
+                yield unknown, record.at
+        elif action == "MarkPodNotReady":
+            yield marked, record.at
+        elif action == "AddTaint" and detail.get("effect") == "NoExecute":
+            yield tainted, record.at
+        elif action == "DeletePod" and record.object not in gone:
+            gone.add(record.object)
+            yield deleted, record.at
 
 
 def _unknown_orders(nodes: Sequence[NodeFuture]) -> Iterator[str]:

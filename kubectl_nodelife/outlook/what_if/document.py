@@ -1,7 +1,7 @@
 """The document `WhatIf`: what the future has that the baseline has not.
 
-Only what differs is listed. Seconds count from the question, to the ms. `chains` finds the chain
-of causes of each record about one object. `sentences.py` says question and outcome in words.
+Only what differs is listed. Seconds count from the question, to the ms. `sentences.py` says
+question and outcome in words.
 """
 
 from __future__ import annotations
@@ -12,16 +12,11 @@ from typing import Any
 
 import msgspec
 
-from kubectl_nodelife.errors import BadInput
 from kubectl_nodelife.kube.times import SECOND_NS
 from kubectl_nodelife.outlook.eviction_forecast import Range
 from kubectl_nodelife.outlook.foretold import pass_in_words
 from kubectl_nodelife.outlook.what_if.acts import Act
-from kubectl_nodelife.outlook.what_if.play_reading import Played
-from kubectl_nodelife.outlook.what_if.service_levels import ServedObject
-from kubectl_nodelife.outlook.what_if.write_spans import WriteSpans
 from kubectl_nodelife.sim.pod_loops import PodLoop
-from kubectl_nodelife.sim.timeline import Record
 
 
 class CausedChange(msgspec.Struct, frozen=True, rename="camel"):
@@ -38,55 +33,6 @@ class WhyChanged(msgspec.Struct, frozen=True, rename="camel"):
 
     about: str
     changes: list[list[CausedChange]]
-
-
-def chains(played: Played, about: str) -> WhyChanged:
-    """The changes of `node/NAME` or NAMESPACE/KIND/NAME. Raises BadInput."""
-    parts = about.split("/")
-    if len(parts) == 2 and parts[0].lower() in ("node", "nodes"):
-        found = [i for i, r in enumerate(played.records) if _is_about_node(r, parts[1])]
-        known = parts[1] in played.cluster.nodes or bool(found)
-    elif len(parts) == 3:
-        workload = _workload(played, ServedObject(*parts))
-        known = workload is not None
-        levels = played.levels
-        found = [
-            i
-            for i, record in enumerate(played.records)
-            if workload is not None and levels.workload_of(record.object) == workload
-        ]
-    else:
-        remedy = "write node/NAME or NAMESPACE/KIND/NAME"
-        raise BadInput(f"{about!r} names nothing", on="--why", remedy=remedy)
-    if not known:
-        raise BadInput(f'"{about}" not found', on="--why", remedy="check the name")
-    return WhyChanged(about=about, changes=[_chain(played.records, i) for i in found])
-
-
-def _is_about_node(record: Record, name: str) -> bool:
-    return record.object.kind == "Node" and record.object.name == name
-
-
-def _workload(played: Played, asked: ServedObject) -> ServedObject | None:
-    kind = asked.kind.lower()
-    for workload in sorted(played.levels.workloads()):
-        same = (workload.namespace, workload.name) == (asked.namespace, asked.name)
-        if same and workload.kind.lower() == kind:
-            return workload
-    return None
-
-
-def _chain(records: list[Record], index: int | None) -> list[CausedChange]:
-    chain = []
-    while index is not None:
-        record = records[index]
-        obj = record.object
-        name = "/".join(filter(None, (obj.kind.lower(), obj.namespace, obj.name)))
-        chain.append(
-            CausedChange(at=record.at, action=record.action, object=name, reason=record.reason)
-        )
-        index = record.cause
-    return chain
 
 
 class _Document(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
@@ -393,6 +339,23 @@ class Horizon(_Document, frozen=True):
     ended_seconds: float
     ended: str
     pending_events: list[PendingEvents]
+
+
+class WriteSpan(_Document, frozen=True):
+    """How many writes there are in a play; seconds until the first and the last, None where there
+    are none."""
+
+    count: int = 0
+    first_seconds: float | None = None
+    last_seconds: float | None = None
+
+
+class WriteSpans(_Document, frozen=True):
+    """The writes of one kind, with today's settings and with the others."""
+
+    write: str
+    baseline: WriteSpan
+    future: WriteSpan
 
 
 class WhatIf(_Document, frozen=True, kw_only=True):

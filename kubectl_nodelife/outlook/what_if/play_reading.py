@@ -22,6 +22,7 @@ from kubectl_nodelife.engine.actions import SetZoneState
 from kubectl_nodelife.engine.cache import Cache, Key
 from kubectl_nodelife.engine.events import Outcome
 from kubectl_nodelife.engine.settings import Settings
+from kubectl_nodelife.errors import BadInput
 from kubectl_nodelife.kube.node import Taint, zone_display, zone_key
 from kubectl_nodelife.kube.pod import TERMINAL_PHASES, Pod, is_mirror_pod
 from kubectl_nodelife.kube.taints import tolerates
@@ -31,9 +32,11 @@ from kubectl_nodelife.kube.workload import PodDisruptionBudgetSpec, PodDisruptio
 from kubectl_nodelife.outlook.what_if.acts import Act
 from kubectl_nodelife.outlook.what_if.document import (
     BudgetMoment,
+    CausedChange,
     DrainFuture,
     PendingPod,
     Span,
+    WhyChanged,
     ZoneChange,
     ZoneFuture,
 )
@@ -506,3 +509,52 @@ def _about(act: Act) -> Iterator[str]:
             yield str(gone.get("name", ""))
     if act.restart:
         yield "kube-controller-manager"
+
+
+def chains(played: Played, about: str) -> WhyChanged:
+    """The changes of `node/NAME` or NAMESPACE/KIND/NAME. Raises BadInput."""
+    parts = about.split("/")
+    if len(parts) == 2 and parts[0].lower() in ("node", "nodes"):
+        found = [i for i, r in enumerate(played.records) if _is_about_node(r, parts[1])]
+        known = parts[1] in played.cluster.nodes or bool(found)
+    elif len(parts) == 3:
+        workload = _workload(played, ServedObject(*parts))
+        known = workload is not None
+        levels = played.levels
+        found = [
+            i
+            for i, record in enumerate(played.records)
+            if workload is not None and levels.workload_of(record.object) == workload
+        ]
+    else:
+        remedy = "write node/NAME or NAMESPACE/KIND/NAME"
+        raise BadInput(f"{about!r} names nothing", on="--why", remedy=remedy)
+    if not known:
+        raise BadInput(f'"{about}" not found', on="--why", remedy="check the name")
+    return WhyChanged(about=about, changes=[_chain(played.records, i) for i in found])
+
+
+def _is_about_node(record: Record, name: str) -> bool:
+    return record.object.kind == "Node" and record.object.name == name
+
+
+def _workload(played: Played, asked: ServedObject) -> ServedObject | None:
+    kind = asked.kind.lower()
+    for workload in sorted(played.levels.workloads()):
+        same = (workload.namespace, workload.name) == (asked.namespace, asked.name)
+        if same and workload.kind.lower() == kind:
+            return workload
+    return None
+
+
+def _chain(records: list[Record], index: int | None) -> list[CausedChange]:
+    chain = []
+    while index is not None:
+        record = records[index]
+        obj = record.object
+        name = "/".join(filter(None, (obj.kind.lower(), obj.namespace, obj.name)))
+        chain.append(
+            CausedChange(at=record.at, action=record.action, object=name, reason=record.reason)
+        )
+        index = record.cause
+    return chain
