@@ -30,7 +30,7 @@ from kubectl_nodelife.report import terminal
 
 if TYPE_CHECKING:
     from kubectl_nodelife.engine.actions import RollBackDaemonSet
-    from kubectl_nodelife.outlook.daemonset.kubectl_rollout import UndoOutlook
+    from kubectl_nodelife.outlook.daemonset.rollout_outlook import UndoOutlook
 
 
 _SECOND_NS = 1_000_000_000

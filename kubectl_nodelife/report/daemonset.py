@@ -26,12 +26,12 @@ from kubectl_nodelife.outlook.daemonset.document import (
     summaries_document,
     truth_table_document,
 )
-from kubectl_nodelife.outlook.daemonset.kubectl_rollout import UndoOutlook
 from kubectl_nodelife.outlook.daemonset.pod_trouble import NOT_SCHEDULED
 from kubectl_nodelife.outlook.daemonset.rollout_outlook import (
     RevisionRow,
     RolloutEstimate,
     RolloutOutlook,
+    UndoOutlook,
 )
 from kubectl_nodelife.outlook.daemonset.summary import SetSummary
 from kubectl_nodelife.outlook.daemonset.truth_table import NodeRow, PodCell

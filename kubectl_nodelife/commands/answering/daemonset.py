@@ -35,13 +35,13 @@ from kubectl_nodelife.outlook.daemonset.document import (
 from kubectl_nodelife.outlook.daemonset.kubectl_rollout import (
     NO_HISTORY,
     RolloutError,
-    UndoOutlook,
     revision_of_number,
-    undo_outlook,
 )
 from kubectl_nodelife.outlook.daemonset.rollout_outlook import (
+    UndoOutlook,
     history_rows,
     rollout_outlook,
+    undo_outlook,
 )
 from kubectl_nodelife.outlook.daemonset.summary import set_sections, summarize
 from kubectl_nodelife.outlook.daemonset.truth_table import truth_table

@@ -11,10 +11,10 @@ from typing import Any
 from kubectl_nodelife.controllers.daemonset.behaviour import Behaviour, behaviour_of
 from kubectl_nodelife.document import document
 from kubectl_nodelife.engine.settings import Settings
-from kubectl_nodelife.outlook.daemonset.kubectl_rollout import UndoOutlook
 from kubectl_nodelife.outlook.daemonset.rollout_outlook import (
     RevisionRow,
     RolloutOutlook,
+    UndoOutlook,
 )
 from kubectl_nodelife.outlook.daemonset.summary import SetSummary
 from kubectl_nodelife.outlook.daemonset.truth_table import NodeRow
