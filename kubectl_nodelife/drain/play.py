@@ -14,9 +14,9 @@ years), the questions in between are skipped, and so are passes of controllers t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from msgspec.structs import replace
 
@@ -29,7 +29,6 @@ from kubectl_nodelife.kube.node import Node
 from kubectl_nodelife.kube.pod import Pod
 from kubectl_nodelife.kube.times import HOUR_NS, human_duration
 from kubectl_nodelife.sim.api import CLUSTER
-from kubectl_nodelife.sim.drained import KubectlRequests
 from kubectl_nodelife.sim.kubectl.conversation import (
     FAILED,
     GONE,
@@ -37,11 +36,10 @@ from kubectl_nodelife.sim.kubectl.conversation import (
     NodeRun,
     PodDeletion,
 )
-from kubectl_nodelife.sim.kubectl.drain import KubectlDrain
+from kubectl_nodelife.sim.kubectl.drain import KubectlDrain, KubectlRequests
 from kubectl_nodelife.sim.kubectl.options import DrainOptions
-from kubectl_nodelife.sim.timeline import SCRIPT, Asker
+from kubectl_nodelife.sim.timeline import Asker
 from kubectl_nodelife.sim.timing import OVERDUE_NS, SLOW, Timing
-from kubectl_nodelife.sim.world import World
 from kubectl_nodelife.workloads.budget_ledger import BudgetLedger
 from kubectl_nodelife.workloads.force_advice import finalizers_that_hold
 from kubectl_nodelife.workloads.owners import NEVER, WHEN_GONE, Replacement, successor
@@ -142,66 +140,30 @@ def new_pod(old: Pod, number: int, now_ns: int) -> Pod:
     return successor(old, f"{generated}new-{number}", f"new-{number}", Time(now_ns))
 
 
-Call = Callable[..., None]
-
-
-class PlanClock:
-    """The world's agenda for calls of kubectl processes; instants are nanoseconds since the moment
-    of the plan.
-    """
-
-    def __init__(self, world: World) -> None:
-        self._world = world
-        self._origin_ns = world.api.now_ns
-
-    @property
-    def now_ns(self) -> int:
-        """The present instant."""
-        return self._world.api.now_ns - self._origin_ns
-
-    def at(self, instant_ns: int, call: Call, *arguments: Any) -> None:
-        """File a call that changes something or may; one that lies in the past is made now."""
-        self._world.agenda.add(self._instant(instant_ns), SCRIPT, _make, call, arguments)
-
-    def ask_again_at(self, instant_ns: int, call: Call, *arguments: Any) -> None:
-        """File a question, which may be put off while nothing changes."""
-        self._world.agenda.ask(self._instant(instant_ns), call, *arguments)
-
-    def alarm_at(self, instant_ns: int, call: Call, *arguments: Any) -> None:
-        """File a question that is asked at that very instant, such as a deadline."""
-        self._world.agenda.ask(self._instant(instant_ns), call, *arguments, waits=False)
-
-    def _instant(self, instant_ns: int) -> int:
-        at_ns, now_ns = self._origin_ns + instant_ns, self._world.api.now_ns
-        return at_ns if at_ns > now_ns else now_ns
-
-
-def _make(call: Call, arguments: tuple[Any, ...], at_ns: int) -> None:
-    call(*arguments)
-
-
 HORIZON_NS: Final = HOUR_NS
 """So long the cluster's controllers act; a cluster in trouble may keep them busy for ever."""
 
 _FAILED: Final = Replacement(NEVER, why="its Job has failed")
 
 
-class DrainedBranch(KubectlRequests):
-    """The branch of a plan for its kubectl processes, with the record of pods. Use once."""
+class DrainedBranch(KubectlRequests[PlannedPod]):
+    """The branch of a plan for its kubectl processes, with the record of pods. Use once.
+
+    Instants are nanoseconds since the moment of the plan.
+    """
 
     def __init__(self, scope: Scope, timing: Timing, *, late_renew: bool = False) -> None:
         """`late_renew`: a kubelet that is late is slow, and not silent."""
         branch = scope.snapshot.branch(timing, late_renew=late_renew)
-        super().__init__(branch.world, {})
+        super().__init__(branch.world, scope.snapshot, {}, scope.snapshot.now_ns)
         self.scope, self.timing = scope, timing
-        self.snapshot = self.owners = scope.snapshot
+        self.snapshot = scope.snapshot
         self.workloads: dict[str, Workload] = {}
         self.actors: dict[str, PlannedPod] = {}
         self.branch = branch
         placement = branch.world.scheduler.placement
         placement.takes_last = timing.ready == SLOW.ready  # other luck in the slow plays
         placement.equals = {}
-        self.clock = PlanClock(branch.world)
         branch.world.owners.on_successor = self._replaced
         self._api.on_pod(self._pod_changed)
         self._api.on_pod_conditions(self._conditions_changed)
@@ -294,7 +256,7 @@ class DrainedBranch(KubectlRequests):
         """An owner makes a pod in place of another."""
         old, new = self._actor_of(lost), self._actor_of(pod)
         old.replacement = new
-        new.created_ns = self._now_ns()
+        new.created_ns = self.now_ns
         if new.node:
             new.placed_ns = new.created_ns
 
@@ -303,23 +265,23 @@ class DrainedBranch(KubectlRequests):
             return  # `_replaced` received it
         actor = self._actor_of(old)
         if new is None:
-            actor.gone_ns = actor.goes_ns = self._now_ns()
+            actor.gone_ns = actor.goes_ns = self.now_ns
             self._stops_counting(actor)
             return
         actor.pod = new
         if not actor.node and new.spec.node_name:
-            actor.node, actor.placed_ns = new.spec.node_name, self._now_ns()
+            actor.node, actor.placed_ns = new.spec.node_name, self.now_ns
         if new.metadata.deletion_timestamp != old.metadata.deletion_timestamp:
             self._stops_counting(actor)
             self._note_end(actor)
         elif not (actor.ready or actor.going) and new.ready():
-            actor.ready, actor.ready_ns = True, self._now_ns()
+            actor.ready, actor.ready_ns = True, self.now_ns
             if actor.workload is not None:
                 actor.workload.note_ready(actor.ready_ns, 1)
         elif actor.ready and not actor.going and not new.ready():
             actor.ready = False
             if actor.workload is not None:
-                actor.workload.note_ready(self._now_ns(), -1)
+                actor.workload.note_ready(self.now_ns, -1)
 
     def _conditions_changed(self, changes: Sequence[ConditionsChange]) -> None:
         for change in changes:
@@ -332,7 +294,7 @@ class DrainedBranch(KubectlRequests):
         workload = actor.workload
         if workload is not None:
             if actor.ready:
-                workload.note_ready(self._now_ns(), -1)
+                workload.note_ready(self.now_ns, -1)
             if workload.uid in self._world.owners.failed_jobs:
                 workload.rule = _FAILED
 
@@ -366,9 +328,6 @@ class DrainedBranch(KubectlRequests):
             reason = f"the kubelet of {node} last reported {late} ago: nothing ends the pod"
             return "kubelet-unreachable", f"{reason} until it reports again"
         return held
-
-    def _now_ns(self) -> int:
-        return self._api.now_ns - self.snapshot.now_ns
 
 
 def permanent_gate(

@@ -149,7 +149,6 @@ class _WaveStarter:
         self, world: DrainedBranch, options: DrainOptions, waves: WaveOptions, cut: list[list[str]]
     ) -> None:
         self._world = world
-        self._clock = world.clock
         self._options = options
         self._waves = waves
         self._cut = cut
@@ -167,7 +166,7 @@ class _WaveStarter:
         self._next()
 
     def _next(self) -> None:
-        now_ns = self._clock.now_ns
+        now_ns = self._world.now_ns
         if len(self._starts) == len(self._cut):
             self.ended_ns = self._ends[-1] if self._ends else now_ns
             return
@@ -196,17 +195,17 @@ class _WaveStarter:
 
     def _await_replacements(self, then: Callable[[], None], until_ns: int | None = None) -> None:
         """Go on when every replacement that will be Ready at all is Ready."""
-        now_ns = self._clock.now_ns
+        now_ns = self._world.now_ns
         until_ns = now_ns + LONGEST_WAIT_NS if until_ns is None else until_ns
         if now_ns < until_ns and any(self._will_be_ready(actor) for actor in self._evicted()):
-            self._clock.at(now_ns + WAIT_STEP_NS, self._await_replacements, then, until_ns)
+            self._world.at(now_ns + WAIT_STEP_NS, self._await_replacements, then, until_ns)
         else:
             then()
 
     def _drained(self) -> None:
-        now_ns = self._clock.now_ns
+        now_ns = self._world.now_ns
         self._ends.append(now_ns)
-        self._clock.at(now_ns + self._waves.maintenance_ns, self._maintained)
+        self._world.at(now_ns + self._waves.maintenance_ns, self._maintained)
 
     def _evicted(self) -> list[PlannedPod]:
         return [
@@ -229,8 +228,8 @@ class _WaveStarter:
         self._world.uncordon(*self._cut[len(self._starts) - 1])
         # Replacements that find room only on the nodes that come back become Ready.
         if self._world.waiting:
-            tried_ns = self._clock.now_ns + MAX_BACKOFF_NS + WAIT_STEP_NS
-            self._clock.at(tried_ns, self._await_replacements, self._next)
+            tried_ns = self._world.now_ns + MAX_BACKOFF_NS + WAIT_STEP_NS
+            self._world.at(tried_ns, self._await_replacements, self._next)
         else:
             self._await_replacements(self._next)
 

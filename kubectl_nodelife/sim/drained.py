@@ -5,37 +5,25 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from copy import copy
 from functools import partial
-from typing import Any, Protocol
+from typing import Any
 
-from msgspec.structs import replace
-
-from kubectl_nodelife.engine.actions import Action, SetPodCondition
+from kubectl_nodelife.engine.actions import Action
 from kubectl_nodelife.engine.cache import Key
-from kubectl_nodelife.kube.meta import Time
 from kubectl_nodelife.kube.names import first_names
 from kubectl_nodelife.kube.node import Node
-from kubectl_nodelife.kube.pod import Pod, PodCondition
-from kubectl_nodelife.kube.times import whole_seconds
-from kubectl_nodelife.kube.wellknown import EVICTION_BY_EVICTION_API
-from kubectl_nodelife.sim.api import CLUSTER, Api, deletion, event_record
+from kubectl_nodelife.kube.pod import Pod
+from kubectl_nodelife.sim.api import Api, event_record
 from kubectl_nodelife.sim.kubectl.conversation import (
-    ACCEPTED,
-    CONFLICT,
     FAILED,
     GONE,
-    MISSING,
     SKIPPED,
-    Answer,
-    DrainedPod,
     NodeRun,
     Say,
 )
-from kubectl_nodelife.sim.kubectl.drain import KubectlDrain
+from kubectl_nodelife.sim.kubectl.drain import KubectlDrain, KubectlRequests
 from kubectl_nodelife.sim.kubectl.options import REFUSE, DrainOptions
 from kubectl_nodelife.sim.timeline import SCRIPT
 from kubectl_nodelife.sim.world import World
-from kubectl_nodelife.workloads.budgets import EvictionRefused
-from kubectl_nodelife.workloads.owners import OwnerLookup
 
 
 class ListedPod:
@@ -82,150 +70,16 @@ class ListedPod:
         return found is None or found.uid != self._last.uid
 
 
-class AskedPod(DrainedPod, Protocol):
-    """A pod that kubectl has asked for; `refusal`: why it was last refused."""
-
-    refusal: str
-
-
-class KubectlRequests:
-    """The virtual API server's side of kubectl's requests.
-
-    `causes`: node -> the record that began its drain.
-    """
-
-    def __init__(self, world: World, causes: dict[str, Action]) -> None:
-        self._world = world
-        self._api = world.api
-        self._causes = causes
-        self._judged: dict[Key, Pod] = {}
-        """Pods as they were when their evictions met a conflict."""
-
-    @property
-    def version(self) -> int:
-        """Counts changes."""
-        return self._api.changes
-
-    def time_ns(self) -> int:
-        """The present instant."""
-        return self._api.now_ns
-
-    def to_cordon(self, names: Sequence[str]) -> list[str]:
-        """Those of the nodes that are not cordoned yet."""
-        nodes = self._api.store.nodes
-        return [name for name in names if name in nodes and not nodes[name].spec.unschedulable]
-
-    def cordon(self, *names: str) -> None:
-        """Set spec.unschedulable."""
-        for name in self.to_cordon(names):
-            node = self._api.store.nodes[name]
-            why, cause = "kubectl drain cordons all its nodes first", self._causes.get(name)
-            done = self._api.note(event_record(node, "Cordoned", why, cause=cause))
-            spec = replace(node.spec, unschedulable=True)
-            self._api.put("Node", replace(node, spec=spec), done)
-
-    def refuses_eviction(self, pod: Pod) -> EvictionRefused | None:
-        """The refusal of an eviction by admission; None where it lets it through."""
-        return self._api.admission.refuses_eviction(pod)
-
-    def refuses_deletion(self, pod: Pod) -> EvictionRefused | None:
-        """The refusal of a deletion by admission; None where it lets it through."""
-        return self._api.admission.refuses_deletion(pod)
-
-    def evict(
-        self, target: AskedPod, requested_grace: int | None, *, again: bool = False
-    ) -> Answer:
-        """POST pods/eviction: admission is asked once, however often the API server itself tries
-        `again` (`EvictionREST.Create`), and so is the pod: what it has become meanwhile does not
-        count. The budgets decide, then the pod is marked and deleted.
-        """
-        pod = self._addressed(target)
-        if pod is None:
-            return MISSING
-        refused = None if again else self.refuses_eviction(pod)
-        judged = self._judged.get(pod.key, pod) if again else pod
-        answer = refused or self._world.disruption.evict(judged, again=again)
-        if answer is None:
-            self._judged[pod.key] = pod
-            return CONFLICT
-        if isinstance(answer, EvictionRefused):
-            self._record_refusal(target, answer)
-            return answer
-        cause = self._set_disruption_target(pod)
-        self._delete(pod, requested_grace, "kubectl drain evicts it", cause)
-        return ACCEPTED
-
-    def delete(self, target: AskedPod, requested_grace: int | None) -> Answer:
-        """DELETE of the pod (--disable-eviction)."""
-        pod = self._addressed(target)
-        if pod is None:
-            return MISSING
-        refused = self.refuses_deletion(pod)
-        if refused is not None:
-            return refused
-        self._delete(pod, requested_grace, "kubectl drain deletes it", self._cause_of(pod))
-        return ACCEPTED
-
-    def _addressed(self, target: AskedPod) -> Pod | None:
-        """The pod that a request for the target meets: kubectl names no uid."""
-        return self._api.store.pods.get(target.pod.key)
-
-    def read_again(self, target: AskedPod) -> None:
-        """GET of a pod whose eviction was refused."""
-        if isinstance(target, ListedPod):
-            target.read_again()
-
-    def _record_refusal(self, target: AskedPod, refusal: EvictionRefused) -> None:
-        """Write a record, unless the last try got the same refusal."""
-        why = refusal.cause or refusal.message
-        if why != target.refusal:
-            target.refusal = why
-            pod = target.pod
-            because = f"{refusal.code}: {why}"
-            refused = event_record(
-                pod, "EvictionRefused", because, cause=self._cause_of(pod), warning=True
-            )
-            self._api.note(refused)
-
-    def _set_disruption_target(self, pod: Pod) -> Action | None:
-        marked = SetPodCondition(
-            controller=CLUSTER,
-            because="the Eviction API lets it go",
-            cause=self._cause_of(pod),
-            namespace=pod.namespace,
-            pod=pod.name,
-            pod_uid=pod.uid,
-            condition=PodCondition(
-                type="DisruptionTarget",
-                status="True",
-                reason=EVICTION_BY_EVICTION_API,
-                message="Eviction API: evicting",
-                last_transition_time=Time(whole_seconds(self._api.now_ns)),
-            ),
-        )
-        self._api.note(marked)
-        self._world.start(marked, self._api.now_ns)
-        return marked
-
-    def _delete(self, pod: Pod, grace: int | None, because: str, cause: Action | None) -> None:
-        delete = deletion(pod, because, cause, grace)
-        self._api.note(delete)
-        self._world.start(delete, self._api.now_ns)
-
-    def _cause_of(self, pod: Pod) -> Action | None:
-        return self._causes.get(pod.spec.node_name)
-
-
-class WorldUnderDrain(KubectlRequests):
-    """The world for its `number`-th kubectl process, and that process's clock."""
+class WorldUnderDrain(KubectlRequests[ListedPod]):
+    """The world for its `number`-th kubectl process, whose calls are forked with it. Instants are
+    those of the world, nanoseconds since the epoch."""
 
     def __init__(
         self, world: World, number: int, options: DrainOptions, causes: dict[str, Action]
     ) -> None:
-        super().__init__(world, causes)
+        super().__init__(world, world.api.store, causes)
         self._number = number
         self._options = options
-        self.owners: OwnerLookup = world.api.store
 
     def fork(self, world: World) -> WorldUnderDrain:
         """A fork of the world, for the same process."""
@@ -233,38 +87,26 @@ class WorldUnderDrain(KubectlRequests):
         other._judged = dict(self._judged)
         return other
 
-    @property
-    def clock(self) -> WorldUnderDrain:
-        """Itself: its calls are in the world's agenda."""
-        return self
-
-    @property
-    def now_ns(self) -> int:
-        """The present instant, nanoseconds since the epoch."""
-        return self._api.now_ns
-
     def at(self, instant_ns: int, call: Callable[..., None], *arguments: Any) -> None:
-        """Make one of the process's own calls at that instant."""
-        processes = kubectl_of(self._world)
-        place = processes.put_down(self._number, call, arguments)
-        at_ns = max(instant_ns, self._api.now_ns)
-        self._world.agenda.add(at_ns, SCRIPT, processes.go_on, place)
+        go_on, place = self._put_down(call, arguments)
+        self._world.agenda.add(self._instant(instant_ns), SCRIPT, go_on, place)
 
     def ask_again_at(self, instant_ns: int, call: Callable[..., None], *arguments: Any) -> None:
-        """Make a call that only asks."""
-        self._ask(instant_ns, call, arguments, waits=True)
+        super().ask_again_at(instant_ns, *self._put_down(call, arguments))
 
     def alarm_at(self, instant_ns: int, call: Callable[..., None], *arguments: Any) -> None:
-        """The same, at that very instant."""
-        self._ask(instant_ns, call, arguments, waits=False)
+        super().alarm_at(instant_ns, *self._put_down(call, arguments))
 
-    def _ask(
-        self, instant_ns: int, call: Callable[..., None], arguments: tuple[Any, ...], *, waits: bool
-    ) -> None:
+    def _put_down(
+        self, call: Callable[..., None], arguments: tuple[Any, ...]
+    ) -> tuple[Callable[..., None], int]:
+        """What makes that call of the process, also in a fork: a method of the world's processes,
+        and the number of the call."""
         processes = kubectl_of(self._world)
-        place = processes.put_down(self._number, call, arguments)
-        at_ns = max(instant_ns, self._api.now_ns)
-        self._world.agenda.ask(at_ns, processes.go_on, place, waits=waits)
+        return processes.go_on, processes.put_down(self._number, call, arguments)
+
+    def read_again(self, target: ListedPod) -> None:
+        target.read_again()
 
     def pods_on(self, node: str) -> list[ListedPod]:
         """The pods that a list call for the node returns now."""

@@ -6,8 +6,7 @@ follows: which pods go, whether another try may be made, when the next GET is du
 the whole turn is over, and each line that kubectl prints. It sends nothing and has no clock:
 `drain.py` plays it on virtual time, `acts/node_drain.py` on a real cluster.
 
-`ClusterForKubectl` is what a kubectl process uses: requests, the API server's answers to an
-eviction or a deletion, a clock, the pods it watches. Below kubectl is what client-go does
+Below kubectl is what client-go does
 (rest/config.go DefaultQPS and DefaultBurst, rest/with_retry.go, util/flowcontrol): a rate limit,
 and repetitions of its own. `kubectl drain` sets no limits, so a node with more than ten pods is
 evicted at five a second, and the GETs of many waiting pods queue up behind one another. An answer
@@ -16,9 +15,9 @@ with Retry-After reaches kubectl only after ten repetitions; --timeout does not 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from copy import copy
-from typing import Any, Final, Generic, NamedTuple, Protocol, TypeVar
+from typing import Final, Generic, NamedTuple, Protocol, TypeVar
 
 from kubectl_nodelife.engine.calls.pod_calls import (
     ASK_AGAIN,
@@ -83,23 +82,6 @@ SMALL_CLUSTER: Final = RequestTimes(
 """Of a small cluster on a local network."""
 
 
-class Clock(Protocol):
-    """A virtual clock with an agenda. Instants are nanoseconds since an origin of its own."""
-
-    @property
-    def now_ns(self) -> int:
-        """The present instant."""
-
-    def at(self, instant_ns: int, call: Callable[..., None], *arguments: Any) -> None:
-        """Make a call that changes something or may; one that lies in the past is made now."""
-
-    def ask_again_at(self, instant_ns: int, call: Callable[..., None], *arguments: Any) -> None:
-        """Make a call that only repeats a request: alone it changes nothing."""
-
-    def alarm_at(self, instant_ns: int, call: Callable[..., None], *arguments: Any) -> None:
-        """Make a call at that very instant, such as a deadline."""
-
-
 class DrainedPod(Protocol):
     """A pod that was listed. A later one of the same name is another pod."""
 
@@ -121,48 +103,6 @@ class DrainedPod(Protocol):
 
 
 PodT = TypeVar("PodT", bound=DrainedPod)
-
-
-class ClusterForKubectl(Protocol[PodT]):
-    """The cluster. `version` grows whenever something changes that may let an eviction through."""
-
-    @property
-    def version(self) -> int:
-        """Counts changes."""
-
-    @property
-    def clock(self) -> Clock:
-        """The virtual clock."""
-
-    @property
-    def owners(self) -> OwnerLookup:
-        """Where DaemonSets are looked up."""
-
-    def time_ns(self) -> int:
-        """The present instant, nanoseconds since the epoch."""
-
-    def to_cordon(self, names: Sequence[str]) -> Sequence[str]:
-        """Those of the nodes that are not cordoned yet."""
-
-    def cordon(self, *names: str) -> None:
-        """Set spec.unschedulable."""
-
-    def pods_on(self, node: str) -> list[PodT]:
-        """The pods that a list call for the node returns now."""
-
-    def read_again(self, target: PodT) -> None:
-        """GET by name before another try: kubectl goes on with what has that name now.
-
-        Follows `evictPods`, which takes the fresh pod whatever its uid and node
-        (kubernetes#138229).
-        """
-
-    def evict(self, target: PodT, requested_grace: int | None, *, again: bool = False) -> Answer:
-        """POST pods/eviction. `again`: the API server's own second try after a conflict."""
-
-    def delete(self, target: PodT, requested_grace: int | None) -> Answer:
-        """DELETE of the pod."""
-
 
 QPS: Final = 5
 BURST: Final = 10

@@ -1,4 +1,4 @@
-"""Plays `kubectl drain` on virtual time: when each request is sent, and when it is answered.
+"""Plays `kubectl drain` in a virtual cluster: when each request is sent, what the API server does.
 
 What kubectl does is in `conversation.py`. The rest is here, after pkg/cmd/drain/drain.go and
 client-go: all nodes are read by name, each with a GET (`resource.Builder`, which has a client of
@@ -9,28 +9,37 @@ with Retry-After are repeated below kubectl. Left out: dry runs and paging.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from copy import copy
-from typing import Final, Generic
+from typing import Any, Final, Generic, Protocol, TypeVar
 
+from msgspec.structs import replace
+
+from kubectl_nodelife.engine.actions import Action, SetPodCondition
+from kubectl_nodelife.engine.cache import Key
 from kubectl_nodelife.engine.calls.call import NOT_FOUND, OK
 from kubectl_nodelife.engine.calls.pod_calls import (
     ASK_AGAIN,
     EVICTION_RETRY_NS,
     WAIT,
 )
-from kubectl_nodelife.kube.times import MILLISECOND_NS, MINUTE_NS, SECOND_NS
+from kubectl_nodelife.kube.meta import Time
+from kubectl_nodelife.kube.pod import Pod, PodCondition
+from kubectl_nodelife.kube.times import MILLISECOND_NS, MINUTE_NS, SECOND_NS, whole_seconds
+from kubectl_nodelife.kube.wellknown import EVICTION_BY_EVICTION_API
+from kubectl_nodelife.sim.api import CLUSTER, deletion, event_record
 from kubectl_nodelife.sim.kubectl.conversation import (
     ACCEPTED,
     CONFLICT,
     LOOK_NS,
+    MISSING,
     RETRIES,
     SMALL_CLUSTER,
     TIMED_OUT,
-    ClusterForKubectl,
+    Answer,
+    DrainedPod,
     NodeRun,
     PodDeletion,
-    PodT,
     RequestTimes,
     Say,
     client_bucket,
@@ -38,8 +47,11 @@ from kubectl_nodelife.sim.kubectl.conversation import (
     pending_nodes,
 )
 from kubectl_nodelife.sim.kubectl.options import DrainOptions, asked_daemon_set
+from kubectl_nodelife.sim.timeline import SCRIPT
+from kubectl_nodelife.sim.world import World
 from kubectl_nodelife.workloads.admission import GATE_NAMESPACE
 from kubectl_nodelife.workloads.budgets import EvictionRefused
+from kubectl_nodelife.workloads.owners import OwnerLookup
 
 FEW: Final = 4
 """How many pods can be read every second within kubectl's own rate limit."""
@@ -50,23 +62,181 @@ _APART_NS: Final = 15 * MILLISECOND_NS
 """How far apart the API server's back-off jitter puts requests that met in a conflict."""
 
 
-class KubectlDrain(Generic[PodT]):
+class AskedPod(DrainedPod, Protocol):
+    """A pod that kubectl has asked for; `refusal`: why it was last refused."""
+
+    refusal: str
+
+
+AskedT = TypeVar("AskedT", bound=AskedPod)
+
+
+class KubectlRequests(Generic[AskedT]):
+    """The cluster as a kubectl process uses it: the virtual API server's answers to its requests,
+    and a clock with an agenda, whose instants are nanoseconds since `origin_ns`.
+
+    `owners`: where DaemonSets are looked up. `causes`: node -> the record that began its drain.
+    """
+
+    def __init__(
+        self, world: World, owners: OwnerLookup, causes: dict[str, Action], origin_ns: int = 0
+    ) -> None:
+        self.owners = owners
+        self._world = world
+        self._api = world.api
+        self._causes = causes
+        self._origin_ns = origin_ns
+        self._judged: dict[Key, Pod] = {}
+        """Pods as they were when their evictions met a conflict."""
+
+    @property
+    def version(self) -> int:
+        """Counts changes."""
+        return self._api.changes
+
+    def time_ns(self) -> int:
+        """The present instant, nanoseconds since the epoch."""
+        return self._api.now_ns
+
+    @property
+    def now_ns(self) -> int:
+        """The present instant, by the clock."""
+        return self._api.now_ns - self._origin_ns
+
+    def at(self, instant_ns: int, call: Callable[..., None], *arguments: Any) -> None:
+        """Make a call that changes something or may; one that lies in the past is made now."""
+        self._world.agenda.add(self._instant(instant_ns), SCRIPT, _make, call, arguments)
+
+    def ask_again_at(self, instant_ns: int, call: Callable[..., None], *arguments: Any) -> None:
+        """Make a call that only repeats a request: alone it changes nothing, and may be put off."""
+        self._world.agenda.ask(self._instant(instant_ns), call, *arguments)
+
+    def alarm_at(self, instant_ns: int, call: Callable[..., None], *arguments: Any) -> None:
+        """Make a call at that very instant, such as a deadline."""
+        self._world.agenda.ask(self._instant(instant_ns), call, *arguments, waits=False)
+
+    def _instant(self, instant_ns: int) -> int:
+        at_ns, now_ns = self._origin_ns + instant_ns, self._api.now_ns
+        return at_ns if at_ns > now_ns else now_ns
+
+    def pods_on(self, node: str) -> list[AskedT]:
+        """The pods that a list call for the node returns now."""
+        raise NotImplementedError
+
+    def to_cordon(self, names: Sequence[str]) -> list[str]:
+        """Those of the nodes that are not cordoned yet."""
+        nodes = self._api.store.nodes
+        return [name for name in names if name in nodes and not nodes[name].spec.unschedulable]
+
+    def cordon(self, *names: str) -> None:
+        """Set spec.unschedulable."""
+        for name in self.to_cordon(names):
+            node = self._api.store.nodes[name]
+            why, cause = "kubectl drain cordons all its nodes first", self._causes.get(name)
+            done = self._api.note(event_record(node, "Cordoned", why, cause=cause))
+            spec = replace(node.spec, unschedulable=True)
+            self._api.put("Node", replace(node, spec=spec), done)
+
+    def evict(self, target: AskedT, requested_grace: int | None, *, again: bool = False) -> Answer:
+        """POST pods/eviction: admission is asked once, however often the API server itself tries
+        `again` (`EvictionREST.Create`), and so is the pod: what it has become meanwhile does not
+        count. The budgets decide, then the pod is marked and deleted.
+        """
+        pod = self._api.store.pods.get(target.pod.key)  # kubectl names no uid
+        if pod is None:
+            return MISSING
+        refused = None if again else self._api.admission.refuses_eviction(pod)
+        judged = self._judged.get(pod.key, pod) if again else pod
+        answer = refused or self._world.disruption.evict(judged, again=again)
+        if answer is None:
+            self._judged[pod.key] = pod
+            return CONFLICT
+        if isinstance(answer, EvictionRefused):
+            self._record_refusal(target, answer)
+            return answer
+        cause = self._set_disruption_target(pod)
+        self._delete(pod, requested_grace, "kubectl drain evicts it", cause)
+        return ACCEPTED
+
+    def delete(self, target: AskedT, requested_grace: int | None) -> Answer:
+        """DELETE of the pod (--disable-eviction)."""
+        pod = self._api.store.pods.get(target.pod.key)  # kubectl names no uid
+        if pod is None:
+            return MISSING
+        refused = self._api.admission.refuses_deletion(pod)
+        if refused is not None:
+            return refused
+        self._delete(pod, requested_grace, "kubectl drain deletes it", self._cause_of(pod))
+        return ACCEPTED
+
+    def read_again(self, target: AskedT) -> None:
+        """GET by name before another try: kubectl goes on with what has that name now.
+
+        Follows `evictPods`, which takes the fresh pod whatever its uid and node
+        (kubernetes#138229).
+        """
+
+    def _record_refusal(self, target: AskedT, refusal: EvictionRefused) -> None:
+        """Write a record, unless the last try got the same refusal."""
+        why = refusal.cause or refusal.message
+        if why != target.refusal:
+            target.refusal = why
+            pod = target.pod
+            because = f"{refusal.code}: {why}"
+            refused = event_record(
+                pod, "EvictionRefused", because, cause=self._cause_of(pod), warning=True
+            )
+            self._api.note(refused)
+
+    def _set_disruption_target(self, pod: Pod) -> Action | None:
+        marked = SetPodCondition(
+            controller=CLUSTER,
+            because="the Eviction API lets it go",
+            cause=self._cause_of(pod),
+            namespace=pod.namespace,
+            pod=pod.name,
+            pod_uid=pod.uid,
+            condition=PodCondition(
+                type="DisruptionTarget",
+                status="True",
+                reason=EVICTION_BY_EVICTION_API,
+                message="Eviction API: evicting",
+                last_transition_time=Time(whole_seconds(self._api.now_ns)),
+            ),
+        )
+        self._api.note(marked)
+        self._world.start(marked, self._api.now_ns)
+        return marked
+
+    def _delete(self, pod: Pod, grace: int | None, because: str, cause: Action | None) -> None:
+        delete = deletion(pod, because, cause, grace)
+        self._api.note(delete)
+        self._world.start(delete, self._api.now_ns)
+
+    def _cause_of(self, pod: Pod) -> Action | None:
+        return self._causes.get(pod.spec.node_name)
+
+
+def _make(call: Callable[..., None], arguments: tuple[Any, ...], at_ns: int) -> None:
+    call(*arguments)
+
+
+class KubectlDrain(Generic[AskedT]):
     """One `kubectl drain NODE...` process in a world. `runs` holds the turns that have begun."""
 
     def __init__(
         self,
-        cluster: ClusterForKubectl[PodT],
+        cluster: KubectlRequests[AskedT],
         options: DrainOptions,
         nodes: tuple[str, ...],
         times: RequestTimes = SMALL_CLUSTER,
         *,
-        on_node: Callable[[NodeRun[PodT]], None] | None = None,
+        on_node: Callable[[NodeRun[AskedT]], None] | None = None,
         on_end: Callable[[], None] | None = None,
         say: Say | None = None,
     ) -> None:
         """`say`: takes each line that kubectl prints."""
         self._cluster = cluster
-        self._clock = cluster.clock
         self._times = times
         self._options = options
         self._nodes = nodes
@@ -76,22 +246,22 @@ class KubectlDrain(Generic[PodT]):
         self._core, self._policy, self._apps = (client_bucket() for _ in range(3))
         self._may_skip = options.skip_wait_seconds > 0
         self._conflicts: dict[int, int] = {}
-        self.runs: list[NodeRun[PodT]] = []
+        self.runs: list[NodeRun[AskedT]] = []
         self.ended_ns: int | None = None
 
     def fork(
         self,
-        cluster: ClusterForKubectl[PodT],
-        listed: Callable[[PodT], PodT],
-        on_node: Callable[[NodeRun[PodT]], None] | None,
+        cluster: KubectlRequests[AskedT],
+        listed: Callable[[AskedT], AskedT],
+        on_node: Callable[[NodeRun[AskedT]], None] | None,
         moved: dict[object, object],
-    ) -> KubectlDrain[PodT]:
+    ) -> KubectlDrain[AskedT]:
         """The same process in a fork of the cluster; the caller moves the calls that are due.
 
         `listed`: a pod as it is there; `moved` maps each turn and each of its targets to its copy.
         """
         other = copy(self)
-        other._cluster, other._clock, other._on_node = cluster, cluster.clock, on_node
+        other._cluster, other._on_node = cluster, on_node
         other._core, other._policy, other._apps = map(copy, (self._core, self._policy, self._apps))
         other._conflicts = dict(self._conflicts)
         other.runs = [run.fork(listed, moved) for run in self.runs]
@@ -99,10 +269,10 @@ class KubectlDrain(Generic[PodT]):
 
     def start(self, at_ns: int, *, cordon: bool = True) -> None:
         """The command is run at that instant. `cordon` False: the nodes are cordoned already."""
-        self._clock.at(at_ns + self._times.startup_ns, self._begin, cordon)
+        self._cluster.at(at_ns + self._times.startup_ns, self._begin, cordon)
 
     def _begin(self, cordon: bool) -> None:
-        now_ns, reads = self._clock.now_ns, client_bucket()
+        now_ns, reads = self._cluster.now_ns, client_bucket()
         for _ in self._nodes:
             now_ns = reads.reserve(now_ns) + self._times.request_ns
         if cordon:
@@ -114,10 +284,10 @@ class KubectlDrain(Generic[PodT]):
                     already = "" if name in to_cordon else "already "
                     self._say(f"node/{name} {already}cordoned", False)
             self._cluster.cordon(*self._nodes)
-        self._clock.at(now_ns, self._next_node)
+        self._cluster.at(now_ns, self._next_node)
 
     def _next_node(self) -> None:
-        now_ns = self._clock.now_ns
+        now_ns = self._cluster.now_ns
         if len(self.runs) == len(self._nodes):
             self.ended_ns = now_ns
             self._say_end()
@@ -125,10 +295,10 @@ class KubectlDrain(Generic[PodT]):
                 self._on_end()
             return
         name = self._nodes[len(self.runs)]
-        run: NodeRun[PodT] = NodeRun(name, self._options, now_ns, self._say)
+        run: NodeRun[AskedT] = NodeRun(name, self._options, now_ns, self._say)
         self.runs.append(run)
         listed_ns = self._core.reserve(now_ns) + self._times.request_ns
-        self._clock.at(listed_ns, self._listed, run)
+        self._cluster.at(listed_ns, self._listed, run)
 
     def _say_end(self) -> None:
         """Print the last lines: the nodes that are not drained, and why, each error on a line."""
@@ -139,72 +309,72 @@ class KubectlDrain(Generic[PodT]):
         for line in (*pending_nodes(run.name for run in failed), *errors):
             self._say(line, True)
 
-    def _listed(self, run: NodeRun[PodT]) -> None:
+    def _listed(self, run: NodeRun[AskedT]) -> None:
         """The pods are listed: filter them, and begin."""
-        now_ns = self._clock.now_ns
+        now_ns = self._cluster.now_ns
         run.listed(self._cluster.pods_on(run.name), self._cluster.owners, self._cluster.time_ns())
         for actor, _ in run.decisions:
             if asked_daemon_set(actor.pod, self._options):
                 now_ns = self._apps.reserve(now_ns) + self._times.request_ns
         if not run.targets:
-            self._clock.at(now_ns, self._end_of, run)
+            self._cluster.at(now_ns, self._end_of, run)
         elif self._options.disable_eviction:
-            self._clock.at(now_ns, self._delete, run, 0)
+            self._cluster.at(now_ns, self._delete, run, 0)
         else:
-            self._clock.at(now_ns + self._times.request_ns, self._evict_all, run)
+            self._cluster.at(now_ns + self._times.request_ns, self._evict_all, run)
 
-    def _end_of(self, run: NodeRun[PodT]) -> None:
+    def _end_of(self, run: NodeRun[AskedT]) -> None:
         if run.end_ns is None:
-            run.end_ns = self._clock.now_ns
+            run.end_ns = self._cluster.now_ns
             run.say_end()
             if self._on_node is not None:
                 self._on_node(run)
-            self._clock.at(run.end_ns, self._next_node)
+            self._cluster.at(run.end_ns, self._next_node)
 
     # --- evicting --------------------------------------------------------------------------------
 
-    def _evict_all(self, run: NodeRun[PodT]) -> None:
+    def _evict_all(self, run: NodeRun[AskedT]) -> None:
         self._start_timeout(run)
         for target in run.targets:
             self._try(run, target)
 
-    def _start_timeout(self, run: NodeRun[PodT]) -> None:
-        run.start_timeout(self._clock.now_ns)
+    def _start_timeout(self, run: NodeRun[AskedT]) -> None:
+        run.start_timeout(self._cluster.now_ns)
         if run.deadline_ns is not None:
-            self._clock.alarm_at(run.deadline_ns, self._deadline, run)
+            self._cluster.alarm_at(run.deadline_ns, self._deadline, run)
 
-    def _deadline(self, run: NodeRun[PodT]) -> None:
+    def _deadline(self, run: NodeRun[AskedT]) -> None:
         run.expire()
         self._end_if_over(run)
 
-    def _end_if_over(self, run: NodeRun[PodT]) -> None:
+    def _end_if_over(self, run: NodeRun[AskedT]) -> None:
         if run.left == 0:
             self._end_of(run)
 
-    def _try(self, run: NodeRun[PodT], target: PodDeletion[PodT]) -> None:
+    def _try(self, run: NodeRun[AskedT], target: PodDeletion[AskedT]) -> None:
         if target.refusal is not None:
             self._cluster.read_again(target.actor)
-        if run.may_try(target, self._clock.now_ns):
+        if run.may_try(target, self._cluster.now_ns):
             target.answers = 0
             self._send(run, target)
         elif run.left == 0:
             self._end_of(run)
 
-    def _send(self, run: NodeRun[PodT], target: PodDeletion[PodT]) -> None:
-        sent_ns = self._policy.reserve(self._clock.now_ns) + self._times.request_ns
-        file = self._clock.at if target.refusal is None else self._clock.ask_again_at
+    def _send(self, run: NodeRun[AskedT], target: PodDeletion[AskedT]) -> None:
+        sent_ns = self._policy.reserve(self._cluster.now_ns) + self._times.request_ns
+        file = self._cluster.at if target.refusal is None else self._cluster.ask_again_at
         file(sent_ns, self._post, run, target, False)
 
-    def _post(self, run: NodeRun[PodT], target: PodDeletion[PodT], again: bool) -> None:
+    def _post(self, run: NodeRun[AskedT], target: PodDeletion[AskedT], again: bool) -> None:
         """The API server answers the eviction."""
         if target.outcome is not None:
             return
-        now_ns = self._clock.now_ns
+        now_ns = self._cluster.now_ns
         answer = self._cluster.evict(target.actor, self._options.requested_grace, again=again)
         if answer is CONFLICT:
             met = self._conflicts[now_ns] = self._conflicts.get(now_ns, 0) + 1
             again_ns = now_ns + self._times.conflict_ns + met * _APART_NS
-            self._clock.at(again_ns, self._post, run, target, True)
+            self._cluster.at(again_ns, self._post, run, target, True)
         elif isinstance(answer, EvictionRefused):
             self._refused(run, target, answer)
         elif run.evicted(target, OK if answer is ACCEPTED else NOT_FOUND, "", now_ns) == WAIT:
@@ -213,90 +383,90 @@ class KubectlDrain(Generic[PodT]):
         else:
             self._end_if_over(run)
 
-    def _accepted(self, target: PodDeletion[PodT]) -> None:
+    def _accepted(self, target: PodDeletion[AskedT]) -> None:
         deleted = target.actor.pod.metadata.deletion_timestamp
         if self._may_skip and deleted is not None:
-            since_ns = self._cluster.time_ns() - self._clock.now_ns
+            since_ns = self._cluster.time_ns() - self._cluster.now_ns
             skipped_ns = deleted + (self._options.skip_wait_seconds + 1) * SECOND_NS
-            self._clock.alarm_at(skipped_ns - since_ns, self._let_time_pass)
+            self._cluster.alarm_at(skipped_ns - since_ns, self._let_time_pass)
 
     def _let_time_pass(self) -> None:
         pass
 
     def _refused(
-        self, run: NodeRun[PodT], target: PodDeletion[PodT], refusal: EvictionRefused
+        self, run: NodeRun[AskedT], target: PodDeletion[AskedT], refusal: EvictionRefused
     ) -> None:
-        now_ns = self._clock.now_ns
+        now_ns = self._cluster.now_ns
         target.refusal, target.version = refusal, self._cluster.version
         target.refused.append(now_ns)
         target.answers += 1
         if refusal.retry_after_seconds and target.answers <= RETRIES:
             again_ns = now_ns + refusal.retry_after_seconds * SECOND_NS
-            self._clock.ask_again_at(again_ns, self._send, run, target)
+            self._cluster.ask_again_at(again_ns, self._send, run, target)
             return
         terminating = refusal.gate == GATE_NAMESPACE
         then = run.evicted(target, refusal.code, refusal.message, now_ns, terminating=terminating)
         if then == WAIT:
             self._look(run, target)
         elif then == ASK_AGAIN:
-            self._clock.ask_again_at(now_ns + EVICTION_RETRY_NS, self._read_again, run, target)
+            self._cluster.ask_again_at(now_ns + EVICTION_RETRY_NS, self._read_again, run, target)
         else:
             self._end_if_over(run)
 
-    def _read_again(self, run: NodeRun[PodT], target: PodDeletion[PodT]) -> None:
+    def _read_again(self, run: NodeRun[AskedT], target: PodDeletion[AskedT]) -> None:
         if target.outcome is None:
-            read_ns = self._core.reserve(self._clock.now_ns) + self._times.request_ns
-            self._clock.ask_again_at(read_ns, self._try, run, target)
+            read_ns = self._core.reserve(self._cluster.now_ns) + self._times.request_ns
+            self._cluster.ask_again_at(read_ns, self._try, run, target)
 
-    def _look(self, run: NodeRun[PodT], target: PodDeletion[PodT]) -> None:
+    def _look(self, run: NodeRun[AskedT], target: PodDeletion[AskedT]) -> None:
         """GET the pod that is being deleted: at once, and then every second."""
         if target.outcome is not None:
             return
-        seen_ns = self._core.reserve(self._clock.now_ns) + self._times.request_ns
+        seen_ns = self._core.reserve(self._cluster.now_ns) + self._times.request_ns
         goes_ns = target.actor.goes_ns
         if goes_ns is None or goes_ns <= seen_ns or self._may_skip or run.is_overdue(seen_ns):
-            self._clock.ask_again_at(seen_ns, self._looked, run, target)
+            self._cluster.ask_again_at(seen_ns, self._looked, run, target)
         else:
             # It will still be there when the answer is made: no need to wait for that.
             self._look_again(run, target, seen_ns)
 
-    def _looked(self, run: NodeRun[PodT], target: PodDeletion[PodT]) -> None:
+    def _looked(self, run: NodeRun[AskedT], target: PodDeletion[AskedT]) -> None:
         if target.outcome is not None:
             return
         over = run.seen(target, self._cluster.time_ns())
-        if not over and run.is_overdue(self._clock.now_ns):  # it was accepted after the --timeout
+        if not over and run.is_overdue(self._cluster.now_ns):  # it was accepted after the --timeout
             run.finish(target, TIMED_OUT)
             over = True
         if over:
             self._end_if_over(run)
         else:
-            self._look_again(run, target, self._clock.now_ns)
+            self._look_again(run, target, self._cluster.now_ns)
 
-    def _look_again(self, run: NodeRun[PodT], target: PodDeletion[PodT], seen_ns: int) -> None:
+    def _look_again(self, run: NodeRun[AskedT], target: PodDeletion[AskedT], seen_ns: int) -> None:
         since_ns, goes_ns, at_least = target.waits_ns, target.actor.goes_ns, 0
         assert since_ns is not None
         if run.left <= FEW and goes_ns is not None and not self._may_skip:
             # So few requests queue that none delays another: the GETs in between find nothing.
             at_least = (goes_ns - since_ns) // LOOK_NS
         next_ns = run.next_look_ns(target, seen_ns, at_least)
-        self._clock.ask_again_at(next_ns, self._look, run, target)
+        self._cluster.ask_again_at(next_ns, self._look, run, target)
 
     # --- deleting --------------------------------------------------------------------------------
 
-    def _delete(self, run: NodeRun[PodT], index: int) -> None:
+    def _delete(self, run: NodeRun[AskedT], index: int) -> None:
         """--disable-eviction: one DELETE after another; the first hard error ends the node."""
-        now_ns = self._clock.now_ns
+        now_ns = self._cluster.now_ns
         if index == len(run.targets):
             self._start_timeout(run)
             self._look_round(run, now_ns, 0)
             return
         sent_ns = self._core.reserve(now_ns) + self._times.request_ns
-        self._clock.at(sent_ns, self._deleted, run, index)
+        self._cluster.at(sent_ns, self._deleted, run, index)
 
-    def _deleted(self, run: NodeRun[PodT], index: int) -> None:
+    def _deleted(self, run: NodeRun[AskedT], index: int) -> None:
         target = run.targets[index]
         answer = self._cluster.delete(target.actor, self._options.requested_grace)
-        now_ns, code, message = self._clock.now_ns, OK, ""
+        now_ns, code, message = self._cluster.now_ns, OK, ""
         if isinstance(answer, EvictionRefused):
             target.refusal, code, message = answer, answer.code, answer.message
             target.refused.append(now_ns)
@@ -306,7 +476,7 @@ class KubectlDrain(Generic[PodT]):
         else:
             self._end_of(run)
 
-    def _look_round(self, run: NodeRun[PodT], since_ns: int, rounds: int) -> None:
+    def _look_round(self, run: NodeRun[AskedT], since_ns: int, rounds: int) -> None:
         """GET every pod that is left, one after another, at once and then every second."""
         if run.end_ns is None:
             left = [target for target in run.targets if target.outcome is None]
@@ -314,27 +484,27 @@ class KubectlDrain(Generic[PodT]):
 
     def _look_at(
         self,
-        run: NodeRun[PodT],
-        left: list[PodDeletion[PodT]],
+        run: NodeRun[AskedT],
+        left: list[PodDeletion[AskedT]],
         index: int,
         since_ns: int,
         rounds: int,
     ) -> None:
-        now_ns = self._clock.now_ns
+        now_ns = self._cluster.now_ns
         if run.end_ns is not None:
             return
         if index == len(left):
             rounds = max(rounds + 1, (now_ns - since_ns) // LOOK_NS)
             next_ns = max(now_ns, since_ns + rounds * LOOK_NS)
-            self._clock.ask_again_at(next_ns, self._look_round, run, since_ns, rounds)
+            self._cluster.ask_again_at(next_ns, self._look_round, run, since_ns, rounds)
             return
         seen_ns = self._core.reserve(now_ns) + self._times.request_ns
-        self._clock.ask_again_at(seen_ns, self._seen, run, left, index, since_ns, rounds)
+        self._cluster.ask_again_at(seen_ns, self._seen, run, left, index, since_ns, rounds)
 
     def _seen(
         self,
-        run: NodeRun[PodT],
-        left: list[PodDeletion[PodT]],
+        run: NodeRun[AskedT],
+        left: list[PodDeletion[AskedT]],
         index: int,
         since_ns: int,
         rounds: int,
@@ -360,16 +530,16 @@ class KubectlDrain(Generic[PodT]):
             return False
         if run.deadline_ns is None:
             return True
-        if run.deadline_ns - self._clock.now_ns <= PLAYED_NS:
+        if run.deadline_ns - self._cluster.now_ns <= PLAYED_NS:
             return False
-        self._clock.at(self._given_up(run, unfinished), self._give_up, run)
+        self._cluster.at(self._given_up(run, unfinished), self._give_up, run)
         return False
 
-    def _may_still_move(self, run: NodeRun[PodT], target: PodDeletion[PodT]) -> bool:
+    def _may_still_move(self, run: NodeRun[AskedT], target: PodDeletion[AskedT]) -> bool:
         waits = target.waits_ns is not None
         return (waits and self._may_skip) or not self._is_answered(run, target)
 
-    def _is_answered(self, run: NodeRun[PodT], target: PodDeletion[PodT]) -> bool:
+    def _is_answered(self, run: NodeRun[AskedT], target: PodDeletion[AskedT]) -> bool:
         if target.waits_ns is not None:
             skips = self._may_skip and run.skips(target, self._cluster.time_ns())
             return not (target.actor.gone or skips)
@@ -382,10 +552,10 @@ class KubectlDrain(Generic[PodT]):
             return True
         return all(self._is_answered(run, t) for t in run.targets if t.outcome is None)
 
-    def _given_up(self, run: NodeRun[PodT], unfinished: list[PodDeletion[PodT]]) -> int:
+    def _given_up(self, run: NodeRun[AskedT], unfinished: list[PodDeletion[AskedT]]) -> int:
         """When the last of them detects that the time is over."""
         assert run.deadline_ns is not None
-        end_ns = max(run.deadline_ns, self._clock.now_ns)
+        end_ns = max(run.deadline_ns, self._cluster.now_ns)
         pause_ns = EVICTION_RETRY_NS + 2 * self._times.request_ns
         for target in unfinished:
             if target.accepted_ns is None and target.refusal is not None:
@@ -394,7 +564,7 @@ class KubectlDrain(Generic[PodT]):
                 end_ns = max(end_ns, noticed)
         return end_ns
 
-    def _give_up(self, run: NodeRun[PodT]) -> None:
+    def _give_up(self, run: NodeRun[AskedT]) -> None:
         for target in run.targets:
             run.finish(target, TIMED_OUT)
         self._end_of(run)
