@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator
 from functools import partial
-from typing import Any, Final, NamedTuple, TypeVar
+from typing import Any, Final, TypeVar
 
 from msgspec.structs import replace
 
@@ -307,33 +307,29 @@ CHECKS: Final = {
 """The checks of a state, in the order in which the leader goes through them."""
 
 
-class CheckResult(NamedTuple):
-    """One check of a node. `result`: passed, waits, not reached, not evaluated; `because`: what is
-    waited for; `shows`: what the check proves.
-    """
-
-    check: str
-    result: str
-    because: str
-    shows: str
-
-
-def checks_of(state: NodeState, waits_for: str, *, is_told: bool) -> list[CheckResult]:
+def checks_of(state: NodeState, waits_for: str, *, is_told: bool) -> list[Json]:
     """The checks of a node by its leader's word: those before the one that is waited for passed.
 
     `waits_for`: as `S4: Ready for 20s of 60s`; `is_told`: the leader has spoken since the node came
-    into its state. A node in Soaking for which nothing is waited passes all of its checks.
+    into its state. A node in Soaking for which nothing is waited passes all of its checks. Of each
+    `result` is passed, waits, not reached, not evaluated; `because`: what is waited for; `shows`:
+    what the check proves.
     """
     names = CHECKS.get(state, ())
     waiting, _, because = waits_for.partition(": ")
     if waiting not in names:
         passes = is_told and not waits_for and state is NodeState.SOAKING
-        result = PASSED if passes else NOT_EVALUATED
-        return [CheckResult(name, result, "", SHOWS[name]) for name in names]
-    reached = names.index(waiting)
-    results = [*[PASSED] * reached, WAITS, *[NOT_REACHED] * (len(names) - reached - 1)]
+        results = [PASSED if passes else NOT_EVALUATED] * len(names)
+    else:
+        reached = names.index(waiting)
+        results = [*[PASSED] * reached, WAITS, *[NOT_REACHED] * (len(names) - reached - 1)]
     return [
-        CheckResult(name, result, because if result == WAITS else "", SHOWS[name])
+        {
+            "check": name,
+            "result": result,
+            "because": because if result == WAITS else "",
+            "shows": SHOWS[name],
+        }
         for name, result in zip(names, results, strict=True)
     ]
 
@@ -428,7 +424,7 @@ class RunNodes:
         return self._row(name, str(mark.state), because) | {
             "sinceSeconds": seconds_since(self.now_ns, mark.since),
             "deadlineSeconds": _negative(seconds_since(self.now_ns, mark.deadline)),
-            "checks": [check._asdict() for check in checks],
+            "checks": checks,
             "run": mark.run,
             "try": mark.try_,
             "cordon": str(mark.cordon),

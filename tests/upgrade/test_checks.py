@@ -12,7 +12,7 @@ from tests.upgrade.stand import Stand
 def told(state: NodeState, waits_for: str, *, is_told: bool = True) -> dict[str, str]:
     """check -> result, with what is waited for."""
     found = checks_of(state, waits_for, is_told=is_told)
-    return {c.check: f"{c.result}: {c.because}".removesuffix(": ") for c in found}
+    return {c["check"]: f"{c['result']}: {c['because']}".removesuffix(": ") for c in found}
 
 
 def worked_on(**policy: object) -> Stand:

@@ -6,9 +6,7 @@ which goes under the version that was read; what was made for nodes is deleted u
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import Sequence
 from typing import Final
 
 from kubectl_nodelife.acts.session import ActSession, Carrier, Show
@@ -63,7 +61,7 @@ class Cleaner:
         """Clean up; whether all of it could be. Raises NodelifeError."""
         proof_only = False
         await lease.acquire(self._show)
-        async with _renewed(lease):
+        async with lease.renewed():
             namespace = lease.keeper.election.key[0]
             if (run_lease := await read_lease(self._session, namespace)) is not None:
                 proof_only = check_over(run_lease)
@@ -122,13 +120,3 @@ class Cleaner:
         if not answer.ok and answer.code != NOT_FOUND:
             self._warn(f"{lease}: {answer.message}")
             await lease.release()
-
-
-@contextlib.asynccontextmanager
-async def _renewed(lease: RunLease) -> AsyncIterator[None]:
-    task = asyncio.get_running_loop().create_task(lease.run())
-    try:
-        yield
-    finally:
-        task.cancel()
-        await asyncio.gather(task, return_exceptions=True)

@@ -14,8 +14,9 @@ not name holds its node, and no other: a kubelet may write its own Node.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import secrets
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
 from typing import Any, Final
 
 from msgspec.structs import replace
@@ -170,6 +171,16 @@ class RunLease:
                 self._notify(answer.raw)
             elif answer.code == NOT_FOUND:
                 due_ns = 0
+
+    @contextlib.asynccontextmanager
+    async def renewed(self) -> AsyncIterator[None]:
+        """Keep it, which was acquired, while the block runs."""
+        task = asyncio.get_running_loop().create_task(self.run())
+        try:
+            yield
+        finally:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
 
     async def release(self) -> None:
         """Give it up, so that the next one need not wait."""

@@ -21,7 +21,7 @@ from kubectl_nodelife.acts.upgrade.leader import Leader, LeadOrder
 from kubectl_nodelife.acts.upgrade.lease import RunLease, asking, edit_run, read_lease
 from kubectl_nodelife.acts.upgrade.live_cache import LiveCache
 from kubectl_nodelife.controllers.upgrade.controller import READS
-from kubectl_nodelife.controllers.upgrade.document import RunDocument, UpgradeRequest, Verb
+from kubectl_nodelife.controllers.upgrade.document import UpgradeRequest, Verb
 from kubectl_nodelife.controllers.upgrade.leaving import leftovers
 from kubectl_nodelife.controllers.upgrade.marks import CONTROLLER, NodeState
 from kubectl_nodelife.controllers.upgrade.policy import WorkMode
@@ -100,7 +100,8 @@ class _Running:
     async def run(self) -> int:
         """Lead until the run is over."""
         await self._lease.acquire(self._show)
-        document = await self._opened()
+        async with self._lease.renewed():
+            document = await self._order.opening(self._session, self._carrier)
         lease = await read_lease(self._session, self._order.policy.lease_namespace)
         if lease is not None:
             self._cache.put(lease)  # with what was asked for just now
@@ -173,15 +174,6 @@ class _Running:
             await edit_run(self._session, self._carrier, namespace, asking(request), because)
         except NodelifeError as error:
             self._warn(f"the run could not be asked: {error}")
-
-    async def _opened(self) -> RunDocument:
-        """Open the run while the Lease is kept."""
-        renewing = asyncio.get_running_loop().create_task(self._lease.run())
-        try:
-            return await self._order.opening(self._session, self._carrier)
-        finally:
-            renewing.cancel()
-            await asyncio.gather(renewing, return_exceptions=True)
 
     def _lease_seen(self, lease: KubeObject) -> None:
         if self._leader is not None:
