@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from kubectl_nodelife.commands.upgrade.run import show_course
+from kubectl_nodelife.commands.upgrade.start import show_course
 from kubectl_nodelife.controllers.upgrade.claims import ClaimHold
 from kubectl_nodelife.controllers.upgrade.policy import policy_from
 from kubectl_nodelife.kube.times import MINUTE_NS

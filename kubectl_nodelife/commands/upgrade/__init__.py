@@ -1,7 +1,7 @@
-"""`kubectl nodelife upgrade`: the group, and a file for each of its verbs.
+"""`kubectl nodelife upgrade`: the group, and where each of its verbs is.
 
-They share the flags of work and policy (`flags`), the run as it stands in the cluster (`run`), and
-becoming its leader (`leading`).
+`start.py` has those that plan and lead a run, `orders.py` those that look at one, change it or
+clean up after it; `flags.py` the flags of work and policy.
 """
 
 from __future__ import annotations

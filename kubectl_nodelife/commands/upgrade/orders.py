@@ -7,10 +7,10 @@ A request is only a request: nothing that stands on a Lease is obeyed as an orde
 
 from __future__ import annotations
 
+import contextlib
 import difflib
 import shlex
-from collections.abc import Callable, Iterable
-from contextlib import AbstractAsyncContextManager
+from collections.abc import AsyncIterator, Callable, Collection, Iterable
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import click
@@ -22,16 +22,14 @@ from kubectl_nodelife.commands.flags import (
     connection_flags,
     output_flags,
 )
-from kubectl_nodelife.commands.upgrade.run import (
-    ask_leader,
-    lease_namespace_flag,
-    order_flags,
-    order_session,
-    read_left_objects,
-    read_run,
+from kubectl_nodelife.commands.writing import (
+    ActFlags,
+    environ,
+    identity_of,
+    is_confirmed,
+    run_interruptible,
 )
-from kubectl_nodelife.commands.writing import ActFlags, is_confirmed, run_interruptible
-from kubectl_nodelife.errors import EXIT_FAILED, EXIT_NO, NotFound
+from kubectl_nodelife.errors import EXIT_FAILED, EXIT_NO, Failed, NotFound
 from kubectl_nodelife.kube.subjects import parse_names
 from kubectl_nodelife.report import terminal
 
@@ -40,8 +38,196 @@ if TYPE_CHECKING:
     from kubectl_nodelife.controllers.upgrade.document import RunDocument, UpgradeRequest
     from kubectl_nodelife.controllers.upgrade.leaving import LeftObject, Leftover
     from kubectl_nodelife.daemon.permissions import Right
-    from kubectl_nodelife.kube.node import Node
+    from kubectl_nodelife.kube.node import Lease, Node
+    from kubectl_nodelife.live.client import Client
     from kubectl_nodelife.report.upgrade_status import StatusFollower
+
+
+_NOT_FOUND = 404
+_MADE: Final = ("Pod", "Job")
+
+
+class RunRead(NamedTuple):
+    """The nodes, the run's Lease, and when and from where they were read."""
+
+    nodes: list[Node]
+    lease: Lease | None
+    now_ns: int
+    source: dict[str, Any]
+    warnings: list[str]
+
+
+async def read_run(connection: Connection, lease_namespace: str) -> RunRead:
+    """Read them without a daemon. Raises NodelifeError."""
+    from kubectl_nodelife.commands.cluster.direct import (
+        bulk_client,
+        direct_source,
+        or_refused,
+        server_now_ns,
+        skew_warnings,
+        target_of,
+    )
+    from kubectl_nodelife.controllers.upgrade.policy import LEASE_NAME
+    from kubectl_nodelife.kube.kinds import kind_named
+    from kubectl_nodelife.kube.node import Node
+    from kubectl_nodelife.live.client import ApiError
+    from kubectl_nodelife.live.listwatch import read_all
+    from kubectl_nodelife.live.requests import Resource
+
+    target = target_of(connection)
+    async with bulk_client(target) as client:
+        listed = await or_refused(read_all(client, Resource(kind_named("Node"))))
+        if isinstance(listed, ApiError):
+            raise Failed(listed.what, on="nodes", remedy="see 'kubectl nodelife rbac'")
+        nodes = [node for node in listed if isinstance(node, Node)]
+        lease = await read_lease_named(client, lease_namespace, LEASE_NAME)
+        return RunRead(
+            nodes,
+            lease,
+            server_now_ns(client),
+            direct_source(target, synced=True),
+            skew_warnings(client),
+        )
+
+
+async def _read_left_objects(
+    connection: Connection, warn: Callable[[str], None]
+) -> list[LeftObject]:
+    """The canaries and Jobs of runs, in all namespaces. Raises Unreachable, Failed.
+
+    `warn` receives what must not be listed.
+    """
+    from kubectl_nodelife.commands.cluster.direct import bulk_client, or_refused, target_of
+    from kubectl_nodelife.controllers.upgrade.leaving import left_objects
+    from kubectl_nodelife.controllers.upgrade.marks import LABEL_RUN
+    from kubectl_nodelife.kube.kinds import kind_named
+    from kubectl_nodelife.live.client import ApiError
+    from kubectl_nodelife.live.listwatch import read_all
+    from kubectl_nodelife.live.requests import Resource
+
+    objects: list[LeftObject] = []
+    async with bulk_client(target_of(connection)) as client:
+        for kind in _MADE:
+            listed = await or_refused(
+                read_all(client, Resource(kind_named(kind), labels=LABEL_RUN))
+            )
+            if isinstance(listed, ApiError):
+                warn(f"{kind_named(kind).plural} of runs cannot be listed: {listed.what}")
+            else:
+                objects += left_objects(listed)
+    return objects
+
+
+async def read_lease_named(
+    client: Client, namespace: str, name: str, absent: Collection[int] = (_NOT_FOUND,)
+) -> Lease | None:
+    """The Lease; None where the API server answers `absent`. Raises NodelifeError."""
+    from kubectl_nodelife.kube.codec import decode_json
+    from kubectl_nodelife.kube.kinds import kind_named
+    from kubectl_nodelife.kube.node import Lease
+    from kubectl_nodelife.live.client import ApiError
+    from kubectl_nodelife.live.requests import Resource, get_url
+
+    url = get_url(Resource(kind_named("Lease"), namespace), name)
+    try:
+        return decode_json(Lease, await client.read(url))
+    except ApiError as error:
+        if error.code in absent:
+            return None
+        raise
+
+
+LEASE_RIGHTS: Final = ("get", "patch")
+LEADER_ANSWER_SECONDS: Final = 25.0
+_ANSWER_LOOK_SECONDS: Final = 1.0
+
+QPS: Final = 20.0
+BURST: Final = 40
+
+
+lease_namespace_flag = click.option(
+    "--lease-namespace",
+    default="kube-system",
+    show_default=True,
+    metavar="NS",
+    help="Where the run's Lease is.",
+)
+
+
+def _order_flags(callback: Callable[..., Any]) -> Callable[..., Any]:
+    """The flags of all orders: where the Lease is, and `--insecure-enforce`."""
+    insecure = click.option(
+        "--insecure-enforce", "insecure", is_flag=True, help="Without verified TLS; labs only."
+    )
+    return lease_namespace_flag(insecure(callback))
+
+
+@contextlib.asynccontextmanager
+async def _order_session(
+    connection: Connection,
+    namespace: str,
+    *,
+    insecure: bool,
+    rights: tuple[Right, ...] = (),
+    max_writes: int = 500,
+) -> AsyncIterator[tuple[ActSession, LiveCarrier]]:
+    """A session that may change the run's Lease, and do what `rights` are for."""
+    import asyncio
+
+    from kubectl_nodelife.acts.session import ActOrder, LiveCarrier, act_session
+    from kubectl_nodelife.commands.cluster.direct import target_of
+    from kubectl_nodelife.controllers.upgrade.marks import CONTROLLER
+    from kubectl_nodelife.controllers.upgrade.policy import LEASE_NAME
+    from kubectl_nodelife.daemon.permissions import Right
+    from kubectl_nodelife.engine.workqueue import TokenBucket
+
+    leases = tuple(
+        Right("coordination.k8s.io", "leases", "", verb, namespace, LEASE_NAME)
+        for verb in LEASE_RIGHTS
+    )
+    order = ActOrder(CONTROLLER, (*leases, *rights), max_writes=max_writes, insecure=insecure)
+    target = target_of(connection)
+    opened = act_session(order, target, environ(), identity_of(connection), terminal.warn)
+    async with opened as session:
+        carrier = LiveCarrier(session, TokenBucket(QPS, BURST), _note_held)
+        try:
+            yield session, carrier
+        finally:
+            await asyncio.shield(carrier.stop())
+
+
+async def _ask_leader(
+    session: ActSession, carrier: LiveCarrier, namespace: str, request: UpgradeRequest
+) -> bool:
+    """Leave it on the Lease; whether it is struck off within the time in which a leader answers.
+
+    A run that no process leads is paused by its document. Raises Refused where no run is open.
+    """
+    import asyncio
+
+    from kubectl_nodelife.acts.upgrade.lease import asking, edit_run, read_lease
+    from kubectl_nodelife.controllers.upgrade.document import ANNOTATION_REQUEST
+
+    def asked(lease: Lease | None) -> str | None:
+        notes = lease.metadata.annotations if lease is not None else None
+        return (notes or {}).get(ANNOTATION_REQUEST)
+
+    because = f"{request.verb} is asked for"
+    lease = await edit_run(session, carrier, namespace, asking(request), because)
+    text = asked(lease)
+    if text is None or not lease.spec.holder_identity:
+        return text is None
+    try:
+        async with asyncio.timeout(LEADER_ANSWER_SECONDS):
+            while asked(await read_lease(session, namespace)) == text:
+                await asyncio.sleep(_ANSWER_LOOK_SECONDS)
+    except TimeoutError:
+        return False
+    return True
+
+
+def _note_held(action: object, because: str) -> None:
+    terminal.note(f"held: {because}")
 
 
 def _node_option(name: str, **more: Any) -> Callable[[Callback], Callback]:
@@ -54,7 +240,7 @@ def _node_option(name: str, **more: Any) -> Callable[[Callback], Callback]:
 @_node_option("--retry", help="Take these Failed or Held nodes again, or `all`.")
 @_node_option("--assume-done", help="Their work is done: go on with the checks.")
 @_node_option("--skip", help="Leave these out, and take our marks off them.")
-@order_flags
+@_order_flags
 @connection_flags
 def resume(
     rebase: bool,
@@ -132,9 +318,9 @@ def _ask(
     """
 
     async def work() -> int:
-        session = order_session(connection, lease_namespace, insecure=insecure)
+        session = _order_session(connection, lease_namespace, insecure=insecure)
         async with session as (opened, carrier):
-            if await ask_leader(opened, carrier, lease_namespace, request):
+            if await _ask_leader(opened, carrier, lease_namespace, request):
                 terminal.write(f"{_DONE[request.verb]}\n")
                 return 0
             terminal.warn(_UNDONE[request.verb])
@@ -146,7 +332,7 @@ def _ask(
 @click.command("abort")
 @click.option("--now", is_flag=True, help="Cut the work off as well; its nodes are left Held.")
 @click.option("--because", default="", metavar="TEXT", help="The reason, which status shows.")
-@order_flags
+@_order_flags
 @connection_flags
 def abort(
     now: bool, because: str, lease_namespace: str, insecure: bool, connection: Connection
@@ -178,7 +364,7 @@ def _request(verb: str, done: str, because: str, *, now: bool = False) -> Upgrad
 
 @click.command("pause")
 @click.option("--because", default="", metavar="TEXT", help="The reason, which status shows.")
-@order_flags
+@_order_flags
 @connection_flags
 def pause(because: str, lease_namespace: str, insecure: bool, connection: Connection) -> int:
     """Pause a run: nothing more is claimed, evicted or begun until `upgrade resume`.
@@ -213,7 +399,7 @@ class _Remains(NamedTuple):
     help="Also take Failed and Held nodes' marks off, and a cordon that was ours.",
 )
 @click.option("--yes", "-y", is_flag=True, help="Do not ask.")
-@order_flags
+@_order_flags
 @connection_flags
 def clean(
     release_failed: bool, yes: bool, lease_namespace: str, insecure: bool, connection: Connection
@@ -236,7 +422,7 @@ def clean(
 
     read = asyncio.run(read_run(connection, lease_namespace))
     marks = leftovers(read.nodes, proof_only=check_over(read.lease), release_failed=release_failed)
-    objects = asyncio.run(read_left_objects(connection, terminal.warn))
+    objects = asyncio.run(_read_left_objects(connection, terminal.warn))
     remains = _Remains(list(marks), objects, read.lease is not None)
     if not any(remains):
         terminal.write("nothing is left of an upgrade\n")
@@ -250,7 +436,7 @@ def clean(
         terminal.note("not confirmed: nothing was changed")
         return 0
 
-    session = order_session(
+    session = _order_session(
         connection,
         lease_namespace,
         insecure=insecure,
@@ -263,7 +449,7 @@ def clean(
 
 
 async def _clean(
-    session: AbstractAsyncContextManager[tuple[ActSession, LiveCarrier]],
+    session: contextlib.AbstractAsyncContextManager[tuple[ActSession, LiveCarrier]],
     lease_namespace: str,
     remains: _Remains,
     *,

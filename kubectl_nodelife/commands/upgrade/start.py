@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import sys
+import time
 from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -16,31 +17,27 @@ from kubectl_nodelife.commands.flags import (
     Connection,
     Output,
     connection_flags,
+    gathered_flags,
     max_file_size,
     output_flags,
     strict_files,
 )
 from kubectl_nodelife.commands.upgrade.flags import policy_flags, policy_of, split_dumps
-from kubectl_nodelife.commands.upgrade.run import (
-    LeadFlags,
-    lead_flags,
-    lead_run,
-    read_lease_named,
-    read_run,
-    selected_names,
-    show_course,
-)
-from kubectl_nodelife.commands.writing import ActFlags
+from kubectl_nodelife.commands.upgrade.orders import read_lease_named, read_run
+from kubectl_nodelife.commands.writing import ActFlags, environ, identity_of
 from kubectl_nodelife.commands.writing import is_confirmed as is_confirmed_act
-from kubectl_nodelife.errors import EXIT_NO, BadInput, Failed, NotFound, Refused
+from kubectl_nodelife.errors import EXIT_FAILED, EXIT_NO, BadInput, Failed, NotFound, Refused
 from kubectl_nodelife.kube.subjects import parse_names
+from kubectl_nodelife.kube.times import SECOND_NS
 from kubectl_nodelife.report import terminal
 from kubectl_nodelife.report.live_line import progress_bar
 
 if TYPE_CHECKING:
     from kubectl_nodelife.acts.session import ActSession, LiveCarrier
+    from kubectl_nodelife.acts.upgrade.leader import Opening
     from kubectl_nodelife.commands.cluster.drain import DrainLook
     from kubectl_nodelife.controllers.upgrade.document import RunDocument
+    from kubectl_nodelife.controllers.upgrade.memory import UpgradePorts
     from kubectl_nodelife.controllers.upgrade.policy import UpgradePolicy
     from kubectl_nodelife.kube.node import Lease, Node
     from kubectl_nodelife.sim.upgrade_course import PlayedRun
@@ -160,6 +157,134 @@ async def _read_leases(connection: Connection) -> list[Lease]:
     return [lease for lease in read if lease is not None]
 
 
+NOT_PLANNED_ON: Final = ("VolumeAttachment", "CSINode")
+"""Kinds that the leader follows beside those that a plan reads."""
+
+WRITES_A_NODE: Final = 20
+"""PATCHes, canary, Lease and Job of one node, with a new try and a new leader."""
+
+
+class LeadFlags(NamedTuple):
+    """The flags of all verbs that lead."""
+
+    yes: bool
+    insecure: bool
+    lease_duration: str
+    assignments: tuple[str, ...]
+
+
+_LEAD_OPTIONS = (
+    click.option("--yes", "-y", is_flag=True, help="Do not ask."),
+    click.option(
+        "--set", "assignments", multiple=True, metavar="FLAG=VALUE", help="A setting; repeatable."
+    ),
+    click.option(
+        "--insecure-enforce", "insecure", is_flag=True, help="Without verified TLS; labs only."
+    ),
+    click.option(
+        "--lease-duration",
+        default="60s",
+        show_default=True,
+        metavar="DURATION",
+        help="How long a leader that does not renew keeps the Lease.",
+    ),
+)
+
+lead_flags = gathered_flags("lead", LeadFlags, _LEAD_OPTIONS)
+"""Gives a command these flags; its callback gets one argument, `lead`."""
+
+
+def _lead_run(
+    policy: UpgradePolicy,
+    look: DrainLook,
+    opening: Opening,
+    connection: Connection,
+    flags: LeadFlags,
+) -> int:
+    """Lead the run in the foreground; the exit code. Raises NodelifeError."""
+    import asyncio
+
+    from kubectl_nodelife.acts.upgrade.leader import LeadOrder
+    from kubectl_nodelife.acts.upgrade.running import lead as lead_the_run
+    from kubectl_nodelife.commands.cluster.direct import target_of
+    from kubectl_nodelife.kube.times import parse_duration
+
+    order = LeadOrder(
+        policy,
+        look.settings,
+        _ports(policy, look),
+        opening,
+        target_of(connection),
+        environ(),
+        identity_of(connection),
+        _most_writes(policy, look),
+        flags.insecure,
+        parse_duration(flags.lease_duration),
+    )
+    try:
+        return asyncio.run(lead_the_run(order, _write_line, terminal.warn))
+    except asyncio.CancelledError:
+        raise KeyboardInterrupt from None
+
+
+def show_course(course: PlayedRun) -> int:
+    """Say what the leader of a played run decides, each line with its time; the exit code that
+    the run would have.
+    """
+    from kubectl_nodelife.acts.upgrade.leader import sentences_of
+    from kubectl_nodelife.controllers.upgrade.document import OVER, RunPhase
+    from kubectl_nodelife.engine.actions import RecordEvent
+
+    terminal.write("\n")  # after the plan
+    for at_ns, action in course.decided:
+        for line in sentences_of(action) if not isinstance(action, RecordEvent) else ():
+            _write_line(f"(dry run) {line}", at_ns)
+    if course.phase not in OVER and course.phase != RunPhase.PAUSED:
+        for name, hold in sorted(course.held.items()):
+            terminal.warn(f"node {name} is never claimed: {hold.because}")
+    failed = any(turn.failed for turn in course.turns.values())
+    return EXIT_FAILED if failed or course.phase not in OVER else 0
+
+
+def _ports(policy: UpgradePolicy, look: DrainLook) -> UpgradePorts:
+    from kubectl_nodelife.controllers.upgrade.controller import READS
+    from kubectl_nodelife.controllers.upgrade.fleet import reported_addresses
+    from kubectl_nodelife.upgrade.ports import make_ports
+
+    snapshot = look.snapshot
+    read = {kind for kind in READS if kind in NOT_PLANNED_ON or snapshot.was_read(kind)}
+    addresses = {node.uid: reported_addresses(node) for node in snapshot.nodes.values()}
+    return make_ports(policy, look.settings, read)._replace(planned_addresses=addresses)
+
+
+def selected_names(policy: UpgradePolicy, look: DrainLook) -> list[str]:
+    """The nodes that the run is about."""
+    from kubectl_nodelife.controllers.upgrade.claims import is_selected
+
+    return [name for name, node in look.snapshot.nodes.items() if is_selected(node, policy)]
+
+
+def _most_writes(policy: UpgradePolicy, look: DrainLook) -> int:
+    """Twice what a run over the nodes with their pods writes at most."""
+    nodes = selected_names(policy, look)
+    pods = sum(len(look.snapshot.cache.pods_on(name)) for name in nodes)
+    return 2 * (WRITES_A_NODE * len(nodes) + pods) + 100
+
+
+def _write_line(text: str, at_ns: int | None = None) -> None:
+    """A line with its time, by default now; in a log, which may be days long, and on another day
+    than today, with its date too.
+    """
+    from kubectl_nodelife.report.screen import this_screen
+
+    now = time.localtime()
+    at = now if at_ns is None else time.localtime(at_ns / SECOND_NS)
+    is_short = this_screen().width and at[:3] == now[:3]
+    stamp = "%H:%M:%S" if is_short else "%Y-%m-%dT%H:%M:%S%z"
+    terminal.write(f"{time.strftime(stamp, at)} {terminal.printable(text)}\n")
+    terminal.flush()
+
+
 @click.command("start")
 @policy_flags
 @click.option("--dry-run", is_flag=True, help="Say what is done when; send nothing but reads.")
@@ -199,7 +324,7 @@ def start(
     async def opening(session: ActSession, carrier: LiveCarrier) -> RunDocument:
         return await open_run(session, carrier, prepared.nodes, policy, resumes=resume)
 
-    return lead_run(policy, prepared.look, opening, connection, lead)
+    return _lead_run(policy, prepared.look, opening, connection, lead)
 
 
 class _Prepared(NamedTuple):
@@ -353,7 +478,7 @@ def prove(
     async def opening(session: ActSession, carrier: LiveCarrier) -> RunDocument:
         return await open_run(session, carrier, there, policy, proof_only=True)
 
-    return lead_run(policy, look, opening, connection, lead)
+    return _lead_run(policy, look, opening, connection, lead)
 
 
 def proof_policy(nodes: Sequence[str], flags: Mapping[str, Any]) -> UpgradePolicy:
