@@ -26,11 +26,10 @@ import json
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
-from typing import Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import msgspec
 
-from kubectl_nodelife.kube.documents import Json, end_of_json
 from kubectl_nodelife.kube.field_managers import FieldManagers, read_field_managers
 from kubectl_nodelife.kube.kinds import KINDS, Kind, kind_named, kind_of, kind_of_type
 from kubectl_nodelife.kube.meta import (
@@ -54,6 +53,9 @@ from kubectl_nodelife.kube.times import (
 )
 from kubectl_nodelife.kube.unreadable import InputError, Unreadable, reason, related
 from kubectl_nodelife.kube.workload import ControllerRevision, DaemonSet, Event, PodDisruptionBudget
+
+if TYPE_CHECKING:
+    from kubectl_nodelife.kube.documents import Json
 
 T = TypeVar("T", bound=KubeObject)
 S = TypeVar("S")
@@ -192,6 +194,9 @@ def plain(raw: Json | msgspec.Raw, source: str, path: str) -> Any:
     except UnicodeDecodeError:
         raise InputError("holds bytes that are not UTF-8", source=source, path=path) from None
     except (msgspec.DecodeError, RecursionError):
+        # With YAML, which nothing else here needs, and which takes 10 ms to be loaded.
+        from kubectl_nodelife.kube.documents import end_of_json
+
         end_of_json(bytes(raw), source)  # says what and where
         raise InputError("is not JSON", source=source, path=path) from None
 
