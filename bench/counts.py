@@ -35,8 +35,8 @@ from bench.status import dump
 from kubectl_nodelife.commands.answering.status import finished
 from kubectl_nodelife.commands.cluster.look import view_of_dump
 from kubectl_nodelife.controllers import make_controllers
-from kubectl_nodelife.drain.options import WaveOptions
 from kubectl_nodelife.drain.plan import make_wave_plan
+from kubectl_nodelife.drain.results import WaveOptions
 from kubectl_nodelife.dumps.dump import read_dump
 from kubectl_nodelife.engine.cache import Cache
 from kubectl_nodelife.engine.events import Put

@@ -12,9 +12,8 @@ import time
 
 from bench import Stopwatch
 from bench._drain_cluster import cluster
-from kubectl_nodelife.drain.options import WaveOptions
 from kubectl_nodelife.drain.plan import make_plan, make_wave_plan
-from kubectl_nodelife.drain.results import DrainPlan
+from kubectl_nodelife.drain.results import DrainPlan, WaveOptions
 from kubectl_nodelife.drain.snapshot import PlanSnapshot
 from kubectl_nodelife.sim.kubectl.options import DrainOptions
 from tests.drain.plan_judge import Findings, replay

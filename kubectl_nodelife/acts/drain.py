@@ -20,8 +20,15 @@ import msgspec
 
 from kubectl_nodelife.acts.node_drain import DRAIN, NodeDrain, Overtaken
 from kubectl_nodelife.acts.session import ActSession, Show, make_carrier
-from kubectl_nodelife.drain.options import CORDON_BY_WAVE, WaveOptions
-from kubectl_nodelife.drain.results import NEVER, REFUSED, DrainPlan, Estimate, WavePlan
+from kubectl_nodelife.drain.results import (
+    CORDON_BY_WAVE,
+    NEVER,
+    REFUSED,
+    DrainPlan,
+    Estimate,
+    WaveOptions,
+    WavePlan,
+)
 from kubectl_nodelife.engine.actions import SetUnschedulable
 from kubectl_nodelife.engine.calls import Get, Request
 from kubectl_nodelife.engine.calls.call import collection_path

@@ -228,7 +228,7 @@ def changes_of_dump(
     `since` is counted back from the dump's moment. Raises BadInput.
     """
     from kubectl_nodelife.commands.replay_sources import traces_of_dump
-    from kubectl_nodelife.outlook.changes import changes_seen
+    from kubectl_nodelife.outlook.replay.lines import changes_seen
     from kubectl_nodelife.outlook.replay.timeline import ReplayFilter, timeline
 
     found = traces_of_dump(filename, now)

@@ -224,7 +224,7 @@ def roll_back(where: Where, question: SetQuestion, act: ActFlags, output: Output
     from kubectl_nodelife.commands.answering.query import as_sent
     from kubectl_nodelife.commands.cluster.look import look
     from kubectl_nodelife.commands.writing import send_rollback
-    from kubectl_nodelife.outlook.daemonset.document import daemon_sets
+    from kubectl_nodelife.outlook.daemonset.summary import daemon_sets
     from kubectl_nodelife.report.daemonset import UndoPage
 
     view = look(where, answering.reading(as_sent(question._asdict())))

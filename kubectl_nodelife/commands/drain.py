@@ -28,8 +28,7 @@ if TYPE_CHECKING:
     from kubectl_nodelife.acts.drain import Drain, DrainOrder, Replan
     from kubectl_nodelife.acts.session import ActOrder
     from kubectl_nodelife.commands.cluster.drain import DrainLook
-    from kubectl_nodelife.drain.options import WaveOptions
-    from kubectl_nodelife.drain.results import DrainPlan
+    from kubectl_nodelife.drain.results import DrainPlan, WaveOptions
     from kubectl_nodelife.report.live_line import LiveLine
     from kubectl_nodelife.sim.kubectl.options import DrainOptions
 

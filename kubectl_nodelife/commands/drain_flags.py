@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import click
 
 from kubectl_nodelife.commands.flags import gathered_flags, waiting_ns
-from kubectl_nodelife.drain.options import CORDON_BY_WAVE, CORDON_FIRST, WaveOptions
+from kubectl_nodelife.drain.results import CORDON_BY_WAVE, CORDON_FIRST, WaveOptions
 from kubectl_nodelife.errors import BadInput
 
 if TYPE_CHECKING:  # `--help` needs neither selectors nor msgspec

@@ -10,8 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from kubectl_nodelife.drain.options import WaveOptions
-from kubectl_nodelife.drain.results import Bound
+from kubectl_nodelife.drain.results import Bound, WaveOptions
 from kubectl_nodelife.drain.snapshot import PlanSnapshot
 from kubectl_nodelife.kube.pod import TERMINAL_PHASES, Pod
 from kubectl_nodelife.kube.quantity import amounts, pod_requests

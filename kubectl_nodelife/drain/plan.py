@@ -25,9 +25,7 @@ from kubectl_nodelife.drain.estimates import (
     set_wave_estimates,
     variants,
 )
-from kubectl_nodelife.drain.eviction_webhooks import eviction_webhooks
-from kubectl_nodelife.drain.options import WaveOptions
-from kubectl_nodelife.drain.passed_by import passed_by
+from kubectl_nodelife.drain.notices import eviction_webhooks, passed_by
 from kubectl_nodelife.drain.play import Play, play_kubectl
 from kubectl_nodelife.drain.remedies import add_remedies
 from kubectl_nodelife.drain.results import (
@@ -46,6 +44,7 @@ from kubectl_nodelife.drain.results import (
     NodePlan,
     PodFault,
     PodPlan,
+    WaveOptions,
     WavePlan,
     worst,
 )

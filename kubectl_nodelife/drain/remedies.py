@@ -15,8 +15,7 @@ from typing import Any, Final, NamedTuple
 from msgspec.structs import replace
 
 from kubectl_nodelife.drain.budget_findings import operator_of
-from kubectl_nodelife.drain.eviction_webhooks import ignoring
-from kubectl_nodelife.drain.options import CORDON_FIRST, WaveOptions
+from kubectl_nodelife.drain.notices import ignoring
 from kubectl_nodelife.drain.play import Play, play_kubectl
 from kubectl_nodelife.drain.remedy_candidate import (
     RemedyCandidate,
@@ -26,7 +25,7 @@ from kubectl_nodelife.drain.remedy_candidate import (
     placed_on,
     scaled_up,
 )
-from kubectl_nodelife.drain.results import NEVER, PodPlan, Remedy
+from kubectl_nodelife.drain.results import CORDON_FIRST, NEVER, PodPlan, Remedy, WaveOptions
 from kubectl_nodelife.drain.snapshot import PlanSnapshot, Scope
 from kubectl_nodelife.drain.waves import play_waves
 from kubectl_nodelife.kube.admission import ValidatingAdmissionPolicyBinding

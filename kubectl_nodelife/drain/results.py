@@ -1,10 +1,12 @@
-"""A plan: pods, nodes, waves, budgets, workloads. Its encoding is the contract's DrainPlan.
+"""A plan: pods, nodes, waves, budgets, workloads, and how our own waves are cut.
 
+Its encoding is the contract's DrainPlan.
 Seconds are floats counted from the moment of the plan; None: never, or not known.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any, Final
 
 import msgspec
@@ -12,6 +14,26 @@ from msgspec import field
 
 from kubectl_nodelife.document import document
 from kubectl_nodelife.kube.names import first_names
+
+CORDON_FIRST: Final = "first"
+CORDON_BY_WAVE: Final = "by-wave"
+
+
+@dataclass(frozen=True, slots=True)
+class WaveOptions:
+    """How our own waves are cut; None everywhere but in `maintenance_ns` means no such limit.
+
+    `low_water_percent`: free share of cpu and memory to keep over all nodes that stay.
+    `maintenance_ns`: how long a node is out of service once it is drained. `cordon`: all nodes
+    first, or those of a wave when it begins; None: the better of the two, where nodes come back.
+    """
+
+    max_parallel: int
+    max_per_zone: int | None = None
+    low_water_percent: float | None = None
+    maintenance_ns: int = 0
+    cordon: str | None = None
+
 
 READY: Final = "ready"
 SLOW: Final = "slow"

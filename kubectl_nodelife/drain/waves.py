@@ -20,9 +20,8 @@ from collections.abc import Callable, Collection, Iterable
 from dataclasses import replace
 from typing import Final, NamedTuple
 
-from kubectl_nodelife.drain.options import CORDON_BY_WAVE, CORDON_FIRST, WaveOptions
 from kubectl_nodelife.drain.play import DrainedBranch, PlannedPod, Play, WaveInPlay
-from kubectl_nodelife.drain.results import FULL, Cordon
+from kubectl_nodelife.drain.results import CORDON_BY_WAVE, CORDON_FIRST, FULL, Cordon, WaveOptions
 from kubectl_nodelife.drain.snapshot import Scope
 from kubectl_nodelife.drain.verdicts import workload_plans
 from kubectl_nodelife.kube.names import counted

@@ -28,8 +28,7 @@ from kubectl_nodelife.outlook.audit.audit_pods import context_of, pod_findings, 
 from kubectl_nodelife.outlook.audit.classes import WRONG
 from kubectl_nodelife.outlook.audit.document import with_late_taints
 from kubectl_nodelife.outlook.audit.findings import PodFinding
-from kubectl_nodelife.outlook.daemonset.document import daemon_sets
-from kubectl_nodelife.outlook.daemonset.summary import set_sections, summarize
+from kubectl_nodelife.outlook.daemonset.summary import daemon_sets, set_sections, summarize
 from kubectl_nodelife.outlook.endpoints import endpoint_sections
 from kubectl_nodelife.outlook.explain import ExplainedQuestion, total
 from kubectl_nodelife.outlook.explain_node import node_sections, taint_sections

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from kubectl_nodelife.drain.eviction_webhooks import eviction_webhooks
+from kubectl_nodelife.drain.notices import eviction_webhooks
 from kubectl_nodelife.drain.plan import plan_of_pod
 from kubectl_nodelife.drain.results import (
     KEPT,

@@ -37,6 +37,7 @@ from kubectl_nodelife.outlook.eviction_forecast import (
     is_left_out,
 )
 from kubectl_nodelife.outlook.explain import DelayTerm, ExplainedQuestion, total, unless_of
+from kubectl_nodelife.outlook.foretold import ZoneAfterLoss
 from kubectl_nodelife.outlook.node import NodeOutlook, Outlook
 from kubectl_nodelife.outlook.node_verdict import (
     NextAction,
@@ -47,7 +48,6 @@ from kubectl_nodelife.outlook.node_verdict import (
     ways_out,
 )
 from kubectl_nodelife.outlook.zone import LossByZone, ZoneOutlook, not_counted, zone_brakes, zone_of
-from kubectl_nodelife.outlook.zone_after import ZoneAfterLoss
 from kubectl_nodelife.workloads.force_advice import force_advice, release_of
 from kubectl_nodelife.workloads.node_readiness import NodeReadiness, node_readiness
 

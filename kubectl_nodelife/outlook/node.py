@@ -52,8 +52,7 @@ from kubectl_nodelife.outlook.eviction_forecast import (
     eviction_forecast,
     paced_deletions,
 )
-from kubectl_nodelife.outlook.foretold import Foretold
-from kubectl_nodelife.outlook.zone_after import ZoneAfterLoss, zones_after
+from kubectl_nodelife.outlook.foretold import Foretold, ZoneAfterLoss, zones_after
 
 CLOCKS_APART_NS: Final = 20 * SECOND_NS
 """Clocks that are right differ by the interval of their signs, 10 s, and by a list's duration."""

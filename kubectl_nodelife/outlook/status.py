@@ -21,12 +21,11 @@ from kubectl_nodelife.kube.subjects import parse_names
 from kubectl_nodelife.kube.times import SECOND_NS, format_time
 from kubectl_nodelife.kube.wellknown import LIFECYCLE_CONDITIONS, TRUE
 from kubectl_nodelife.outlook.eviction_forecast import Range
-from kubectl_nodelife.outlook.foretold import ForetoldZone
+from kubectl_nodelife.outlook.foretold import ForetoldZone, ZoneAfterLoss
 from kubectl_nodelife.outlook.node import NodeOutlook
 from kubectl_nodelife.outlook.node_verdict import FINE, WORST_FIRST, NodeVerdict, node_verdict
 from kubectl_nodelife.outlook.view import ClusterView
 from kubectl_nodelife.outlook.zone import LossByZone, ZoneBrake, ZoneOutlook, zone_brakes, zones
-from kubectl_nodelife.outlook.zone_after import ZoneAfterLoss
 
 
 def lifecycle_conditions(node: Node) -> list[str]:

@@ -19,22 +19,22 @@ from kubectl_nodelife.kube.names import counted, first_names
 from kubectl_nodelife.kube.selectors import format_selector
 from kubectl_nodelife.kube.times import SECOND_NS
 from kubectl_nodelife.kube.workload import default_pod_template
-from kubectl_nodelife.outlook.daemonset.document import (
-    history_document,
-    rollback_document,
-    rollout_document,
-    summaries_document,
-    truth_table_document,
-)
-from kubectl_nodelife.outlook.daemonset.pod_trouble import NOT_SCHEDULED
 from kubectl_nodelife.outlook.daemonset.rollout_outlook import (
     RevisionRow,
     RolloutEstimate,
     RolloutOutlook,
     UndoOutlook,
 )
-from kubectl_nodelife.outlook.daemonset.summary import SetSummary
+from kubectl_nodelife.outlook.daemonset.summary import (
+    SetSummary,
+    history_document,
+    rollback_document,
+    rollout_document,
+    summaries_document,
+    truth_table_document,
+)
 from kubectl_nodelife.outlook.daemonset.truth_table import NodeRow, PodCell
+from kubectl_nodelife.outlook.daemonset.view import NOT_SCHEDULED
 from kubectl_nodelife.outlook.explain import ExplainedQuestion
 from kubectl_nodelife.report.ages import age, human_duration
 from kubectl_nodelife.report.explanation import explained

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, Protocol
 
-from kubectl_nodelife.drain.options import CORDON_FIRST
 from kubectl_nodelife.drain.results import (
+    CORDON_FIRST,
     FULL,
     KEPT,
     NEVER,

@@ -8,8 +8,15 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from kubectl_nodelife.drain.options import CORDON_FIRST
-from kubectl_nodelife.drain.results import NEVER, NOT_READ, REFUSED, DrainPlan, NodePlan, PodPlan
+from kubectl_nodelife.drain.results import (
+    CORDON_FIRST,
+    NEVER,
+    NOT_READ,
+    REFUSED,
+    DrainPlan,
+    NodePlan,
+    PodPlan,
+)
 from kubectl_nodelife.kube.names import first_names
 from kubectl_nodelife.report.ages import clock
 from kubectl_nodelife.report.drain import (

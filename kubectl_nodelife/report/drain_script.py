@@ -13,8 +13,14 @@ import shlex
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
-from kubectl_nodelife.drain.options import CORDON_BY_WAVE
-from kubectl_nodelife.drain.results import NEVER, REFUSED, DrainPlan, NodePlan, WavePlan
+from kubectl_nodelife.drain.results import (
+    CORDON_BY_WAVE,
+    NEVER,
+    REFUSED,
+    DrainPlan,
+    NodePlan,
+    WavePlan,
+)
 from kubectl_nodelife.report.ages import clock
 from kubectl_nodelife.report.drain import blockers, consequences, headline
 

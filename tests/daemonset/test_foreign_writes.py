@@ -8,8 +8,7 @@ from msgspec.structs import replace
 
 from kubectl_nodelife.engine.actions import DeletePod
 from kubectl_nodelife.engine.events import Gone
-from kubectl_nodelife.outlook.daemonset.document import daemon_sets
-from kubectl_nodelife.outlook.daemonset.summary import summarize
+from kubectl_nodelife.outlook.daemonset.summary import daemon_sets, summarize
 from tests.daemon.lab import lease, make_lab, node, run
 from tests.daemonset.shown import (
     HASH,

@@ -9,8 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass, field
 
-from kubectl_nodelife.drain.options import CORDON_BY_WAVE, WaveOptions
-from kubectl_nodelife.drain.results import KEPT, DrainPlan, PodPlan
+from kubectl_nodelife.drain.results import CORDON_BY_WAVE, KEPT, DrainPlan, PodPlan, WaveOptions
 from kubectl_nodelife.drain.snapshot import PlanSnapshot
 from kubectl_nodelife.kube.pod import Pod
 from kubectl_nodelife.kube.selectors import matches

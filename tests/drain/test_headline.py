@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from kubectl_nodelife.drain.options import WaveOptions
 from kubectl_nodelife.drain.plan import make_wave_plan
+from kubectl_nodelife.drain.results import WaveOptions
 from kubectl_nodelife.report.drain import consequences, headline
 from kubectl_nodelife.sim.kubectl.options import DrainOptions
 from tests.drain.build import budget, node, plan, pod, replica_set, snapshot

@@ -12,9 +12,8 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from kubectl_nodelife.drain.options import WaveOptions
 from kubectl_nodelife.drain.plan import make_plan, make_wave_plan
-from kubectl_nodelife.drain.results import DrainPlan
+from kubectl_nodelife.drain.results import DrainPlan, WaveOptions
 from kubectl_nodelife.kube import codec
 from kubectl_nodelife.kube.times import SECOND_NS
 from kubectl_nodelife.report.drain_script import script

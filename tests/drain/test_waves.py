@@ -12,9 +12,8 @@ import pytest
 
 from bench._drain_cluster import cluster
 from kubectl_nodelife.drain.bounds import waves_bound
-from kubectl_nodelife.drain.options import CORDON_BY_WAVE, CORDON_FIRST, WaveOptions
 from kubectl_nodelife.drain.plan import make_plan, make_wave_plan
-from kubectl_nodelife.drain.results import DrainPlan
+from kubectl_nodelife.drain.results import CORDON_BY_WAVE, CORDON_FIRST, DrainPlan, WaveOptions
 from kubectl_nodelife.drain.snapshot import PlanSnapshot
 from kubectl_nodelife.kube.times import MINUTE_NS
 from kubectl_nodelife.sim.kubectl.options import DrainOptions

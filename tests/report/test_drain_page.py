@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from kubectl_nodelife.drain.options import CORDON_FIRST, WaveOptions
 from kubectl_nodelife.drain.plan import make_wave_plan
-from kubectl_nodelife.drain.results import DrainPlan
+from kubectl_nodelife.drain.results import CORDON_FIRST, DrainPlan, WaveOptions
 from kubectl_nodelife.kube.times import MINUTE_NS
 from kubectl_nodelife.report.drain_html import page
 from kubectl_nodelife.report.drain_lanes import plan_chart, wave_charts

@@ -26,12 +26,6 @@ from kubectl_nodelife.commands.answering.query import QUESTION as QUESTION
 from kubectl_nodelife.commands.cluster.look import KindsToRead, none_found
 from kubectl_nodelife.errors import BadInput, Failed, NotFound, Unreachable
 from kubectl_nodelife.kube.selectors import label_selector
-from kubectl_nodelife.outlook.daemonset.document import (
-    KINDS,
-    daemon_sets,
-    missing_parts,
-    pods_take_room,
-)
 from kubectl_nodelife.outlook.daemonset.kubectl_rollout import (
     NO_HISTORY,
     RolloutError,
@@ -43,7 +37,14 @@ from kubectl_nodelife.outlook.daemonset.rollout_outlook import (
     rollout_outlook,
     undo_outlook,
 )
-from kubectl_nodelife.outlook.daemonset.summary import set_sections, summarize
+from kubectl_nodelife.outlook.daemonset.summary import (
+    KINDS,
+    daemon_sets,
+    missing_parts,
+    pods_take_room,
+    set_sections,
+    summarize,
+)
 from kubectl_nodelife.outlook.daemonset.truth_table import truth_table
 from kubectl_nodelife.outlook.daemonset.view import DaemonSets, SetView
 from kubectl_nodelife.outlook.view import WARMING_UP, ClusterView

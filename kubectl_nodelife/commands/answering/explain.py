@@ -14,7 +14,7 @@ from kubectl_nodelife.commands.answering.query import (
 from kubectl_nodelife.commands.cluster.drain import KINDS as DRAIN_KINDS
 from kubectl_nodelife.commands.cluster.look import KindsToRead
 from kubectl_nodelife.daemon.kinds import KINDS as WATCHED
-from kubectl_nodelife.drain.eviction_webhooks import WEBHOOK_KINDS
+from kubectl_nodelife.drain.notices import WEBHOOK_KINDS
 from kubectl_nodelife.errors import NodelifeError
 from kubectl_nodelife.kube.kinds import OPTIONAL_KINDS
 from kubectl_nodelife.kube.meta import KubeObject

@@ -42,7 +42,6 @@ from kubectl_nodelife.outlook.daemonset.kubectl_rollout import (
     rollout_status,
     template_of,
 )
-from kubectl_nodelife.outlook.daemonset.pod_trouble import other_images, trouble_of
 from kubectl_nodelife.outlook.daemonset.rollout_verdict import (
     GOES_ON,
     NEVER,
@@ -52,7 +51,7 @@ from kubectl_nodelife.outlook.daemonset.rollout_verdict import (
     rollout_verdict,
     taken_for_good,
 )
-from kubectl_nodelife.outlook.daemonset.view import SetView
+from kubectl_nodelife.outlook.daemonset.view import SetView, other_images, trouble_of
 
 if TYPE_CHECKING:
     from kubectl_nodelife.sim.present import Branch

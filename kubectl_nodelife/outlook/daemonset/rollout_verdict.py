@@ -17,8 +17,7 @@ from kubectl_nodelife.controllers.daemonset.rolling_update import NodeUpdateStat
 from kubectl_nodelife.kube.pod import Pod
 from kubectl_nodelife.kube.times import MINUTE_NS, SECOND_NS, human_duration
 from kubectl_nodelife.outlook.daemonset.kubectl_rollout import RolloutState
-from kubectl_nodelife.outlook.daemonset.pod_trouble import PodTrouble, TroubleKind, trouble_of
-from kubectl_nodelife.outlook.daemonset.view import SetView
+from kubectl_nodelife.outlook.daemonset.view import PodTrouble, SetView, TroubleKind, trouble_of
 from kubectl_nodelife.workloads.scheduling import REASON_PORTS, host_ports
 from kubectl_nodelife.workloads.time_to_ready import is_starting
 

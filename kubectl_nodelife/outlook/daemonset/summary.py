@@ -1,5 +1,6 @@
 """Counts each DaemonSet's pods, compares with the reported status, and says what is odd; explains a
-set by its counts, the nodes that are not as they should be, and its update.
+set by its counts, the nodes that are not as they should be, and its update. Sets' counts, a set's
+truth table, its update and its revisions are a document each.
 
 It finds DaemonSets whose pods are made and deleted over and over on a node with a NoExecute taint:
 the DaemonSet controller takes a toleration of a NoExecute taint for one, whatever its seconds
@@ -11,17 +12,18 @@ before.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Final, NamedTuple
 
 import msgspec
 from msgspec.structs import replace
 
-from kubectl_nodelife.controllers.daemonset.behaviour import behaviour_of
+from kubectl_nodelife.controllers.daemonset.behaviour import Behaviour, behaviour_of
 from kubectl_nodelife.controllers.daemonset.node_status_index import differences
 from kubectl_nodelife.controllers.daemonset.rolling_update import ROLLING_UPDATE, allows_surge
 from kubectl_nodelife.controllers.daemonset.template import PodTemplate
 from kubectl_nodelife.controllers.tainteviction.eviction_terms import tolerated_stay
+from kubectl_nodelife.document import document
 from kubectl_nodelife.engine.actions import STATUS_COUNTS
 from kubectl_nodelife.engine.pace import pace_of
 from kubectl_nodelife.engine.settings import Settings
@@ -32,13 +34,37 @@ from kubectl_nodelife.kube.unreadable import InputError
 from kubectl_nodelife.kube.wellknown import NO_EXECUTE
 from kubectl_nodelife.kube.workload import DaemonSet, DaemonSetStatus
 from kubectl_nodelife.outlook.daemonset.kubectl_rollout import RolloutError
-from kubectl_nodelife.outlook.daemonset.pod_trouble import other_images, trouble_of
-from kubectl_nodelife.outlook.daemonset.rollout_outlook import rollout_outlook
+from kubectl_nodelife.outlook.daemonset.rollout_outlook import (
+    RevisionRow,
+    RolloutOutlook,
+    UndoOutlook,
+    rollout_outlook,
+)
 from kubectl_nodelife.outlook.daemonset.rollout_verdict import NEVER, surge_needs_port_twice
 from kubectl_nodelife.outlook.daemonset.truth_table import NodeRow, truth_table
-from kubectl_nodelife.outlook.daemonset.view import DaemonSets, Key, SetView
+from kubectl_nodelife.outlook.daemonset.view import (
+    DaemonSets,
+    Key,
+    KindsRead,
+    SetView,
+    cache_for,
+    other_images,
+    trouble_of,
+)
 from kubectl_nodelife.outlook.eviction_forecast import LOST
 from kubectl_nodelife.outlook.explain import ExplainedQuestion
+from kubectl_nodelife.outlook.view import ClusterView
+
+Source = dict[str, Any]
+
+KINDS = ("Node", "Pod", "ControllerRevision", "DaemonSet")
+"""The kinds that an answer about DaemonSets is made from."""
+
+_UNKNOWN_WITHOUT = {
+    "Node": "which nodes should run a pod is unknown",
+    "Pod": "which nodes have a pod is unknown",
+    "ControllerRevision": "revisions and rollbacks are unknown",
+}
 
 _ANY: Final = Taint(key="any-other-key", effect=NO_EXECUTE)
 
@@ -319,3 +345,114 @@ def _update(view: SetView) -> Iterator[str]:
 
 def _some(lines: list[str]) -> list[str]:
     return lines if len(lines) <= _MOST else [*lines[:_MOST], f"... {len(lines) - _MOST} more."]
+
+
+def daemon_sets(
+    view: ClusterView, namespace: str | None = None, name: str = ""
+) -> Callable[[], DaemonSets]:
+    """The sets of a namespace (None: of all), or the one of that name, as their controller sees
+    them.
+
+    Only immutable objects are taken from the view here; what is returned does the work,
+    in a thread if that is better.
+    """
+    objects = [obj for kind in KINDS for obj in view.cache.all(kind)]
+    settings, now_ns, unread = view.settings, view.now_ns, view.unread
+    read = KindsRead(
+        pods="Pod" not in unread,
+        nodes="Node" not in unread,
+        revisions="ControllerRevision" not in unread,
+        sets="DaemonSet" not in unread,
+    )
+
+    pods = tuple(view.cache.pods.values())
+    annotations = {n.name: n.metadata.annotations or {} for n in view.cache.all("Namespace")}
+
+    def made() -> DaemonSets:
+        cache = cache_for(objects, namespace, _behaviour(settings), name)
+        return DaemonSets(cache, settings, now_ns, read, pods, annotations)
+
+    return made
+
+
+def pods_take_room(settings: Settings) -> bool:
+    """True if this release's controller looks at the room that all pods of a node take."""
+    return _behaviour(settings).suspends
+
+
+def _behaviour(settings: Settings) -> Behaviour:
+    return behaviour_of((1, settings.profile.minor), settings.gates)
+
+
+def missing_parts(view: ClusterView) -> Iterator[str]:
+    """Sentences on what stays unknown of DaemonSets because a kind was not read."""
+    for kind, what in _UNKNOWN_WITHOUT.items():
+        if kind in view.unread:
+            error = view.unread[kind]
+            lacks = f"{kind} cannot be read ({error})" if error else f"no {kind}s were read"
+            yield f"{lacks}: {what}"
+    if "DaemonSet" in view.unread:
+        yield "no DaemonSets were read"
+
+
+def summaries_document(
+    summaries: Sequence[SetSummary], source: Source, warnings: Sequence[str]
+) -> dict[str, Any]:
+    """The DaemonSetSummaryList: each set's counts, reported and counted, and what is odd."""
+    items = [summary.document() for summary in summaries]
+    return document("DaemonSetSummaryList", source=source, items=items, warnings=list(warnings))
+
+
+def truth_table_document(
+    summary: SetSummary, rows: Sequence[NodeRow], source: Source
+) -> dict[str, Any]:
+    """The DaemonSetTruthTable: a row a node, with the rule that decides."""
+    return document(
+        "DaemonSetTruthTable", source=source, daemonSet=summary.document(), nodes=list(rows)
+    )
+
+
+def rollout_document(outlook: RolloutOutlook, source: Source) -> dict[str, Any]:
+    """The DaemonSetRollout: how far an update is, and what it waits for."""
+    daemon_set = outlook.view.daemon_set
+    return document(
+        "DaemonSetRollout",
+        source=source,
+        namespace=daemon_set.namespace,
+        name=daemon_set.name,
+        **outlook.document(),
+    )
+
+
+def history_document(
+    namespace: str, name: str, rows: Sequence[RevisionRow], source: Source
+) -> dict[str, Any]:
+    """The DaemonSetHistory: revisions, and what changed from one to the next."""
+    return document(
+        "DaemonSetHistory",
+        source=source,
+        namespace=namespace,
+        name=name,
+        revisions=[row.document() for row in rows],
+    )
+
+
+def rollback_document(
+    outlook: UndoOutlook, source: Source, *, dry_run: bool = True
+) -> dict[str, Any]:
+    """The DaemonSetRollback: the patch that `daemonset undo` sends, and its effects."""
+    daemon_set = outlook.view.daemon_set
+    return document(
+        "DaemonSetRollback",
+        source=source,
+        namespace=daemon_set.namespace,
+        name=daemon_set.name,
+        toRevision=outlook.plan.revision.revision,
+        result=outlook.plan.message,
+        dryRun=dry_run,
+        patchType="application/strategic-merge-patch+json",
+        patch=None if outlook.plan.skipped else outlook.plan.patch,
+        changes=outlook.changes,
+        follows=outlook.follows,
+        effects=outlook.effects,
+    )

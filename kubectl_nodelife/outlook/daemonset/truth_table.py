@@ -13,10 +13,9 @@ from kubectl_nodelife.controllers.daemonset.pods_on_node import (
 )
 from kubectl_nodelife.controllers.daemonset.rolling_update import ROLLING_UPDATE, UpdateStep
 from kubectl_nodelife.kube.pod import Pod
-from kubectl_nodelife.outlook.daemonset.pod_trouble import trouble_of
 from kubectl_nodelife.outlook.daemonset.rollout_outlook import rollout_outlook
 from kubectl_nodelife.outlook.daemonset.rollout_verdict import NEVER, hindrances, taken_for_good
-from kubectl_nodelife.outlook.daemonset.view import SetView
+from kubectl_nodelife.outlook.daemonset.view import SetView, trouble_of
 
 NOT_THERE = "NodeMissing"
 

@@ -1,10 +1,13 @@
 """Makes a line of everything that a source shows, a change, an Event or fields of objects, and
-judges which of the requests that were told came to nothing.
+judges which of the requests that were told came to nothing; `changes -f` shows lines of writes.
 
 Some sources tell of a write before it is done. A cloud provider records DeletingNode before it
 deletes the node (`MonitorNodes`), taint-eviction TaintManagerEviction before it deletes the pod
 (`deletePodHandler`); whoever disrupts a pod sets DisruptionTarget before the deletion. That the
 object is there afterwards, and is not on its way, says that it was not deleted.
+
+The documents of writes are the same as a daemon's changes, of writes that were seen and not
+planned: nearly all are `confirmed`, and `by` says whose they are.
 """
 
 from __future__ import annotations
@@ -16,7 +19,7 @@ from typing import Any, Final
 from kubectl_nodelife.kube.field_managers import TAINTS, UNSCHEDULABLE, condition_field
 from kubectl_nodelife.kube.node import Node, NodeCondition, Taint
 from kubectl_nodelife.kube.pod import TERMINAL_PHASES, Pod
-from kubectl_nodelife.kube.times import SECOND_NS, parse_time
+from kubectl_nodelife.kube.times import SECOND_NS, format_micro_time, parse_time
 from kubectl_nodelife.kube.wellknown import (
     DISRUPTION_TARGET,
     LIFECYCLE_CONDITIONS,
@@ -270,6 +273,32 @@ FINISHED: Final = "finished"
 """The family of lines about pods that were ended and whose objects are there; the last part of the
 identity is the pod's status.reason."""
 
+MODE: Final = "observed"
+
+_WRITES: Final = frozenset(
+    {
+        *("not-ready", "ready", "taint", "untaint", "taints", "cordon", "uncordon"),
+        *("pod-not-ready", "delete", "kill", "create", "schedule", "cancel"),
+        *(
+            "RegisteredNode",
+            "RemovingNode",
+            "DeletingNode",
+            "DeletingNodeFailed",
+            "ScaleDown",
+            "Rebooted",
+        ),
+        *("Evicted", "Preempted", LIFECYCLE, FINISHED),
+    }
+)
+"""The families of lines about a write to a node or pod; the rest are about something else."""
+
+_SETS: Final = {
+    "AddTaint": ("key", "value", "effect"),
+    "RemoveTaint": ("key", "value", "effect"),
+    "SetNodeCondition": ("type", "status", "reason"),
+}
+"""What the detail of a daemon's record of each write has."""
+
 
 def of_pod(pod: Pod) -> Iterator[ReplayLine]:
     """A pod that is being deleted: since when, and by whom if its conditions say so. One that its
@@ -335,3 +364,44 @@ def _spared(line: ReplayLine, staying: Mapping[tuple[str, str], Pod]) -> bool:
         return False
     made = pod.metadata.creation_timestamp
     return made is None or int(made) <= line.time_ns
+
+
+def changes_seen(lines: Iterable[ReplayLine]) -> list[dict[str, Any]]:
+    """The contract's Changes among these lines, numbered as they come."""
+    writes = [line for line in lines if line.family in _WRITES]
+    ids = {line: number for number, line in enumerate(writes, 1)}
+    return [_change(line, ids) for line in writes]
+
+
+def _change(line: ReplayLine, ids: Mapping[ReplayLine, int]) -> dict[str, Any]:
+    obj = {"kind": line.kind, "namespace": line.namespace, "name": line.name}
+    cause = ids.get(line.cause) if line.cause is not None else None
+    more: dict[str, Any] = {
+        "node": line.node,
+        "count": line.count if line.count > 1 else None,
+        "firstTime": format_micro_time(line.first_ns) if line.first_ns is not None else None,
+        "causeInferred": cause is not None and line.inferred,
+    }
+    return {
+        "id": ids[line],
+        "time": format_micro_time(line.time_ns),
+        "controller": line.actor.name,
+        "by": {"kind": line.actor.kind, "name": line.actor.name},
+        "action": line.action,
+        "object": {key: value for key, value in obj.items() if value},
+        "detail": _detail(line),
+        "reason": line.why,
+        "cause": cause,
+        "mode": MODE,
+        "outcome": line.outcome or "confirmed",
+        "seenBy": list(line.seen),
+        **{key: value for key, value in more.items() if value},
+    }
+
+
+def _detail(line: ReplayLine) -> dict[str, str]:
+    """The detail that a daemon's record of the line's action would have."""
+    names = _SETS.get(line.action)
+    if names is not None and line.sets:
+        return {name: line.sets.get(name) or "" for name in names}
+    return {"told": line.detail} if line.detail else {}
