@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from kubectl_nodelife.controllers.nodelifecycle.controller import NodeLifecycleController
 from kubectl_nodelife.controllers.nodelifecycle.health import Passes, update_node_health
 from kubectl_nodelife.controllers.nodelifecycle.zones import Zones
-from kubectl_nodelife.engine.actions import Action, AddTaints, RemoveTaints
+from kubectl_nodelife.engine.actions import Action, AddTaints, MarkPodNotReady, RemoveTaints
 from kubectl_nodelife.engine.cache import Cache
 from kubectl_nodelife.engine.engine import Engine
 from kubectl_nodelife.engine.events import Event, Gone, Heartbeats, Put
@@ -19,7 +19,7 @@ from kubectl_nodelife.engine.heartbeat import Heartbeat
 from kubectl_nodelife.engine.settings import make_settings
 from kubectl_nodelife.kube.node import Node, Taint
 from kubectl_nodelife.kube.times import SECOND_NS
-from tests.objects import node, typed
+from tests.objects import node, pod, put, typed
 
 LOST = Taint(key="node.kubernetes.io/unreachable", effect="NoExecute")
 AGE_NS = 40 * SECOND_NS
@@ -160,6 +160,18 @@ def test_a_deleted_node_keeps_its_place_in_the_queue_and_costs_a_token() -> None
     world.at(7, Gone("Node", ("", "b")))
     world.at(70)
     assert world.tainted() == [(0.1, "a"), (40.1, "c")]
+
+
+def test_a_pod_that_comes_while_its_node_is_gone_is_tried_until_the_node_is_back() -> None:
+    """`processPod` finds the old health and no node, and puts the pod back with a delay that
+    doubles from 5 ms on: 13 of them are 40.955 s. The next pass only is to see the new node.
+    """
+    world = Monitored(posted("a", "Unknown"), posted("ok", "True"), node_monitor_grace_period="1h")
+    world.at(7, Gone("Node", ("", "a")))
+    world.at(9.06, put(pod("late", "a", ready="True")))
+    world.at(50.01, Put("Node", posted("a", "True", heartbeat=50)))
+    world.at(54)
+    assert [at for at, a in world.done if isinstance(a, MarkPodNotReady)] == [50.015]
 
 
 def test_a_node_that_somebody_tainted_keeps_its_place_too() -> None:
