@@ -50,14 +50,12 @@ class WorkRunner:
         folder: str,
         environ: Mapping[str, str],
         on_end: Callable[[WorkKey, int], None] = lambda key, code: None,
-        term_seconds: float = TERM_SECONDS,
     ) -> None:
         """`folder`: where logs go, one a node; it is made. `environ`: what each try inherits."""
         self._command = command
         self._folder = folder
         self._environ = dict(environ)
         self._on_end = on_end
-        self._term_seconds = term_seconds
         self._running: dict[WorkKey, subprocess.Popen[bytes] | None] = {}
         self._tasks: dict[WorkKey, asyncio.Task[None]] = {}
         self._stopped: set[WorkKey] = set()
@@ -92,7 +90,7 @@ class WorkRunner:
         if task is None or task.done():
             return
         if process is not None:
-            await _end_group(process, self._term_seconds)
+            await _end_group(process)
         await asyncio.wait([task])
 
     def forget_all(self) -> None:
@@ -116,7 +114,7 @@ class WorkRunner:
             process = _start(self._command, {**self._environ, **variables}, log.fileno())
         self._running[key] = process
         if key in self._stopped:
-            await _end_group(process, self._term_seconds)
+            await _end_group(process)
         code = await _ended(process)
         return 128 - code if code < 0 else code
 
@@ -133,26 +131,18 @@ class GateCommand:
     `runs` counts the ends.
     """
 
-    def __init__(
-        self,
-        command: str,
-        environ: Mapping[str, str],
-        period_s: float = GATE_PERIOD_SECONDS,
-        limit_s: float = GATE_LIMIT_SECONDS,
-    ) -> None:
+    def __init__(self, command: str, environ: Mapping[str, str]) -> None:
         self.last: str | None = None
         self.runs = 0
         self._command = command
         self._environ = dict(environ)
-        self._period_s = period_s
-        self._limit_s = limit_s
 
     async def run(self) -> None:
         """Look until cancelled."""
         while True:
             began = time.monotonic()
             await self._look()
-            await asyncio.sleep(max(0.0, began + self._period_s - time.monotonic()))
+            await asyncio.sleep(max(0.0, began + GATE_PERIOD_SECONDS - time.monotonic()))
 
     async def _look(self) -> None:
         what = f"--gate {self._command!r}"
@@ -162,11 +152,11 @@ class GateCommand:
             self._record(f"{what} cannot be started: {error}")
             return
         try:
-            async with asyncio.timeout(self._limit_s):
+            async with asyncio.timeout(GATE_LIMIT_SECONDS):
                 code = await _ended(process)
         except TimeoutError:
-            self._record(f"{what} took longer than {self._limit_s:g}s")
-            await _end_group(process, TERM_SECONDS)
+            self._record(f"{what} took longer than {GATE_LIMIT_SECONDS:g}s")
+            await _end_group(process)
         except asyncio.CancelledError:
             _signal_group(process, signal.SIGTERM)
             raise
@@ -197,10 +187,10 @@ async def _ended(process: subprocess.Popen[bytes]) -> int:
     return code
 
 
-async def _end_group(process: subprocess.Popen[bytes], term_seconds: float) -> None:
+async def _end_group(process: subprocess.Popen[bytes]) -> None:
     _signal_group(process, signal.SIGTERM)
     try:
-        async with asyncio.timeout(term_seconds):
+        async with asyncio.timeout(TERM_SECONDS):
             await _ended(process)
     except TimeoutError:
         pass

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from kubectl_nodelife.acts.upgrade import processes
 from kubectl_nodelife.acts.upgrade.processes import GateCommand, WorkKey, WorkRunner
 
 KEY = WorkKey("b7", "uid-7", 1)
@@ -19,9 +20,9 @@ ENVIRON = {"PATH": os.environ["PATH"]}
 class Runner(WorkRunner):
     """The runner, and with which codes its tries have ended."""
 
-    def __init__(self, command: str, folder: str, environ: dict[str, str], **more: float) -> None:
+    def __init__(self, command: str, folder: str, environ: dict[str, str]) -> None:
         self.codes: dict[WorkKey, int] = {}
-        super().__init__(command, folder, environ, self.codes.__setitem__, **more)
+        super().__init__(command, folder, environ, self.codes.__setitem__)
 
 
 async def ended(runner: Runner, key: WorkKey = KEY) -> int:
@@ -73,11 +74,14 @@ def test_where_no_log_can_be_written_the_work_is_not_begun(tmp_path: Path) -> No
     assert not (tmp_path / "done").exists()
 
 
-def test_stopping_ends_the_whole_group_and_kills_what_does_not_listen(tmp_path: Path) -> None:
+def test_stopping_ends_the_whole_group_and_kills_what_does_not_listen(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(processes, "TERM_SECONDS", 0.3)
     command = f"trap '' TERM; (trap '' TERM; sleep 60) & echo $! > {tmp_path}/child; wait; sleep 60"
 
     async def main() -> int:
-        runner = Runner(command, str(tmp_path / "logs"), ENVIRON, term_seconds=0.3)
+        runner = Runner(command, str(tmp_path / "logs"), ENVIRON)
         runner.start(KEY, {})
         async with asyncio.timeout(10):
             while not (tmp_path / "child").exists() or not (tmp_path / "child").read_text():
@@ -132,9 +136,13 @@ def test_a_nodes_name_cannot_lead_out_of_the_folder(tmp_path: Path) -> None:
     ("command", "limit_s", "because"),
     [("exit 3", 10, "exited with 3"), ("sleep 5", 0.2, "took longer than 0.2s"), ("true", 10, "")],
 )
-def test_the_gates_command_is_run_and_limited(command: str, limit_s: float, because: str) -> None:
+def test_the_gates_command_is_run_and_limited(
+    command: str, limit_s: float, because: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(processes, "GATE_LIMIT_SECONDS", limit_s)
+
     async def main() -> GateCommand:
-        gate = GateCommand(command, ENVIRON, period_s=60, limit_s=limit_s)
+        gate = GateCommand(command, ENVIRON)
         looking = asyncio.create_task(gate.run())
         async with asyncio.timeout(15):
             while not gate.runs:
@@ -176,9 +184,13 @@ def test_a_null_byte_in_what_a_node_says_fails_the_try_alone(tmp_path: Path) -> 
     assert asyncio.run(main()) == 127
 
 
-def test_a_gate_that_hangs_is_shut_before_its_command_has_died(tmp_path: Path) -> None:
+def test_a_gate_that_hangs_is_shut_before_its_command_has_died(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(processes, "GATE_LIMIT_SECONDS", 0.2)
+
     async def main() -> float:
-        gate = GateCommand("trap '' TERM; sleep 30", ENVIRON, period_s=60, limit_s=0.2)
+        gate = GateCommand("trap '' TERM; sleep 30", ENVIRON)
         looking, began = asyncio.create_task(gate.run()), time.monotonic()
         async with asyncio.timeout(15):
             while gate.last is None:
