@@ -54,7 +54,7 @@ from kubectl_nodelife.sim.present import join
 from kubectl_nodelife.sim.run import run as simulate
 from kubectl_nodelife.sim.scenario import PASS_DRIFT_NS, Scenario, Setting, assemble
 from kubectl_nodelife.snapshot import KEY_BYTES, Redaction
-from kubectl_nodelife.upgrade.ports import decider_for
+from kubectl_nodelife.upgrade.answers import decider_for
 
 NODES = 60
 PODS = 1800

@@ -27,9 +27,9 @@ from kubectl_nodelife.sim.fields import FieldPath
 from kubectl_nodelife.sim.generate import Generate
 from kubectl_nodelife.sim.run import run as simulate
 from kubectl_nodelife.sim.scenario import PASS_DRIFT_NS, Scenario, Setting, assemble
+from kubectl_nodelife.upgrade.answers import decider_for
 from kubectl_nodelife.upgrade.findings import UpgradePlan
 from kubectl_nodelife.upgrade.plan import make_upgrade_plan
-from kubectl_nodelife.upgrade.ports import decider_for
 
 NODES = 500
 PODS_PER_NODE = 30

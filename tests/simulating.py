@@ -11,7 +11,7 @@ from kubectl_nodelife.sim.present import Branch
 from kubectl_nodelife.sim.run import Run, RunSummary, run, summarize_run
 from kubectl_nodelife.sim.scenario import PASS_DRIFT_NS, Scenario, Setting, assemble, parse_scenario
 from kubectl_nodelife.sim.world import Faults
-from kubectl_nodelife.upgrade.ports import decider_for
+from kubectl_nodelife.upgrade.answers import decider_for
 
 NO_LIMIT = {"kube-api-qps": "-1"}
 """For tests of what is decided: it is written at once, whatever the pace of the client."""

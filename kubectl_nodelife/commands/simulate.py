@@ -233,7 +233,7 @@ def _decider_for(setting: Setting, settings: Settings) -> MakeDecider | None:
     of_upgrades = (UpgradeEvent, UpgradeCommandEvent)
     if not any(isinstance(event.what, of_upgrades) for event in setting.scenario.events):
         return None
-    from kubectl_nodelife.upgrade.ports import decider_for
+    from kubectl_nodelife.upgrade.answers import decider_for
 
     return decider_for(settings)
 

@@ -66,6 +66,7 @@ from kubectl_nodelife.sim.run import Progress, run
 from kubectl_nodelife.sim.scenario import PASS_DRIFT_NS, Given, Scenario, Setting, assemble
 from kubectl_nodelife.sim.upgrade_course import PlayedNode, PlayedRun
 from kubectl_nodelife.sim.upgrade_run import MakeDecider
+from kubectl_nodelife.upgrade.answers import decider_for, drain_options
 from kubectl_nodelife.upgrade.drain_answers import DrainFacts, drain_answer, node_drain
 from kubectl_nodelife.upgrade.findings import (
     CLAIM,
@@ -80,7 +81,6 @@ from kubectl_nodelife.upgrade.findings import (
     UpgradePlan,
     find,
 )
-from kubectl_nodelife.upgrade.ports import decider_for, drain_options
 
 MOST_EXPLAINED: Final = 20
 """So many undrainable nodes are looked into for what unblocks them."""

@@ -28,7 +28,7 @@ from kubectl_nodelife.errors import BadInput, NodelifeError
 from kubectl_nodelife.kube.meta import ObjectMeta
 from kubectl_nodelife.kube.node import Node
 from kubectl_nodelife.kube.times import SECOND_NS
-from kubectl_nodelife.upgrade.ports import drain_options
+from kubectl_nodelife.upgrade.answers import drain_options
 
 CONNECTION = Connection()
 

@@ -126,7 +126,7 @@ def _command(*arguments: str) -> Callable[[Path], None]:
 
 def _upgrade_file(path: Path) -> None:
     from kubectl_nodelife.commands.upgrade.flags import spec_of_file
-    from kubectl_nodelife.upgrade.ports import drain_options
+    from kubectl_nodelife.upgrade.answers import drain_options
 
     drain_options(policy_from(spec_of_file(str(path))))
 

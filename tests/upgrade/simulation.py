@@ -32,7 +32,7 @@ from kubectl_nodelife.sim.scenario import PASS_DRIFT_NS, assemble, parse_scenari
 from kubectl_nodelife.sim.timeline import SCRIPT, Timeline
 from kubectl_nodelife.sim.upgrade_run import VirtualLeader, VirtualUpgrades
 from kubectl_nodelife.sim.world import InjectedFault, World
-from kubectl_nodelife.upgrade.ports import decider_for
+from kubectl_nodelife.upgrade.answers import decider_for
 from tests.sim.documents import Json, document
 from tests.upgrade.fault_plan import Plan
 from tests.upgrade.faulty_leader import NO_WRITE_NS, FaultyLeader

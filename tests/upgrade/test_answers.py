@@ -14,7 +14,7 @@ from kubectl_nodelife.engine.settings import make_settings
 from kubectl_nodelife.errors import BadInput
 from kubectl_nodelife.kube.load import load_documents
 from kubectl_nodelife.kube.times import MINUTE_NS, SECOND_NS, format_time
-from kubectl_nodelife.upgrade.ports import MEMORY_NS, drain_options, make_ports
+from kubectl_nodelife.upgrade.answers import MEMORY_NS, drain_options, make_ports
 from tests.drain.build import (
     NOW_NS,
     Json,

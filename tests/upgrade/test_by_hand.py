@@ -19,7 +19,7 @@ from kubectl_nodelife.engine.settings import make_settings
 from kubectl_nodelife.kube.times import MINUTE_NS, SECOND_NS
 from kubectl_nodelife.sim.run import Run, run
 from kubectl_nodelife.sim.scenario import PASS_DRIFT_NS, Setting
-from kubectl_nodelife.upgrade.ports import decider_for
+from kubectl_nodelife.upgrade.answers import decider_for
 
 OVERHEAD_NS = 74 * SECOND_NS
 """What a node needs besides its work: Ready for a minute, then 14 s of proof."""

@@ -15,8 +15,8 @@ from kubectl_nodelife.kube.codec import decode
 from kubectl_nodelife.kube.meta import KubeObject
 from kubectl_nodelife.kube.times import MINUTE_NS, SECOND_NS
 from kubectl_nodelife.sim.events import UpgradeEvent, WorkAssumptions
+from kubectl_nodelife.upgrade.answers import decider_for
 from kubectl_nodelife.upgrade.plan import play, setting_of
-from kubectl_nodelife.upgrade.ports import decider_for
 from tests.sim.documents import node
 
 NODES = {"a": 167, "b": 167, "c": 166}

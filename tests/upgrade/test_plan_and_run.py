@@ -32,9 +32,9 @@ from kubectl_nodelife.kube.times import SECOND_NS
 from kubectl_nodelife.outlook.upgrade_plan import upgrade_plan_document
 from kubectl_nodelife.sim.run import Run, run
 from kubectl_nodelife.sim.scenario import PASS_DRIFT_NS, Setting, assemble, parse_scenario
+from kubectl_nodelife.upgrade.answers import decider_for
 from kubectl_nodelife.upgrade.findings import UpgradePlan
 from kubectl_nodelife.upgrade.plan import make_upgrade_plan
-from kubectl_nodelife.upgrade.ports import decider_for
 from tests.deep import first_few
 from tests.sim.documents import Json, document
 from tests.upgrade.fleet_objects import fleet_objects

@@ -26,7 +26,7 @@ from kubectl_nodelife.kube.times import MINUTE_NS, SECOND_NS
 from kubectl_nodelife.sim.present import Branch
 from kubectl_nodelife.sim.scenario import PASS_DRIFT_NS
 from kubectl_nodelife.sim.upgrade_run import VirtualUpgrades
-from kubectl_nodelife.upgrade.ports import decider_for
+from kubectl_nodelife.upgrade.answers import decider_for
 from tests.sim.documents import Json
 from tests.upgrade.test_plan_and_run import POLICY, REPLACE, setting_of
 

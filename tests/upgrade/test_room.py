@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from kubectl_nodelife.upgrade.ports import RoomElsewhere
+from kubectl_nodelife.upgrade.answers import RoomElsewhere
 from tests.drain.build import Json, node, replica_set, snapshot
 
 

@@ -261,7 +261,7 @@ def is_upgrade_file(path: str) -> bool:
 
 def spec_of_file(path: str) -> dict[str, Any]:
     """The spec of such a file, as `policy_from` takes it. Raises BadInput."""
-    from kubectl_nodelife.upgrade.ports import DRAIN_FLAGS
+    from kubectl_nodelife.upgrade.answers import DRAIN_FLAGS
 
     document = one_document(path)
     if (document.get("apiVersion"), document.get("kind")) != (API_VERSION, KIND):

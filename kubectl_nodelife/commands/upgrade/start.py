@@ -249,7 +249,7 @@ def show_course(course: PlayedRun) -> int:
 def _ports(policy: UpgradePolicy, look: DrainLook) -> UpgradePorts:
     from kubectl_nodelife.controllers.upgrade.controller import READS
     from kubectl_nodelife.controllers.upgrade.fleet import reported_addresses
-    from kubectl_nodelife.upgrade.ports import make_ports
+    from kubectl_nodelife.upgrade.answers import make_ports
 
     snapshot = look.snapshot
     read = {kind for kind in READS if kind in NOT_PLANNED_ON or snapshot.was_read(kind)}

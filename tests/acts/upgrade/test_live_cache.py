@@ -22,7 +22,7 @@ from kubectl_nodelife.engine.events import Change, Put
 from kubectl_nodelife.engine.settings import make_settings
 from kubectl_nodelife.kube.meta import KubeObject
 from kubectl_nodelife.kube.node import Node, NodeMeta
-from kubectl_nodelife.upgrade.ports import make_ports
+from kubectl_nodelife.upgrade.answers import make_ports
 
 MINUTE_S = 60.0
 
