@@ -14,7 +14,7 @@ from typing import Any, Final, NamedTuple
 
 from msgspec.structs import replace
 
-from kubectl_nodelife.drain.budget_findings import operator_of
+from kubectl_nodelife.drain.budget_survey import operator_of
 from kubectl_nodelife.drain.notices import ignoring
 from kubectl_nodelife.drain.play import Play, play_kubectl
 from kubectl_nodelife.drain.remedy_candidate import (

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections import Counter
 from itertools import pairwise
 
-from kubectl_nodelife.drain.budget_findings import Advice
+from kubectl_nodelife.drain.budget_survey import numbers
 from kubectl_nodelife.drain.play import PlannedPod, Play, Workload, new_pod, went
 from kubectl_nodelife.drain.results import (
     DEGRADED,
@@ -43,7 +43,7 @@ from kubectl_nodelife.sim.kubectl.conversation import GONE, SKIPPED, TIMED_OUT, 
 from kubectl_nodelife.sim.kubectl.options import KEEP, REFUSE, Decision, decide, faults
 from kubectl_nodelife.workloads.admission import GATE_NAMESPACE, GATE_WEBHOOK
 from kubectl_nodelife.workloads.budget_ledger import BudgetLedger
-from kubectl_nodelife.workloads.budgets import EvictionRefused
+from kubectl_nodelife.workloads.budgets import EvictionRefused, sync_failure
 from kubectl_nodelife.workloads.owners import NEVER as NOT_REPLACED
 from kubectl_nodelife.workloads.owners import owner_chain
 
@@ -69,7 +69,6 @@ class Judge:
         self._unread = unread
         self._selector = play.options.selector() if play.options.pod_selector else None
         self._begun_ns = min((run.start_ns for run in play.runs.values()), default=0)
-        self._advice = Advice(play)
         self._places: dict[str, list[PlannedPlacement]] = {}
         self._targets: dict[str, PodDeletion[PlannedPod]] = {
             target.actor.uid: target for run in play.runs.values() for target in run.targets
@@ -234,7 +233,7 @@ class Judge:
             plan.gate = target.refusal.gate
             plan.reason = self._waits(actor, target)
         elif actor.ledgers:
-            plan.reason = f"goes at the first try; {self._advice.numbers(actor.ledgers[0])}"
+            plan.reason = f"goes at the first try; {self._numbers(actor.ledgers[0])}"
         else:
             read = self._snapshot.was_read("PodDisruptionBudget")
             none = "no budget guards it" if read else "no budgets were read"
@@ -296,6 +295,10 @@ class Judge:
         if actor.gone and self._options.timeout_ns:
             plan.reason += f"; it goes {plan.gone} s after the start, when kubectl has given up"
 
+    def _numbers(self, ledger: BudgetLedger) -> str:
+        """The budget's arithmetic at the plan's moment."""
+        return numbers(self._play.scope.ledgers[ledger.budget.key].budget)
+
     def _refusal(self, actor: PlannedPod, target: PodDeletion[PlannedPod]) -> tuple[str, str]:
         refusal = target.refusal
         assert refusal is not None
@@ -308,16 +311,16 @@ class Judge:
             return refusal.gate, f"two budgets match it, {names}: the Eviction API refuses that"
         ledger = actor.ledgers[0]
         if target.outcome == TIMED_OUT and (late := self._refills_late(ledger, target)):
-            return refusal.gate, f"{self._advice.numbers(ledger)}; {late}"
+            return refusal.gate, f"{self._numbers(ledger)}; {late}"
         homeless = self._homeless(ledger)
         if refusal.gate in ("pdb", "unready-under-pdb") and homeless:
             why = self._world.placement.no_room(homeless[0].pod)
             return "landing", (
-                f"{self._advice.numbers(ledger)}; it cannot refill:"
+                f"{self._numbers(ledger)}; it cannot refill:"
                 f" {len(homeless)} replacement{'s' if len(homeless) > 1 else ''} of"
                 f" {self._names(homeless)} with nowhere to go: {why}"
             )
-        return refusal.gate, self._advice.why_refused(ledger, refusal)
+        return refusal.gate, _why_refused(ledger, refusal)
 
     def _webhook_fails(
         self, actor: PlannedPod, target: PodDeletion[PlannedPod], refusal: EvictionRefused
@@ -412,6 +415,38 @@ class Judge:
                 known = [PlannedPlacement(reason=reason, nodes=count) for reason, count in reasons]
             self._places[key] = known
         return known
+
+
+def _why_refused(ledger: BudgetLedger, refusal: EvictionRefused) -> str:
+    """Why the budget refuses, in a sentence with the numbers as they are at the end."""
+    budget = ledger.budget
+    counts = numbers(budget)
+    if refusal.gate == "pdb-stale":
+        failure = sync_failure(budget.status)
+        return (
+            f"the status of budget {budget.name} is of generation"
+            f" {budget.status.observed_generation}, its spec of {budget.metadata.generation}:"
+            " the disruption controller "
+            + ("has not looked at it" if failure is None else f"fails on it: {failure}")
+        )
+    if refusal.gate == "pdb-sync-failed":
+        failure = sync_failure(budget.status)
+        return f"the sync of budget {budget.name} failed, so nothing may go: {failure}"
+    if refusal.gate == "unready-under-pdb":
+        policy = budget.spec.unhealthy_pod_eviction_policy or "IfHealthyBudget"
+        return f"it is not Ready, and {counts}; {policy} protects it until the others are healthy"
+    return f"{counts}; {_why_none(ledger)}"
+
+
+def _why_none(ledger: BudgetLedger) -> str:
+    status = ledger.budget.status
+    if status.desired_healthy >= status.expected_pods:
+        return "it can never spare one"
+    unready = ledger.matched - ledger.healthy
+    if unready > 0:
+        verb = "is" if unready == 1 else "are"
+        return f"{unready} of its pods {verb} not Ready, and nothing that was read changes that"
+    return "it does not refill"
 
 
 def workload_plans(play: Play) -> list[WorkloadPlan]:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from kubectl_nodelife.drain.budget_findings import BLOCKING, OK, TWO, UNUSED, BudgetView
-from kubectl_nodelife.drain.budget_survey import PodUnderTwo
+from kubectl_nodelife.drain.budget_survey import BLOCKING, OK, TWO, UNUSED, BudgetView, PodUnderTwo
 from kubectl_nodelife.kube.names import counted, first_names
 from kubectl_nodelife.outlook.explain import ExplainedQuestion
 

@@ -45,7 +45,6 @@ if TYPE_CHECKING:
 
 _GC_PERIOD_NS: Final = 20 * SECOND_NS
 _DELETED: Final = ("RemovingNode", "DeletingNode")
-_REGISTERED: Final = "RegisteredNode"
 
 
 def absent_sections(view: ClusterView, name: str) -> list[ExplainedQuestion]:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from kubectl_nodelife.drain.budget_findings import BudgetView
-from kubectl_nodelife.drain.budget_survey import BudgetSurvey, PoolView
+from kubectl_nodelife.drain.budget_survey import BudgetSurvey, BudgetView, PoolView
 from kubectl_nodelife.kube.names import counted, first_names
 from kubectl_nodelife.outlook.explain_budget import budget_sections
 from kubectl_nodelife.report.explanation import explained

@@ -15,7 +15,7 @@ from typing import Final, NamedTuple
 
 from kubectl_nodelife.controllers.upgrade.claims import DrainVerdict, PodKey
 from kubectl_nodelife.drain.bounds import AGAIN_S
-from kubectl_nodelife.drain.budget_findings import numbers
+from kubectl_nodelife.drain.budget_survey import numbers
 from kubectl_nodelife.drain.results import NEVER, READY, REFUSED, SLOW, UNKNOWN
 from kubectl_nodelife.drain.snapshot import PlanSnapshot, Unread
 from kubectl_nodelife.kube.deletion import grace_seconds
