@@ -30,7 +30,6 @@ from kubectl_nodelife.kube.times import MILLISECOND_NS, SECOND_NS, whole_seconds
 from kubectl_nodelife.kube.wellknown import NAMESPACE_NODE_LEASE, SILENT_REASONS
 from kubectl_nodelife.sim.api import CLUSTER, Api, deletion
 from kubectl_nodelife.sim.events import ReportedCondition
-from kubectl_nodelife.sim.jobs import delete_stopped
 from kubectl_nodelife.sim.kubelet_state import (
     LAST_REPORT,
     REPORT,
@@ -43,6 +42,7 @@ from kubectl_nodelife.sim.kubelet_state import (
     RunningStatuses,
     Start,
 )
+from kubectl_nodelife.sim.owners import delete_stopped
 from kubectl_nodelife.sim.timeline import KUBELET, Agenda
 from kubectl_nodelife.workloads.force_advice import finalizers_that_hold
 

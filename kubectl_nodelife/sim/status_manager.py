@@ -42,9 +42,9 @@ from kubectl_nodelife.kubelet.reclaim import HOLDS, ReclaimTerms, containers_are
 from kubectl_nodelife.kubelet.releases import StatusRules
 from kubectl_nodelife.kubelet.status import with_conditions_of_others
 from kubectl_nodelife.sim.api import Api, deletion, event_record
-from kubectl_nodelife.sim.jobs import delete_stopped
 from kubectl_nodelife.sim.kubelet import Kubelets
 from kubectl_nodelife.sim.kubelet_state import KubeletTerms
+from kubectl_nodelife.sim.owners import delete_stopped
 from kubectl_nodelife.sim.timeline import KUBELET, Agenda
 
 HOUSEKEEPING_NS = 2 * SECOND_NS

@@ -60,12 +60,11 @@ from kubectl_nodelife.sim.disruption import DisruptionController
 from kubectl_nodelife.sim.endpoints import EndpointsController
 from kubectl_nodelife.sim.failing_writes import FailingWrites
 from kubectl_nodelife.sim.failing_writes import InjectedFault as InjectedFault
-from kubectl_nodelife.sim.jobs import JobController
 from kubectl_nodelife.sim.kubelet import Kubelets
 from kubectl_nodelife.sim.kubelet_state import HeartbeatSchedule, KubeletClients, KubeletTerms
 from kubectl_nodelife.sim.machines import Machines
 from kubectl_nodelife.sim.namespaces import NamespaceController
-from kubectl_nodelife.sim.owners import WorkloadControllers
+from kubectl_nodelife.sim.owners import JobController, WorkloadControllers
 from kubectl_nodelife.sim.scheduler import Scheduler
 from kubectl_nodelife.sim.status_manager import StatusManagers
 from kubectl_nodelife.sim.timeline import KUBELET, PATIENCE_NS, Agenda, Asker
