@@ -106,24 +106,26 @@ class _Nodes:
 
     def _take_node(self, record: Record, name: str) -> None:
         loss = self._open.get(name)
-        match record.action:
-            case "RecordEvent" if record.controller == CLUSTER:
-                if record.detail["reason"] == "HeartbeatsStopped":
-                    self._silent[name] = record.at
-                elif record.detail["reason"] == "HeartbeatsStarted":
-                    self._silent.pop(name, None)
-            case "SetNodeCondition" if record.detail["type"] == "Ready":
-                status = record.detail["status"]
-                if status != "True" and loss is None:
-                    self._lose(name, status, record.at)
-                elif status == "True" and loss is not None:
-                    loss.back_at = record.at
-                    del self._open[name]
-                elif loss is not None:
-                    loss.ready = status
-            case "AddTaint" if record.detail["effect"] == "NoExecute" and loss is not None:
-                if loss.tainted_at is None:
-                    loss.tainted_at = record.at
+        if (status := record.node_ready) is not None:
+            if status != "True" and loss is None:
+                self._lose(name, status, record.at)
+            elif status == "True" and loss is not None:
+                loss.back_at = record.at
+                del self._open[name]
+            elif loss is not None:
+                loss.ready = status
+        elif record.action == "RecordEvent" and record.controller == CLUSTER:
+            if record.detail["reason"] == "HeartbeatsStopped":
+                self._silent[name] = record.at
+            elif record.detail["reason"] == "HeartbeatsStarted":
+                self._silent.pop(name, None)
+        elif (
+            record.action == "AddTaint"
+            and record.detail["effect"] == "NoExecute"
+            and loss is not None
+            and loss.tainted_at is None
+        ):
+            loss.tainted_at = record.at
 
     def _lose(self, name: str, status: str, at: float) -> None:
         zone = self._zones.get(name, "")
@@ -139,19 +141,15 @@ class _Nodes:
             self._on[record.detail["node"]] += 1
             self._deleted.discard(key)
             return
-        gone = record.action == "DeletePod" and record.detail.get("gracePeriodSeconds") == 0
         loss = self._open.get(node)
         if loss is not None and record.action == "MarkPodNotReady":
             loss.marked += 1
         elif loss is not None and record.action == "DeletePod":
             if record.controller != CLUSTER and key not in self._deleted:
                 self._deleted.add(key)
-                loss.deleted += 1
-                loss.last_deleted_at = record.at
-                if loss.first_deleted_at is None:
-                    loss.first_deleted_at = record.at
-            loss.finished += gone and key in self._deleted
-        if gone and self._node.pop(key, None) is not None:
+                _count_deletion(loss, record.at)
+            loss.finished += record.ends_pod and key in self._deleted
+        if record.ends_pod and self._node.pop(key, None) is not None:
             self._on[node] -= 1
 
 
@@ -176,12 +174,15 @@ def workload_losses(records: Iterable[Record], before: Cache) -> list[WorkloadLo
             if (*key, obj.uid) in deleted:
                 continue
             deleted.add((*key, obj.uid))
-            loss = _loss_of(key, owners, losses, before)
-            loss.deleted += 1
-            loss.last_deleted_at = record.at
-            if loss.first_deleted_at is None:
-                loss.first_deleted_at = record.at
+            _count_deletion(_loss_of(key, owners, losses, before), record.at)
     return sorted(losses.values(), key=lambda w: (-w.deleted, w.namespace, w.name))
+
+
+def _count_deletion(loss: NodeLoss | WorkloadLoss, at: float) -> None:
+    loss.deleted += 1
+    loss.last_deleted_at = at
+    if loss.first_deleted_at is None:
+        loss.first_deleted_at = at
 
 
 def _loss_of(

@@ -198,8 +198,8 @@ def _is_ready(record: Record) -> bool:
 def _readiness(records: Iterable[Record]) -> Iterator[tuple[str, float, bool]]:
     """(node, instant, whether it is not Ready from then)."""
     for record in records:
-        if record.action == "SetNodeCondition" and record.detail["type"] == "Ready":
-            yield record.object.name, record.at, record.detail["status"] != "True"
+        if record.node_ready is not None:
+            yield record.object.name, record.at, record.node_ready != "True"
 
 
 def _spans(
@@ -275,7 +275,7 @@ def _waiting(records: Iterable[Record]) -> Iterator[tuple[str, float, bool]]:
         elif record.object.kind == "Pod" and record.action == "RecordEvent":
             if record.detail["reason"] in ("Scheduled", "FailedScheduling"):
                 yield record.object.uid, record.at, record.detail["reason"] != "Scheduled"
-        elif record.action == "DeletePod" and record.detail.get("gracePeriodSeconds") == 0:
+        elif record.ends_pod:
             yield record.object.uid, record.at, False
 
 

@@ -160,9 +160,8 @@ def _told(records: Iterable[Record]) -> Iterator[tuple[str, float]]:
         if record.error or record.controller not in _WRITERS:
             continue
         action, detail = record.action, record.detail
-        if action == "SetNodeCondition" and detail.get("type") == "Ready":
-            if detail.get("status") == "Unknown":
-                yield unknown, record.at
+        if record.node_ready == "Unknown":
+            yield unknown, record.at
         elif action == "MarkPodNotReady":
             yield marked, record.at
         elif action == "AddTaint" and detail.get("effect") == "NoExecute":

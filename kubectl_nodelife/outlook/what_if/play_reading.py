@@ -234,13 +234,12 @@ class PlayReading:
     def _note_node(self, record: Record) -> None:
         entry = self.nodes.setdefault(record.object.name, {})
         detail, at = record.detail, record.at
-        if record.action == "SetNodeCondition" and detail["type"] == "Ready":
-            if detail["status"] == "Unknown":
-                entry.setdefault("unknown_seconds", at)
-                entry.setdefault("because", record.reason)
-                entry.pop("back_seconds", None)
-            elif detail["status"] == "True" and "unknown_seconds" in entry:
-                entry.setdefault("back_seconds", at)
+        if record.node_ready == "Unknown":
+            entry.setdefault("unknown_seconds", at)
+            entry.setdefault("because", record.reason)
+            entry.pop("back_seconds", None)
+        elif record.node_ready == "True" and "unknown_seconds" in entry:
+            entry.setdefault("back_seconds", at)
         elif record.action == "RecordEvent" and detail.get("reason") in _LOSSES:
             entry.setdefault("lost_seconds", at)
         elif record.action == "RecordEvent" and detail.get("reason") == "Deleted":
@@ -356,8 +355,7 @@ def is_eviction(record: Record) -> bool:
         return True
     if record.action != "DeletePod" or record.controller == "daemonset":
         return False
-    ends = record.detail.get("gracePeriodSeconds") == 0 and record.controller == "cluster"
-    return not ends
+    return not (record.ends_pod and record.controller == "cluster")
 
 
 def _kept_by(pod: Pod, taints: Sequence[Taint], stopped: bool) -> str:
