@@ -1,5 +1,12 @@
-# Sourced by kube-assets, kube-manager and real-controllers: builds programs from their Go modules, for tests against real ones.
+# Sourced by kube-assets, kube-e2e, kube-manager and real-controllers: builds programs from their Go modules, for tests against real ones.
 export CGO_ENABLED=0 GOFLAGS=-buildvcs=false
+
+# Waits until no other program builds what is in this folder: alone FOLDER NAME
+alone() {
+    mkdir -p "$1"
+    exec 9>"$1/$2.lock"
+    ! command -v flock >/dev/null || flock 9
+}
 
 need_go() {
     command -v go >/dev/null || {

@@ -28,7 +28,12 @@ DEEP: Final = {
         tests/real/test_upgrade_nodes.py
         tests/real/test_upgrade_leaders.py
         tests/real/test_upgrade_times.py
+        tests/real/test_predictions.py
+        tests/real/test_recordings.py
+        tests/real/test_pace.py
         tests/real/test_enforce.py
+        tests/real/standing_in/test_e2e.py
+        tests/real/standing_in/test_faults.py
         tests/real
         tests/real_code
     """,

@@ -1,6 +1,6 @@
 """The enforcing daemon on a simulated API server, on virtual time, with seeded faults.
 
-CI plays 500 seeds, `bin/test` a few. By hand: `pytest tests/enforce/test_simulation.py --seeds
+CI plays 300 seeds, `bin/test` a few. By hand: `pytest tests/enforce/test_simulation.py --seeds
 10000 -n 4`; a failure names its seed.
 """
 
