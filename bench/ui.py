@@ -23,10 +23,8 @@ from msgspec.structs import replace
 
 from bench import BenchFailed, Stopwatch
 from kubectl_nodelife.daemon.server import Answer, Query, Stream
-from kubectl_nodelife.daemon.ui.broadcast import Broadcast
-from kubectl_nodelife.daemon.ui.endpoint import PageEndpoint, listen
-from kubectl_nodelife.daemon.ui.live_feed import HappenedChange
-from kubectl_nodelife.daemon.ui.sessions import Sessions
+from kubectl_nodelife.daemon.ui.endpoint import PageEndpoint, Sessions, listen
+from kubectl_nodelife.daemon.ui.live_feed import Broadcast, HappenedChange
 from kubectl_nodelife.outlook.fates import Coming, Lane
 from kubectl_nodelife.outlook.live_wall import LiveFrame, LiveNode, WallZone, delta
 from kubectl_nodelife.outlook.node_verdict import WORST_FIRST, Option

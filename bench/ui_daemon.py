@@ -20,9 +20,8 @@ from bench._daemon import Running, running
 from kubectl_nodelife.daemon.cluster_view import WatchedCluster, look
 from kubectl_nodelife.daemon.list_once import list_once
 from kubectl_nodelife.daemon.server import resident_bytes
-from kubectl_nodelife.daemon.ui.endpoint import PageEndpoint, listen
+from kubectl_nodelife.daemon.ui.endpoint import PageEndpoint, Sessions, listen
 from kubectl_nodelife.daemon.ui.live_feed import LiveFeed
-from kubectl_nodelife.daemon.ui.sessions import Sessions
 from kubectl_nodelife.engine.settings import make_settings
 
 QUIET_SECONDS: Final = 30.0

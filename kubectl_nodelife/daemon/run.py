@@ -75,8 +75,7 @@ from kubectl_nodelife.daemon.settings import (
     load_config,
     resolve_settings,
 )
-from kubectl_nodelife.daemon.ui.host import PageHost
-from kubectl_nodelife.daemon.ui.other_clusters import OtherClusters
+from kubectl_nodelife.daemon.ui.host import OtherClusters, PageHost
 from kubectl_nodelife.engine.cache import Cache
 from kubectl_nodelife.engine.settings import Settings, make_settings
 from kubectl_nodelife.errors import BadInput, NodelifeError

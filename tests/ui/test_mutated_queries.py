@@ -11,8 +11,7 @@ from urllib.parse import urlencode
 
 import aiohttp
 
-from kubectl_nodelife.daemon.ui.endpoint import QUESTIONS
-from kubectl_nodelife.daemon.ui.sessions import MOST_SESSIONS
+from kubectl_nodelife.daemon.ui.endpoint import MOST_SESSIONS, QUESTIONS
 from tests.daemon.user import SET, User, user
 from tests.hostile.fuzz import STRANGE
 from tests.loopback import play, sandbox

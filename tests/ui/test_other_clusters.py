@@ -14,7 +14,7 @@ from kubectl_nodelife.commands.daemon_endpoint import resolve
 from kubectl_nodelife.commands.flags import Connection
 from kubectl_nodelife.commands.several_clusters import SeveralClusters, _clusters
 from kubectl_nodelife.daemon.paths import socket_path
-from kubectl_nodelife.daemon.ui.other_clusters import merged
+from kubectl_nodelife.daemon.ui.host import merged
 from tests.daemon.test_several_clusters import kubeconfig
 from tests.daemon.user import FLAGS, SET, silence, user
 from tests.loopback import play, sandbox

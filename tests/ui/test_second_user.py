@@ -10,7 +10,7 @@ import pytest
 from aiohttp import web
 
 from kubectl_nodelife.daemon.listener import OWN, LocalPeers
-from kubectl_nodelife.daemon.ui.sessions import CLOSED_SECONDS, MOST_SESSIONS, MOST_WRONG, Sessions
+from kubectl_nodelife.daemon.ui.endpoint import CLOSED_SECONDS, MOST_SESSIONS, MOST_WRONG, Sessions
 from tests.loopback import play
 from tests.other_user import as_another_user, needs_another_user
 from tests.ui.browser import needs_chromium

@@ -17,17 +17,17 @@ import pytest
 import kubectl_nodelife.daemon.ui
 from bench.ui import told_once
 from kubectl_nodelife.daemon.ui import endpoint as endpoint_module
-from kubectl_nodelife.daemon.ui.broadcast import Broadcast
 from kubectl_nodelife.daemon.ui.endpoint import (
     HEADERS,
     MOST_ANSWERS,
     MOST_BODY_BYTES,
     POSTED,
     PageEndpoint,
+    Sessions,
     listen,
     page_files,
 )
-from kubectl_nodelife.daemon.ui.sessions import Sessions
+from kubectl_nodelife.daemon.ui.live_feed import Broadcast
 from kubectl_nodelife.errors import BadInput, NotFound
 from tests.loopback import play
 

@@ -7,18 +7,18 @@ from typing import Any
 
 import pytest
 
-from kubectl_nodelife.daemon.ui.broadcast import (
-    MOST_EVENTS,
-    MOST_LISTENERS,
-    MOST_UNREAD_BYTES,
-    Broadcast,
-)
-from kubectl_nodelife.daemon.ui.sessions import (
+from kubectl_nodelife.daemon.ui.endpoint import (
     CLOSED_SECONDS,
     MOST_SESSIONS,
     MOST_WRONG,
     TOKEN_SECONDS,
     Sessions,
+)
+from kubectl_nodelife.daemon.ui.live_feed import (
+    MOST_EVENTS,
+    MOST_LISTENERS,
+    MOST_UNREAD_BYTES,
+    Broadcast,
 )
 
 

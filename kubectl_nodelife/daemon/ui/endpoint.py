@@ -8,21 +8,28 @@ anything else, on every path.
 
 The page's modules are files as they are written; its head names all of them, so that a browser asks
 for them at once and not one after another.
+
+Who may see the page is said by tokens that work once, and the sessions that they begin
+(`Sessions`). A token for a second screen works again and again for ten minutes; what it begins only
+looks on. All of it is in memory. A token goes to the browser in the fragment of an address, which
+is never sent in a request line, a Referer or a log.
 """
 
 from __future__ import annotations
 
 import asyncio
 import errno
+import hmac
 import json
+import secrets
 import shlex
 import socket
 import time
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import aclosing
 from http import HTTPStatus
 from importlib.resources import files
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import msgspec
 from aiohttp import web
@@ -30,8 +37,7 @@ from aiohttp import web
 from kubectl_nodelife.daemon.listener import REQUEST_SECONDS, BoundedListener, Rate, Rates
 from kubectl_nodelife.daemon.logs import log
 from kubectl_nodelife.daemon.server import Answer, Query, Stream
-from kubectl_nodelife.daemon.ui.broadcast import Broadcast, Subscriber
-from kubectl_nodelife.daemon.ui.sessions import Sessions
+from kubectl_nodelife.daemon.ui.live_feed import Broadcast, Subscriber
 from kubectl_nodelife.errors import BadInput, NodelifeError
 from kubectl_nodelife.kube.unreadable import where_raised
 
@@ -162,7 +168,7 @@ class PageEndpoint:
         self.port = 0
         self._answers, self._streams = answers, streams
         self._broadcast = broadcast
-        self._sessions = sessions
+        self.sessions = sessions
         self._files = page_files()
         self._answering = asyncio.Semaphore(MOST_ANSWERS)
         self._playing, self._sharing = asyncio.Lock(), asyncio.Lock()
@@ -225,9 +231,9 @@ class PageEndpoint:
         except (msgspec.MsgspecError, KeyError):
             raise web.HTTPBadRequest from None
         peer = self._listener.peer_of(request)
-        if self._sessions.is_closed(peer):
+        if self.sessions.is_closed(peer):
             raise web.HTTPTooManyRequests
-        session = self._sessions.begin(token, peer)
+        session = self.sessions.begin(token, peer)
         if session is None:
             raise web.HTTPUnauthorized
         return _json(msgspec.json.encode({"session": session}))
@@ -237,15 +243,15 @@ class PageEndpoint:
         return _json(msgspec.json.encode({"readOnly": self._is_read_only(request)}))
 
     async def _logout(self, request: web.Request) -> web.Response:
-        self._sessions.end(_session_of(request))
+        self.sessions.end(_session_of(request))
         return web.Response(status=HTTPStatus.NO_CONTENT)
 
     def _check(self, request: web.Request) -> None:
-        if not self._sessions.holds(_session_of(request)):
+        if not self.sessions.holds(_session_of(request)):
             raise web.HTTPUnauthorized
 
     def _is_read_only(self, request: web.Request) -> bool:
-        return self._sessions.is_read_only(_session_of(request))
+        return self.sessions.is_read_only(_session_of(request))
 
     # Answers
 
@@ -358,7 +364,7 @@ class PageEndpoint:
     ) -> None:
         while not subscriber.dropped:
             chunk = await subscriber.take(COMMENT_SECONDS)
-            if not self._sessions.holds(_session_of(request)):
+            if not self.sessions.holds(_session_of(request)):
                 return
             async with asyncio.timeout(WRITE_SECONDS):
                 await response.write(chunk or b":\n\n")
@@ -435,3 +441,127 @@ def _refused_post(headers: Sequence[tuple[str, str]]) -> HTTPStatus | None:
 def values(headers: Sequence[tuple[str, str]], name: str) -> list[str]:
     """All values of a header."""
     return [value for key, value in headers if key.lower() == name]
+
+
+TOKEN_SECONDS: Final = 120.0
+READ_ONLY_TOKEN_SECONDS: Final = 600.0
+SESSION_SECONDS: Final = 12 * 3600.0
+MOST_SESSIONS: Final = 16
+"""So many of each kind: those that only look on end none of the owner's."""
+MOST_TOKENS: Final = 16
+MOST_WRONG: Final = 10
+CLOSED_SECONDS: Final = 60.0
+_MOST_PEERS: Final = 256
+
+
+class _Pass(NamedTuple):
+    """A token or a session: until when it is good, and whether it only looks on."""
+
+    until_s: float
+    read_only: bool
+
+
+class Sessions:
+    """`now_s`: a clock that never goes back, in seconds."""
+
+    def __init__(self, now_s: Callable[[], float], lasts_s: float = SESSION_SECONDS) -> None:
+        self._now_s = now_s
+        self._lasts_s = min(lasts_s, SESSION_SECONDS)
+        self._tokens: dict[str, _Pass] = {}
+        self._sessions: dict[str, _Pass] = {}
+        self._wrong: dict[str, int] = {}
+        self._closed_until_s: dict[str, float] = {}
+
+    def token(self, *, read_only: bool = False) -> str:
+        """A new token, good once and for two minutes; `read_only`: often, and for ten. The oldest
+        goes where there are many.
+        """
+        self._forget()
+        made = secrets.token_urlsafe(32)
+        lasts_s = self.token_seconds(read_only=read_only)
+        self._tokens[made] = _Pass(self._now_s() + lasts_s, read_only)
+        while len(self._tokens) > MOST_TOKENS:
+            del self._tokens[next(iter(self._tokens))]
+        return made
+
+    @staticmethod
+    def token_seconds(*, read_only: bool) -> float:
+        """For so long a token is good."""
+        return READ_ONLY_TOKEN_SECONDS if read_only else TOKEN_SECONDS
+
+    def begin(self, token: str, peer: str = "") -> str | None:
+        """The session that a token begins; None: it does not. Ten wrong ones of a peer close the
+        door for a minute, for its right ones too.
+        """
+        self._forget()
+        if self.is_closed(peer):
+            return None
+        found = _find(self._tokens, token)
+        if found is None:
+            self._wrong[peer] = self._wrong.pop(peer, 0) + 1
+            if self._wrong[peer] >= MOST_WRONG:
+                del self._wrong[peer]
+                self._closed_until_s[peer] = self._now_s() + CLOSED_SECONDS
+            while len(self._wrong) > _MOST_PEERS:
+                del self._wrong[next(iter(self._wrong))]
+            return None
+        read_only = self._tokens[found].read_only
+        if not read_only:
+            del self._tokens[found]
+        made = secrets.token_urlsafe(32)
+        self._sessions[made] = _Pass(self._now_s() + self._lasts_s, read_only)
+        for oldest in self._alike(read_only)[:-MOST_SESSIONS]:
+            del self._sessions[oldest]
+        return made
+
+    def is_full(self, *, read_only: bool) -> bool:
+        """True if the next session of that kind ends the oldest."""
+        self._forget()
+        return len(self._alike(read_only)) >= MOST_SESSIONS
+
+    def _alike(self, read_only: bool) -> list[str]:
+        return [key for key, kept in self._sessions.items() if kept.read_only == read_only]
+
+    def is_closed(self, peer: str = "") -> bool:
+        """True if there were so many wrong tokens of this peer that none of it is taken now."""
+        return self._now_s() < self._closed_until_s.get(peer, 0.0)
+
+    def holds(self, session: str) -> bool:
+        """True if that is a session that goes on."""
+        self._forget()
+        return _find(self._sessions, session) is not None
+
+    def is_read_only(self, session: str) -> bool:
+        """True if it only looks on, as one that is none does."""
+        self._forget()
+        found = _find(self._sessions, session)
+        return found is None or self._sessions[found].read_only
+
+    def end(self, session: str) -> None:
+        """End it, if it is one."""
+        found = _find(self._sessions, session)
+        if found is not None:
+            del self._sessions[found]
+
+    def count(self) -> int:
+        """How many go on."""
+        self._forget()
+        return len(self._sessions)
+
+    def _forget(self) -> None:
+        now_s = self._now_s()
+        for kept in (self._tokens, self._sessions):
+            for key in [key for key, good in kept.items() if good.until_s <= now_s]:
+                del kept[key]
+        for peer in [peer for peer, until_s in self._closed_until_s.items() if until_s <= now_s]:
+            del self._closed_until_s[peer]
+
+
+def _find(kept: Iterable[str], given: str) -> str | None:
+    """The key that is the same, compared in constant time."""
+    found = None
+    sent = given.encode("utf-8", "replace")
+    for key in kept:
+        if hmac.compare_digest(key.encode(), sent):
+            found = key
+    return found

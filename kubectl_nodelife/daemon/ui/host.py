@@ -1,4 +1,5 @@
 """Opens the live page when it is asked for, and closes it when it is not looked at any more.
+Tells it what happens in the other clusters of its user (`OtherClusters`).
 
 The socket exists from the first `ui` until `ui --stop`, until its time is over, or until no page
 has been open for ten minutes. What serves it is imported by the first `ui`.
@@ -6,11 +7,17 @@ has been open for ten minutes. What serves it is imported by the first `ui`.
 Its port is kept in a file, and taken again by the next daemon, so that tabs which are still open go
 on as soon as one of them has a session. Sessions are not kept: while no daemon runs, another user
 could listen at the port, and be sent the session of an open tab.
+
+The other clusters are those that other daemons of that user watch on this machine. They are found
+in the private folder of sockets, and each is asked on its own. No session, token or credential goes
+from one to another: the page learns a sentence, and where the other page is, which asks for a
+session of its own.
 """
 
 from __future__ import annotations
 
 import asyncio
+import re
 import time
 from collections.abc import Callable, Coroutine, Mapping
 from contextlib import suppress
@@ -18,17 +25,14 @@ from importlib import import_module
 from socket import socket
 from typing import TYPE_CHECKING, Any, Final
 
+from kubectl_nodelife.daemon import client
+from kubectl_nodelife.daemon.instance import Instance, instances
 from kubectl_nodelife.daemon.journal import Journal
 from kubectl_nodelife.daemon.list_once import ListKinds
 from kubectl_nodelife.daemon.logs import log
+from kubectl_nodelife.daemon.paths import check_private
 from kubectl_nodelife.daemon.server import Answer, Query, Stream, sliced
-from kubectl_nodelife.daemon.ui.sessions import (
-    READ_ONLY_TOKEN_SECONDS,
-    SESSION_SECONDS,
-    TOKEN_SECONDS,
-    Sessions,
-)
-from kubectl_nodelife.errors import BadInput
+from kubectl_nodelife.errors import BadInput, NodelifeError
 from kubectl_nodelife.outlook.view import ClusterView
 
 if TYPE_CHECKING:
@@ -73,7 +77,6 @@ class PageHost:
         self._answers, self._streams, self._list_kinds = answers, streams, list_kinds
         self._always = always
         self._endpoint: PageEndpoint | None = None
-        self._sessions = Sessions(time.monotonic)
         self._tasks: list[asyncio.Task[None]] = []
         self._seen_at = self._until = 0.0
         self._wall: LiveWall | None = None
@@ -121,7 +124,7 @@ class PageHost:
         """Its part of `daemon status`; {} while it is closed."""
         if self._endpoint is None:
             return {}
-        sessions, readers = self._sessions.count(), self.listeners
+        sessions, readers = self._endpoint.sessions.count(), self.listeners
         return {"ui": {"url": self.url, "sessions": sessions, "readers": readers}}
 
     async def close(self) -> None:
@@ -138,7 +141,6 @@ class PageHost:
     async def _order_open(self, query: Query) -> dict[str, Any]:
         """Open it, if it is not open, and give a token for one browser. Raises BadInput."""
         port = _number(query, "port")
-        seconds = min(float(_number(query, "lasts") or SESSION_SECONDS), SESSION_SECONDS)
         if port and not LEAST_PORT <= port <= MOST_PORT:
             raise BadInput(f"port {port} is not allowed: {LEAST_PORT} to {MOST_PORT}", on="--port")
         if self._endpoint is not None and port not in (0, self._endpoint.port):
@@ -147,31 +149,37 @@ class PageHost:
                 on="--port",
                 remedy="run first: kubectl nodelife ui --stop",
             )
-        if self._endpoint is None:
-            await self._open(port, seconds)
+        endpoint = self._endpoint or await self._open(port, _number(query, "lasts"))
         read_only = bool(_number(query, "readOnly"))
-        token = self._sessions.token(read_only=read_only)
+        token = endpoint.sessions.token(read_only=read_only)
         self._seen_at = time.monotonic()
-        lasts_s = READ_ONLY_TOKEN_SECONDS if read_only else TOKEN_SECONDS
-        ends = self._sessions.is_full(read_only=read_only)
+        lasts_s = endpoint.sessions.token_seconds(read_only=read_only)
+        ends = endpoint.sessions.is_full(read_only=read_only)
         return {"url": self.url, "token": token, "tokenSeconds": lasts_s, "endsOldest": ends}
 
-    async def _open(self, port: int, seconds: float) -> None:
+    async def _open(self, port: int, seconds: int) -> PageEndpoint:
+        """`seconds`: so long its sessions last, 0 for as long as they may."""
         await asyncio.to_thread(_import_server)
-        from kubectl_nodelife.daemon.ui.endpoint import PageEndpoint, listen
+        from kubectl_nodelife.daemon.ui.endpoint import (
+            SESSION_SECONDS,
+            PageEndpoint,
+            Sessions,
+            listen,
+        )
         from kubectl_nodelife.daemon.ui.live_feed import LiveFeed
 
         bound = self._listen_again(listen) if not port else listen(port)
         feed = self._feed = LiveFeed(
             self._look, self._journal, self._now_ns, self._answers, self._list_kinds
         )
-        self._sessions = Sessions(time.monotonic, seconds)
+        lasts_s = min(float(seconds or SESSION_SECONDS), SESSION_SECONDS)
+        sessions = Sessions(time.monotonic, lasts_s)
         endpoint = PageEndpoint(
-            self._answers, self._streams, feed.broadcast, self._sessions, self._is_busy
+            self._answers, self._streams, feed.broadcast, sessions, self._is_busy
         )
         await endpoint.start(bound)
         self._endpoint = endpoint
-        self._until = time.monotonic() + seconds
+        self._until = time.monotonic() + lasts_s
         self._seen_at = time.monotonic()
         self._keep_port(endpoint.port)
         log.info("the page is open on port %d", endpoint.port)
@@ -179,6 +187,7 @@ class PageHost:
             asyncio.create_task(self._always("page", feed.run)),
             asyncio.create_task(self._watch_readers(feed)),
         ]
+        return endpoint
 
     def _listen_again(self, listen: Callable[[int], list[socket]]) -> list[socket]:
         """At the port of the last time, where that is free, else at any."""
@@ -224,3 +233,73 @@ def _number(query: Query, key: str) -> int:
     if not text.isdecimal() or len(text) > 9:
         raise BadInput(f"{text!r} is not a number", on=f"--{key}")
     return int(text)
+
+
+MOST_ASKED: Final = 32
+ASK_SECONDS: Final = 3.0
+UNKNOWN: Final = "unknown"
+"""The level of a cluster whose daemon does not say."""
+
+_WORST_FIRST: Final = ("gone", "worse", "blind", UNKNOWN, "ours", "peace")
+_MOST_TEXT: Final = 500
+_PAGE: Final = re.compile(r"http://127\.0\.0\.1:[0-9]{1,5}/")
+
+
+class OtherClusters:
+    """Asks the other daemons. `cluster_uid`: of our own cluster, "" while it is not known."""
+
+    def __init__(self, own: Instance, cluster_uid: Callable[[], str]) -> None:
+        self._own, self._cluster_uid = own, cluster_uid
+
+    async def answer(self, query: Query) -> dict[str, Any]:
+        """The other clusters, each once, trouble first: context, server, level, sentence, url."""
+        check_private(self._own.runtime)
+        found = await asyncio.to_thread(instances, self._own.runtime)
+        others = [one for one in found if one.identity != self._own.identity and one.is_taken()]
+        asked = (asyncio.to_thread(_asked, one) for one in others[:MOST_ASKED])
+        told = await asyncio.gather(*asked)
+        return {"items": merged(told, self._cluster_uid())}
+
+
+def _asked(other: Instance) -> Mapping[str, Any]:
+    try:
+        return client.ask(other.socket, "situation", ASK_SECONDS)
+    except NodelifeError as error:
+        sentence = f"Its daemon does not say what happens: {error.what}."
+        return {**other.read_card(), "level": UNKNOWN, "sentence": sentence}
+
+
+def merged(told: list[Mapping[str, Any]], own_uid: str) -> list[dict[str, str]]:
+    """Answers of daemons as clusters, the worst first. A cluster that several watch, under other
+    names, is told once, by the first that knows; one that is our own, not at all."""
+    rank = {level: place for place, level in enumerate(_WORST_FIRST)}
+    found: dict[str, dict[str, str]] = {}
+    for each in sorted(told, key=lambda one: one.get("level") == UNKNOWN):
+        uid, server = str(each.get("clusterUid") or ""), str(each.get("server") or "")
+        if uid and uid == own_uid:
+            continue
+        context = _text(each.get("context"))
+        known = found.get(uid or server or context)
+        if known is not None:
+            known["contexts"] += f", {context}"
+            known["url"] = known["url"] or _page(each.get("url"))
+            continue
+        level = str(each.get("level"))
+        found[uid or server or context] = {
+            "contexts": context,
+            "context": context,
+            "server": server[:_MOST_TEXT],
+            "level": level if level in rank else UNKNOWN,
+            "sentence": _text(each.get("sentence")),
+            "url": _page(each.get("url")),
+        }
+    return sorted(found.values(), key=lambda one: (rank[one["level"]], one["contexts"]))
+
+
+def _text(value: object) -> str:
+    return str(value or "")[:_MOST_TEXT]
+
+
+def _page(value: object) -> str:
+    """The address of a page on this machine; "" for any other."""
+    return str(value) if _PAGE.fullmatch(str(value or "")) else ""
