@@ -31,7 +31,7 @@ class Flags:
     """
 
     def __init__(self, given: dict[str, str]) -> None:
-        from kubectl_nodelife.daemon.identity_cache import FIELDS
+        from kubectl_nodelife.daemon.paths import FIELDS
 
         for field in FIELDS:
             setattr(self, field, given.get(field))
@@ -114,8 +114,7 @@ def _ask(given: dict[str, str], nodes: list[str]) -> dict[str, object] | None:
     """The daemon's answer; None: none runs, or something must be looked into first."""
     from kubectl_nodelife.commands.ask import on_this_screen
     from kubectl_nodelife.daemon import client
-    from kubectl_nodelife.daemon.identity_cache import recall
-    from kubectl_nodelife.daemon.paths import folder_of_sockets, socket_path
+    from kubectl_nodelife.daemon.paths import folder_of_sockets, recall, socket_path
 
     runtime = folder_of_sockets(os.environ)
     if not runtime:

@@ -12,10 +12,10 @@ import time
 from kubectl_nodelife.commands.daemon_endpoint import DaemonEndpoint
 from kubectl_nodelife.commands.daemon_endpoint import resolve as resolve
 from kubectl_nodelife.daemon import client
-from kubectl_nodelife.daemon.identity_cache import recall
 from kubectl_nodelife.daemon.paths import (
     folder_of_sockets,
     make_private,
+    recall,
     runtime_folder,
     socket_path,
 )

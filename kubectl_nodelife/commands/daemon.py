@@ -27,7 +27,6 @@ from kubectl_nodelife.commands.flags import (
 from kubectl_nodelife.commands.groups import SpellingGroup
 from kubectl_nodelife.daemon import client
 from kubectl_nodelife.daemon.flags import DEFAULTS, DaemonFlags
-from kubectl_nodelife.daemon.identity_cache import CachedIdentity
 from kubectl_nodelife.daemon.instance import (
     AlreadyRuns,
     Instance,
@@ -36,7 +35,13 @@ from kubectl_nodelife.daemon.instance import (
     restart,
     spawn,
 )
-from kubectl_nodelife.daemon.paths import folder_of_sockets, log_path, make_private, runtime_folder
+from kubectl_nodelife.daemon.paths import (
+    CachedIdentity,
+    folder_of_sockets,
+    log_path,
+    make_private,
+    runtime_folder,
+)
 from kubectl_nodelife.errors import (
     EXIT_DONE,
     EXIT_FAILED,

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 
 from kubectl_nodelife.daemon import client
-from kubectl_nodelife.daemon.identity_cache import CachedIdentity, remember
+from kubectl_nodelife.daemon.paths import CachedIdentity, remember
 from kubectl_nodelife.errors import Failed
 from kubectl_nodelife.report import terminal
 

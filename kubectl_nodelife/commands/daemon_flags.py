@@ -18,7 +18,7 @@ from kubectl_nodelife.daemon.flags import (
     flags_of,
     parse_flags,
 )
-from kubectl_nodelife.daemon.identity_cache import CachedIdentity
+from kubectl_nodelife.daemon.paths import CachedIdentity
 from kubectl_nodelife.errors import Refused
 
 Callback = Callable[..., Any]

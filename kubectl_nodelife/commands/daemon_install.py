@@ -17,8 +17,8 @@ from kubectl_nodelife.commands import ask
 from kubectl_nodelife.commands.daemon_flags import flags_named
 from kubectl_nodelife.commands.flags import Connection, connection_arguments, connection_flags
 from kubectl_nodelife.daemon.flags import DEFAULTS, DaemonFlags
-from kubectl_nodelife.daemon.identity_cache import CachedIdentity
 from kubectl_nodelife.daemon.instance import installed_link, own_command
+from kubectl_nodelife.daemon.paths import CachedIdentity
 from kubectl_nodelife.errors import BadInput
 from kubectl_nodelife.report import terminal
 

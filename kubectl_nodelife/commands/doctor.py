@@ -162,7 +162,7 @@ def _cluster(target: Target) -> Iterator[Finding]:
     """
     import asyncio
 
-    from kubectl_nodelife.daemon.manager_role import release_reads_leases
+    from kubectl_nodelife.daemon.settings import release_reads_leases
     from kubectl_nodelife.live.clock import SKEW_WARNED_NS
 
     try:
@@ -184,7 +184,7 @@ def _cluster(target: Target) -> Iterator[Finding]:
 
 def _node_controller(role: dict[str, Any] | None) -> Finding:
     """Whether the node controller's role lets Leases be read, without which no node is lost."""
-    from kubectl_nodelife.daemon.manager_role import (
+    from kubectl_nodelife.daemon.settings import (
         AUTOUPDATE,
         MAY_NOT,
         NODE_CONTROLLER,
@@ -207,7 +207,7 @@ def _node_controller(role: dict[str, Any] | None) -> Finding:
 
 
 async def _read_role(target: Target) -> dict[str, Any] | None:
-    from kubectl_nodelife.daemon.manager_role import read_role
+    from kubectl_nodelife.daemon.settings import read_role
 
     async with _asking(target) as connected:
         return await read_role(connected)

@@ -37,7 +37,7 @@ import msgspec
 from kubectl_nodelife.commands.daemon_endpoint import DaemonEndpoint, resolve
 from kubectl_nodelife.commands.flags import Connection
 from kubectl_nodelife.daemon.client import ANSWER_SECONDS, OtherProtocol
-from kubectl_nodelife.daemon.identity_cache import CachedIdentity
+from kubectl_nodelife.daemon.paths import CachedIdentity
 from kubectl_nodelife.daemon.server import DEFAULT_PORT
 from kubectl_nodelife.errors import BadInput, Failed, NodelifeError, Unreachable
 from kubectl_nodelife.kube.meta import LabelSelector

@@ -1,18 +1,32 @@
-"""The paths of the daemon's files, and the check that their folders belong to this user alone.
+"""The paths of the daemon's files, the check that their folders belong to this user alone, and the
+cluster that the connection flags mean, so that its daemon is found without YAML.
 
 Runtime files (socket, lock, card) live in a folder that goes with the login, state (journal, log)
 in one that stays. The runtime folder must be the same from a terminal, from cron and over ssh, so
 /run/user/UID counts whether or not XDG_RUNTIME_DIR is set: else two daemons would run beside one
-another. Loaded by the quick commands: `os` and `stat` only.
+another.
+
+A private file maps (flags, KUBECONFIG) to the resolved identity, valid while the kubeconfig files
+and the CA file keep their inode, size and modification time (`remember`, `recall`). A miss takes
+the slow path; a file that cannot be read or written is a miss, never an error. Each answer carries
+the server, which must be the one remembered here.
+
+Loaded by the quick commands: `json`, `os` and `stat` only.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import stat
 import sys
 
 from kubectl_nodelife.errors import Failed
+
+TYPE_CHECKING = False  # as typing's, without importing typing: this is on the quick path
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from typing import Any
 
 FOLDER = "nodelife"
 
@@ -210,3 +224,117 @@ def _can_be_made(folder: str) -> bool:
             return False
         folder = parent
     return os.path.isdir(folder) and os.access(folder, os.W_OK | os.X_OK)
+
+
+CACHE_FILE = "known.json"
+
+_MOST = 200
+
+# What decides which cluster and user it is; secrets and the namespace do not.
+FIELDS = (
+    "kubeconfig",
+    "context",
+    "cluster",
+    "user",
+    "server",
+    "tls_server_name",
+    "insecure_skip_tls_verify",
+    "certificate_authority",
+    "impersonate",
+    "impersonate_uid",
+    "impersonate_groups",
+    "impersonate_user_extra",
+)
+
+
+class CachedIdentity:
+    """A cluster as seen by one user: the daemon's name for it, and what an answer must say."""
+
+    __slots__ = ("context", "identity", "namespace", "server")
+
+    def __init__(self, identity: str, server: str, context: str, namespace: str) -> None:
+        self.identity = identity
+        self.server = server
+        self.context = context
+        self.namespace = namespace
+
+
+def recall(folder: str, flags: Any, environ: Mapping[str, str]) -> CachedIdentity | None:
+    """The cluster that these flags meant the last time, if nothing that decides it has changed."""
+    entry = _read(folder).get(_key(flags, environ))
+    try:
+        if entry is None or any(_stamp(path) != stamp for path, stamp in entry["files"]):
+            return None
+        return CachedIdentity(
+            entry["identity"], entry["server"], entry["context"], entry["namespace"]
+        )
+    except (KeyError, TypeError, ValueError):
+        return None
+
+
+def remember(
+    folder: str,
+    flags: Any,
+    environ: Mapping[str, str],
+    known: CachedIdentity,
+    files: tuple[str, ...],
+) -> None:
+    """Note what the flags mean. `files`: all that decided it, those that do not exist included."""
+    entries = _read(folder)
+    key = _key(flags, environ)
+    entries.pop(key, None)
+    entries[key] = {
+        "identity": known.identity,
+        "server": known.server,
+        "context": known.context,
+        "namespace": known.namespace,
+        "files": [[os.path.abspath(path), _stamp(path)] for path in files],
+    }
+    while len(entries) > _MOST:
+        del entries[next(iter(entries))]
+    path = os.path.join(folder, CACHE_FILE)
+    draft = f"{path}.{os.getpid()}"
+    try:
+        handle = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600)
+        with open(handle, "w", encoding="utf-8") as file:
+            json.dump(entries, file)
+        os.replace(draft, path)
+    except OSError:
+        return
+
+
+def _read(folder: str) -> dict[str, Any]:
+    try:
+        with open(os.path.join(folder, CACHE_FILE), encoding="utf-8") as file:
+            entries = json.load(file)
+    except (OSError, ValueError):
+        return {}
+    return entries if isinstance(entries, dict) else {}
+
+
+def _key(flags: Any, environ: Mapping[str, str]) -> str:
+    given = {name: getattr(flags, name) for name in FIELDS if getattr(flags, name)}
+    if "kubeconfig" not in given:
+        given["KUBECONFIG"] = environ.get("KUBECONFIG", "")
+        given["HOME"] = environ.get("HOME", "")
+    if any(not os.path.isabs(path) for path in _paths(given)):
+        given["cwd"] = os.getcwd()
+    return json.dumps(given, sort_keys=True)
+
+
+def _paths(given: Mapping[str, Any]) -> list[str]:
+    """The paths among the flags: relative ones mean another file elsewhere."""
+    paths = (
+        [given["kubeconfig"]] if "kubeconfig" in given else given["KUBECONFIG"].split(os.pathsep)
+    )
+    paths.append(given.get("certificate_authority", ""))
+    return [path for path in paths if path]
+
+
+def _stamp(path: str) -> list[int] | None:
+    """Device, inode, size and time of a file, which change when it does; None: there is none."""
+    try:
+        found = os.stat(path)
+    except OSError:
+        return None
+    return [found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns]

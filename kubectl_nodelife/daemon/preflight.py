@@ -25,13 +25,6 @@ from kubectl_nodelife.daemon.enforce.manager import (
 )
 from kubectl_nodelife.daemon.flags import Orders
 from kubectl_nodelife.daemon.intents import Intents
-from kubectl_nodelife.daemon.manager_role import (
-    MAY_NOT,
-    REMEDY,
-    ROLE_PATH,
-    lets_read_leases,
-    release_reads_leases,
-)
 from kubectl_nodelife.daemon.permissions import (
     ENFORCE_LEASE,
     ENFORCE_LEASE_ROWS,
@@ -40,7 +33,14 @@ from kubectl_nodelife.daemon.permissions import (
     Right,
     rows,
 )
-from kubectl_nodelife.daemon.settings import UNREADABLE
+from kubectl_nodelife.daemon.settings import (
+    MAY_NOT,
+    REMEDY,
+    ROLE_PATH,
+    UNREADABLE,
+    lets_read_leases,
+    release_reads_leases,
+)
 from kubectl_nodelife.engine.calls import Request
 from kubectl_nodelife.engine.calls.call import NOT_FOUND
 from kubectl_nodelife.errors import NodelifeError, Refused, Unreachable

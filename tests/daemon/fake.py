@@ -10,8 +10,7 @@ from typing import Any
 
 from kubectl_nodelife.commands.flags import Connection
 from kubectl_nodelife.daemon.client import PROTOCOL
-from kubectl_nodelife.daemon.identity_cache import CachedIdentity, remember
-from kubectl_nodelife.daemon.paths import socket_path
+from kubectl_nodelife.daemon.paths import CachedIdentity, remember, socket_path
 
 IDENTITY = "0123456789abcdef0123"
 SERVER = "https://10.0.0.1:6443"

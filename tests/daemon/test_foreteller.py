@@ -8,7 +8,7 @@ from typing import Any
 
 from kubectl_nodelife.commands.answering import status
 from kubectl_nodelife.daemon.cluster_view import look
-from kubectl_nodelife.daemon.foreteller import Foreteller
+from kubectl_nodelife.daemon.forked_answers import Foreteller
 from kubectl_nodelife.daemon.metrics.cluster_sample import sample_steps
 from kubectl_nodelife.daemon.notices import cluster_conditions
 from kubectl_nodelife.outlook.eviction_forecast import Range

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from kubectl_nodelife.commands.flags import Connection
-from kubectl_nodelife.daemon.identity_cache import FILE, CachedIdentity, recall, remember
+from kubectl_nodelife.daemon.paths import CACHE_FILE, CachedIdentity, recall, remember
 
 KNOWN = CachedIdentity("0123456789abcdef0123", "https://10.0.0.1", "prod", "shop")
 
@@ -104,7 +104,7 @@ def test_a_relative_path_means_another_file_elsewhere(
 
 @pytest.mark.parametrize("content", ["", "{", "[]", '{"a": 1}', '{"{}": {"files": 3}}'])
 def test_a_damaged_memory_is_no_memory(tmp_path: Path, config: Path, content: str) -> None:
-    (tmp_path / FILE).write_text(content)
+    (tmp_path / CACHE_FILE).write_text(content)
     environ = {"KUBECONFIG": str(config)}
     assert recalled(tmp_path, environ) is None
     note(tmp_path, environ, config)
@@ -114,7 +114,7 @@ def test_a_damaged_memory_is_no_memory(tmp_path: Path, config: Path, content: st
 def test_it_is_private_and_has_a_limit(tmp_path: Path, config: Path) -> None:
     for number in range(250):
         note(tmp_path, {"KUBECONFIG": str(config)}, config, context=f"c{number}")
-    assert (tmp_path / FILE).stat().st_mode & 0o777 == 0o600
+    assert (tmp_path / CACHE_FILE).stat().st_mode & 0o777 == 0o600
     environ = {"KUBECONFIG": str(config)}
     assert recalled(tmp_path, environ, context="c0") is None
     assert recalled(tmp_path, environ, context="c249") == KNOWN.identity

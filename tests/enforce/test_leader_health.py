@@ -13,7 +13,7 @@ from typing import Any, cast
 
 import pytest
 
-from kubectl_nodelife.daemon.enforce.leader_health import (
+from kubectl_nodelife.daemon.enforce.write_gate import (
     BLIND_NS,
     JOURNAL_NS,
     UNFIT_NS,

@@ -10,7 +10,6 @@ import pytest
 
 from kubectl_nodelife.daemon.enforce.kill_switch import KillSwitch
 from kubectl_nodelife.daemon.flags import Orders
-from kubectl_nodelife.daemon.manager_role import MAY_NOT, ROLE_PATH
 from kubectl_nodelife.daemon.preflight import (
     ClusterChecks,
     Preflight,
@@ -18,6 +17,7 @@ from kubectl_nodelife.daemon.preflight import (
     check_transport,
     check_words,
 )
+from kubectl_nodelife.daemon.settings import MAY_NOT, ROLE_PATH
 from kubectl_nodelife.engine.calls import Answer, Get, Request
 from kubectl_nodelife.errors import EXIT_REFUSED, NodelifeError, Refused, Unreachable
 from kubectl_nodelife.kube.times import SECOND_NS

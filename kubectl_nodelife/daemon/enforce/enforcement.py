@@ -28,7 +28,6 @@ from kubectl_nodelife.daemon.decisions import DecisionTask
 from kubectl_nodelife.daemon.enforce.announcer import Announcer, left_behind, user_and_host
 from kubectl_nodelife.daemon.enforce.host import JOIN, EnforcingHost, EnforcingRole
 from kubectl_nodelife.daemon.enforce.kill_switch import KillSwitch
-from kubectl_nodelife.daemon.enforce.leader_health import LeaderHealth
 from kubectl_nodelife.daemon.enforce.lease_reread import LeaseReread
 from kubectl_nodelife.daemon.enforce.manager import unproven, watch_manager
 from kubectl_nodelife.daemon.enforce.recorder import ChangeRecorder, IntentJournal
@@ -44,6 +43,7 @@ from kubectl_nodelife.daemon.enforce.write_gate import (
     FaultBreaker,
     ForbiddenCheck,
     KeptBreakers,
+    LeaderHealth,
     Pause,
     WriteGate,
     adopt,

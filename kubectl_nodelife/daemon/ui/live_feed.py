@@ -26,7 +26,7 @@ import msgspec
 
 from kubectl_nodelife.daemon.changes import ChangeRecord
 from kubectl_nodelife.daemon.journal import Journal, TooSlow
-from kubectl_nodelife.daemon.list_once import ListKinds
+from kubectl_nodelife.daemon.kinds import ListKinds
 from kubectl_nodelife.daemon.server import Answer, Query, sliced
 from kubectl_nodelife.daemon.store import ChangeFilter
 from kubectl_nodelife.errors import NodelifeError
