@@ -41,7 +41,7 @@ async def _status_milliseconds(one: Running) -> float:
     from kubectl_nodelife.commands.answering.for_daemon import make_answers
     from kubectl_nodelife.daemon.cluster_view import WatchedCluster, look
     from kubectl_nodelife.daemon.forked_answers import ForkedAnswers
-    from kubectl_nodelife.daemon.kinds import ListedOnce, list_once
+    from kubectl_nodelife.daemon.list_once import ListedOnce, list_once
     from kubectl_nodelife.outlook.view import ClusterView
 
     cluster = WatchedCluster("bench", "bench", one.client.server)

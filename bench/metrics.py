@@ -15,10 +15,9 @@ from typing import Any
 from bench import Stopwatch
 from bench.status import dump
 from kubectl_nodelife.commands.cluster.look import view_of_dump
-from kubectl_nodelife.daemon.metrics.change_counts import ChangeCounts
 from kubectl_nodelife.daemon.metrics.cluster_sample import ClusterSample, sample_steps
 from kubectl_nodelife.daemon.metrics.endpoint import expose
-from kubectl_nodelife.daemon.metrics.values import cluster_values, work_values
+from kubectl_nodelife.daemon.metrics.values import ChangeCounts, cluster_values, work_values
 from kubectl_nodelife.dumps.dump import read_dump
 from kubectl_nodelife.outlook.status import KINDS
 

@@ -18,7 +18,7 @@ from typing import Final
 from bench import BenchFailed, Stopwatch
 from bench._daemon import Running, running
 from kubectl_nodelife.daemon.cluster_view import WatchedCluster, look
-from kubectl_nodelife.daemon.kinds import list_once
+from kubectl_nodelife.daemon.list_once import list_once
 from kubectl_nodelife.daemon.server import resident_bytes
 from kubectl_nodelife.daemon.ui.endpoint import PageEndpoint, Sessions, listen
 from kubectl_nodelife.daemon.ui.live_feed import LiveFeed

@@ -200,9 +200,8 @@ def _from_file(
     import sqlite3
     import time
 
-    from kubectl_nodelife.daemon.changes import document
+    from kubectl_nodelife.daemon.changes import document, read_only
     from kubectl_nodelife.daemon.paths import journal_path
-    from kubectl_nodelife.daemon.store import read_only
 
     known = ask.resolve(connection)
     wanted = question.chosen(time.time_ns())

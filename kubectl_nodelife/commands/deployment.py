@@ -22,7 +22,7 @@ from kubectl_nodelife.commands.rbac import (
     rules_of,
 )
 from kubectl_nodelife.daemon.flags import DaemonFlags, MetricsOptions
-from kubectl_nodelife.daemon.notice_delivery import TOKEN
+from kubectl_nodelife.daemon.notices import TOKEN
 from kubectl_nodelife.daemon.server import DEFAULT_PORT as ANSWER_PORT
 from kubectl_nodelife.kube.names import is_dns_label
 

@@ -18,8 +18,6 @@ from kubectl_nodelife.commands.flags import Connection
 from kubectl_nodelife.daemon.acts_journal import changes_of_acts
 from kubectl_nodelife.daemon.changes import document
 from kubectl_nodelife.daemon.paths import journal_path
-from kubectl_nodelife.daemon.store import ChangeFilter as ChosenChanges
-from kubectl_nodelife.daemon.store import read_only
 from kubectl_nodelife.dumps.dump import load
 from kubectl_nodelife.errors import BadInput, Failed, NotFound
 from kubectl_nodelife.kube.documents import Json
@@ -41,7 +39,7 @@ from kubectl_nodelife.report.replay import DrainReviewPage
 if TYPE_CHECKING:
     import msgspec
 
-    from kubectl_nodelife.daemon.kinds import ListedOnce
+    from kubectl_nodelife.daemon.list_once import ListedOnce
     from kubectl_nodelife.live.target import Target
 
 
@@ -142,7 +140,7 @@ async def _read(
 ) -> tuple[ListedOnce, int]:
     """The lists, and when they were read by the server's clock."""
     from kubectl_nodelife.commands.cluster.direct import adding_up, bulk_client, server_now_ns
-    from kubectl_nodelife.daemon.kinds import list_once
+    from kubectl_nodelife.daemon.list_once import list_once
 
     async with bulk_client(target) as client:
         found = await list_once(client, kinds, progress=adding_up(step))
@@ -161,7 +159,9 @@ def _journal(
         items: list[dict[str, Any]] = answer["items"]
         return items
     known = ask.resolve(connection)
-    wanted = ChosenChanges(since_ns=time.time_ns() - since_ns)
+    from kubectl_nodelife.daemon.changes import ChangeFilter, read_only
+
+    wanted = ChangeFilter(since_ns=time.time_ns() - since_ns)
     try:
         found = read_only(journal_path(dict(os.environ), known.identity), wanted)
     except (OSError, sqlite3.Error):

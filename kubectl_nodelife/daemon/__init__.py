@@ -9,8 +9,8 @@ imports more than a socket and json. The rest is the process itself, in the orde
 - News come to `decisions`, the one task that touches the engine; `gate` (with their queue) and
   `lease_check` say whether the controllers may decide, `kinds` what is watched.
 - `controller_host` is the engine with its overlay, with `follow` for what other controllers do.
-  `ledger` numbers what is planned; `journal` keeps it as `changes`, in the file of `store`.
+  `ledger` numbers what is planned; `journal` keeps it as `changes`, in their file.
 - `enforce` writes, after `preflight`; `intents` is its journal of writes.
 - `server` answers: from `cluster_view`, `forked_answers` and `divergence_recorder`;
-  `metrics` and `ui` show the same to others, and `notices` and `notice_delivery` notify people.
+  `metrics` and `ui` show the same to others, and `notices` notifies people.
 """

@@ -1,24 +1,36 @@
-"""A change: one record of what the daemon would do, or did, as the journal keeps it.
+"""A change: one record of what the daemon would do, or did, and the file in which the journal keeps
+them.
 
 The same records as a simulated run's timeline, with wall-clock time, how it ended, and the request.
 The outcome `would` is open; `confirmed` (the cluster shows it, done by another) and `superseded`
 (overtaken) are the ends of a dry run. Of a decision no object shows anything: where what it led to
 is confirmed it is told as `decided`.
+
+The file (`Store`) is SQLite in WAL mode, written by one thread of its own in batches. What a batch
+has brought to it survives kill -9: the log is written before the answer, and the next opening takes
+it in. `synchronous=NORMAL` may lose the last batches when the machine loses power, but never more,
+and never the file. Bounds: rows older than the retention go, and the oldest when the file has grown
+over its limit.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any, Final
+import os
+import sqlite3
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, Final, NamedTuple
 
 import msgspec
+from msgspec.structs import astuple
 
+from kubectl_nodelife.daemon.paths import file_inode
+from kubectl_nodelife.daemon.sqlite_file import open_private
 from kubectl_nodelife.engine.actions import Action, Detail, RecordEvent
 from kubectl_nodelife.engine.actions.identity import action_identity, encode_action
 from kubectl_nodelife.engine.calls import Request
 from kubectl_nodelife.kube.node import zone_display
 from kubectl_nodelife.kube.redaction import Digest, redact
-from kubectl_nodelife.kube.times import format_micro_time
+from kubectl_nodelife.kube.times import HOUR_NS, format_micro_time
 from kubectl_nodelife.outlook.replay import DECISIONS
 
 WOULD: Final = "would"
@@ -87,6 +99,18 @@ class ChangeRecord(msgspec.Struct, gc=False):
 
 
 COLUMNS: Final = ChangeRecord.__struct_fields__
+
+
+class Settlement(NamedTuple):
+    """How the change with that id ended, or that it is held, which leaves its `data` in place."""
+
+    outcome: str
+    settled_ns: int | None
+    why: str
+    error: str
+    attempts: int
+    held_until_ns: int | None
+    id: int
 
 
 def changes_of(
@@ -196,3 +220,249 @@ def _for_people(detail: Detail) -> Detail:
     if "zone" in detail:
         detail = {**detail, "zone": zone_display(detail["zone"])}
     return detail
+
+
+RETENTION_NS: Final = 7 * 24 * HOUR_NS
+MOST_BYTES: Final = 256 << 20
+SCHEMA: Final = 5
+ACTIONS_RESERVED: Final = 100_000
+"""More actions than are decided between two batches."""
+
+_PRUNED_AT_ONCE = 5_000
+_PRAGMAS = (
+    "auto_vacuum = INCREMENTAL",
+    "journal_mode = WAL",
+    "synchronous = NORMAL",
+    "wal_autocheckpoint = 1000",
+)
+
+_TYPES = {
+    "id": "INTEGER PRIMARY KEY",
+    "time_ns": "INTEGER NOT NULL",
+    "cause": "INTEGER",
+    "settled_ns": "INTEGER",
+    "earliest_ns": "INTEGER",
+    "latest_ns": "INTEGER",
+    "attempts": "INTEGER NOT NULL",
+    "held_until_ns": "INTEGER",
+}
+_ADDED: Final = {
+    2: ("data TEXT NOT NULL DEFAULT ''",),
+    3: ("earliest_ns INTEGER", "latest_ns INTEGER"),
+    4: ("attempts INTEGER NOT NULL DEFAULT 0", "held_until_ns INTEGER"),
+    5: ("identity TEXT NOT NULL DEFAULT ''",),
+}
+"""The columns that came with each version of the file."""
+
+_TABLE = ", ".join(f"{name} {_TYPES.get(name, 'TEXT NOT NULL')}" for name in COLUMNS)
+_DECISIONS = ", ".join(f"'{action}'" for action in sorted(DECISIONS))
+_INSERT = f"INSERT INTO changes VALUES ({', '.join('?' * len(COLUMNS))})"
+_SETTLE = (
+    "UPDATE changes SET outcome = ?1, settled_ns = ?2, why = ?3, error = ?4, attempts = ?5, "
+    f"held_until_ns = ?6, data = CASE ?1 WHEN '{HELD}' THEN data ELSE '' END WHERE id = ?7"
+)
+
+
+class ChangeFilter(NamedTuple):
+    """Which changes: None and "" do not restrict. `node` means the node itself and its pods."""
+
+    since_ns: int | None = None
+    outcome: str = ""
+    node: str = ""
+    pod: tuple[str, str] | None = None
+    after_id: int = -1
+    until_ns: int | None = None
+
+    def takes(self, change: ChangeRecord) -> bool:
+        """The same choice as the query's, for one change."""
+        if self.since_ns is not None and change.time_ns < self.since_ns:
+            return False
+        if self.until_ns is not None and change.time_ns > self.until_ns:
+            return False
+        if self.outcome and change.told_outcome != self.outcome:
+            return False
+        if self.node and self.node != (change.name if change.kind == "Node" else change.node):
+            return False
+        if self.pod and (change.kind, change.namespace, change.name) != ("Pod", *self.pod):
+            return False
+        return change.id > self.after_id
+
+    def condition(self) -> tuple[str, list[Any]]:
+        """As SQL."""
+        parts, values = ["id > ?"], [self.after_id]  # type: tuple[list[str], list[Any]]
+        if self.since_ns is not None:
+            parts.append("time_ns >= ?")
+            values.append(self.since_ns)
+        if self.until_ns is not None:
+            parts.append("time_ns <= ?")
+            values.append(self.until_ns)
+        if self.outcome:
+            decided = self.outcome == DECIDED
+            parts.append("outcome = ?")
+            values.append(CONFIRMED if decided else self.outcome)
+            if self.outcome in (CONFIRMED, DECIDED):
+                parts.append(f"action {'' if decided else 'NOT '}IN ({_DECISIONS})")
+        if self.node:
+            parts.append("(kind = 'Node' AND name = ? OR kind <> 'Node' AND node = ?)")
+            values += [self.node, self.node]
+        if self.pod:
+            parts.append("(kind = 'Pod' AND namespace = ? AND name = ?)")
+            values += self.pod
+        return " AND ".join(parts), values
+
+
+class Store:
+    """The file. All methods raise sqlite3.Error; call them from one thread.
+
+    `unreadable`: how many rows the last `select` has left out because they make no sense.
+    """
+
+    def __init__(
+        self, path: str, retention_ns: int = RETENTION_NS, most_bytes: int = MOST_BYTES
+    ) -> None:
+        """`path` ":memory:" keeps everything in memory."""
+        self.path = path
+        self._retention_ns = retention_ns
+        self._most_bytes = most_bytes
+        self.unreadable = 0
+        self._db = open_private(path, _PRAGMAS, _make_tables)
+        self._inode = file_inode(path)
+
+    def replaced(self) -> bool:
+        """True if the file has been deleted, or another one put in its place."""
+        return self.path != ":memory:" and file_inode(self.path) != self._inode
+
+    def write(
+        self,
+        changes: Iterable[ChangeRecord],
+        settlements: Iterable[Settlement],
+        next_action: int = 1,
+    ) -> None:
+        """Bring a batch to the file, all of it or nothing. `next_action`: none has that number."""
+        with self._db:
+            self._db.execute("BEGIN IMMEDIATE")
+            self._db.executemany(_INSERT, map(astuple, changes))
+            self._db.executemany(_SETTLE, settlements)
+            self._reserve_actions(next_action)
+
+    def select(self, wanted: ChangeFilter, limit: int | None = None) -> list[ChangeRecord]:
+        """The changes in the order of their ids; with a limit the newest."""
+        condition, values = wanted.condition()
+        query = f"SELECT * FROM changes WHERE {condition} ORDER BY id DESC LIMIT ?"
+        rows = self._db.execute(query, [*values, -1 if limit is None else limit]).fetchall()
+        found = [_change(row) for row in reversed(rows)]
+        self.unreadable = found.count(None)
+        return [change for change in found if change is not None]
+
+    def requests(self, ids: Iterable[int]) -> dict[int, str]:
+        """The texts of the requests (`patch`) of those changes that are there, by id."""
+        found: dict[int, str] = {}
+        for number in ids:
+            found.update(self._db.execute("SELECT id, patch FROM changes WHERE id = ?", (number,)))
+        return found
+
+    def next_id(self) -> int:
+        """One more than the highest id that was ever used."""
+        (highest,) = self._db.execute("SELECT value FROM marks WHERE name = 'next_id'").fetchone()
+        (present,) = self._db.execute("SELECT max(id) + 1 FROM changes").fetchone()
+        return max(int(highest), int(present or 0))
+
+    def next_action(self) -> int:
+        """One more than the number of any action so far, even of those that a crash has lost."""
+        rows = self._db.execute("SELECT value FROM marks WHERE name = 'next_action'").fetchall()
+        number = int(rows[0][0]) if rows else 1
+        self._reserve_actions(number)
+        return number
+
+    def _reserve_actions(self, number: int) -> None:
+        self._db.execute(
+            "INSERT INTO marks VALUES ('next_action', ?) "
+            "ON CONFLICT (name) DO UPDATE SET value = max(value, excluded.value)",
+            (number + ACTIONS_RESERVED,),
+        )
+
+    def still_open(self) -> list[ChangeRecord]:
+        """The changes that a daemon before this one has planned and not settled."""
+        return [*self.select(ChangeFilter(outcome=WOULD)), *self.select(ChangeFilter(outcome=HELD))]
+
+    def prune(self, now_ns: int) -> int:
+        """Drop what is too old or too much, a few thousand rows at a time. How many went."""
+        gone = self._delete("time_ns < ?", now_ns - self._retention_ns)
+        if not gone and self.size_bytes() > self._most_bytes:
+            gone = self._delete("id >= ?", 0)
+        return gone
+
+    def size_bytes(self) -> int:
+        """The size of the file without its log and without free pages."""
+        page, count, free = (
+            self._db.execute(f"PRAGMA {name}").fetchone()[0]
+            for name in ("page_size", "page_count", "freelist_count")
+        )
+        return int(page * (count - free))
+
+    def close(self) -> None:
+        """Take the log in and close the file."""
+        self._db.close()
+
+    def _delete(self, condition: str, value: int) -> int:
+        with self._db:
+            self._db.execute("BEGIN IMMEDIATE")
+            self._db.execute(
+                "UPDATE marks SET value = "
+                "max(value, coalesce((SELECT max(id) + 1 FROM changes), 0))"
+            )
+            cursor = self._db.execute(
+                f"DELETE FROM changes WHERE id IN "
+                f"(SELECT id FROM changes WHERE {condition} ORDER BY id LIMIT ?)",
+                (value, _PRUNED_AT_ONCE),
+            )
+        self._db.execute("PRAGMA incremental_vacuum").fetchall()
+        return cursor.rowcount
+
+
+def _change(row: tuple[Any, ...]) -> ChangeRecord | None:
+    """A row as it was written; None for one that makes no sense."""
+    try:
+        change = msgspec.convert(dict(zip(COLUMNS, row, strict=True)), ChangeRecord)
+        msgspec.json.decode(change.detail)
+        msgspec.json.decode(change.patch or "null")
+    except (msgspec.MsgspecError, ValueError):
+        return None
+    return change
+
+
+def _make_tables(db: sqlite3.Connection) -> None:
+    (version,) = db.execute("PRAGMA user_version").fetchone()
+    if 1 <= version < SCHEMA:
+        db.execute("BEGIN IMMEDIATE")
+        for column in (c for v in range(version + 1, SCHEMA + 1) for c in _ADDED[v]):
+            db.execute(f"ALTER TABLE changes ADD COLUMN {column}")
+        db.execute(f"PRAGMA user_version = {SCHEMA}")
+        db.execute("COMMIT")
+    elif version not in (0, SCHEMA):
+        raise sqlite3.OperationalError(f"schema {version} is not ours ({SCHEMA})")
+    db.execute(f"CREATE TABLE IF NOT EXISTS changes ({_TABLE})")
+    db.execute("CREATE INDEX IF NOT EXISTS changes_by_time ON changes (time_ns)")
+    db.execute("CREATE INDEX IF NOT EXISTS changes_open ON changes (id) WHERE outcome = 'would'")
+    db.execute("CREATE TABLE IF NOT EXISTS marks (name TEXT PRIMARY KEY, value INTEGER NOT NULL)")
+    db.execute("INSERT OR IGNORE INTO marks VALUES ('next_id', 0)")
+    db.execute(f"PRAGMA user_version = {SCHEMA}")
+    _check_tables(db)
+
+
+def _check_tables(db: sqlite3.Connection) -> None:
+    """Raises sqlite3.DatabaseError for tables that are not as we make them."""
+    columns = tuple(row[1] for row in db.execute("PRAGMA table_info(changes)"))
+    (mark,) = db.execute("SELECT typeof(value) FROM marks WHERE name = 'next_id'").fetchone()
+    if columns != COLUMNS or mark != "integer":
+        raise sqlite3.DatabaseError("its tables are not ours")
+
+
+def read_only(path: str, wanted: ChangeFilter, limit: int | None = None) -> Sequence[ChangeRecord]:
+    """The changes in the file of a daemon that does not run. Raises sqlite3.Error, OSError."""
+    os.stat(path)
+    store = Store(path)
+    try:
+        return store.select(wanted, limit)
+    finally:
+        store.close()

@@ -21,8 +21,7 @@ from itertools import chain
 from typing import Any, ClassVar, Final
 
 from kubectl_nodelife.daemon.controller_host import ControllerHost, events_of
-from kubectl_nodelife.daemon.feed import ChangeSettings, Feed, ManagerBegan, Message
-from kubectl_nodelife.daemon.gate import DecisionGate
+from kubectl_nodelife.daemon.gate import ChangeSettings, DecisionGate, Feed, ManagerBegan, Message
 from kubectl_nodelife.daemon.kinds import out_of_reach, runnable
 from kubectl_nodelife.daemon.lease_check import LeaseCheck, LeasesRead, ReadLeases
 from kubectl_nodelife.daemon.ledger import Ledger

@@ -21,14 +21,13 @@ from urllib.parse import urlencode
 
 import msgspec
 
-from kubectl_nodelife.daemon.changes import ChangeRecord
+from kubectl_nodelife.daemon.changes import ChangeFilter, ChangeRecord
 from kubectl_nodelife.daemon.cluster_view import WatchedCluster
 from kubectl_nodelife.daemon.decisions import DecisionTask
-from kubectl_nodelife.daemon.feed import ManagerBegan
+from kubectl_nodelife.daemon.gate import ManagerBegan
 from kubectl_nodelife.daemon.journal import Journal, TooSlow
 from kubectl_nodelife.daemon.kinds import warnings as kind_warnings
 from kubectl_nodelife.daemon.node_write_observer import NodeWriteObserver
-from kubectl_nodelife.daemon.store import ChangeFilter
 from kubectl_nodelife.engine.pace import pace_of
 from kubectl_nodelife.engine.settings import Settings
 from kubectl_nodelife.errors import NodelifeError

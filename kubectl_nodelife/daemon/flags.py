@@ -213,6 +213,21 @@ class MetricsOptions(NamedTuple):
         return [warning if self.token_file else f"{warning}, by all who reach it"]
 
 
+NOTICE_EVENTS: Final = (
+    "nodeWillBeLost",
+    "nodeLost",
+    "evictionsWillBegin",
+    "zoneWillStop",
+    "zoneStops",
+    "allZonesDark",
+    "controllerStalled",
+    "drainStuck",
+    "enforcementStopped",
+    "upgradeHeld",
+)
+"""The events that notices can be of, see `daemon.notices`."""
+
+
 class NotifyOptions(NamedTuple):
     """Who is notified. `command`: a program and its arguments, "" for none. `webhook`: a URL, whose
     path is its password; "" for none. `events`: those that are sent; none given: all.
@@ -231,9 +246,7 @@ class NotifyOptions(NamedTuple):
     @property
     def wanted(self) -> frozenset[str]:
         """The events that are sent."""
-        from kubectl_nodelife.daemon.notices import EVENTS
-
-        return frozenset(self.events or EVENTS)
+        return frozenset(self.events or NOTICE_EVENTS)
 
     def argv(self) -> list[str]:
         """The command as words, split as a shell does; no shell runs it. Raises BadInput."""
@@ -255,14 +268,12 @@ class NotifyOptions(NamedTuple):
             )
 
     def _check_events(self) -> None:
-        from kubectl_nodelife.daemon.notices import EVENTS
-
-        unknown = [event for event in self.events if event not in EVENTS]
+        unknown = [event for event in self.events if event not in NOTICE_EVENTS]
         if unknown:
             raise BadInput(
                 f"there is no event {unknown[0]!r}",
                 on="--notify-on",
-                remedy=f"they are {', '.join(EVENTS)}",
+                remedy=f"they are {', '.join(NOTICE_EVENTS)}",
             )
         if not (self.command or self.webhook):
             raise BadInput("no one is notified", on="--notify-on", remedy="give --webhook as well")

@@ -1,4 +1,7 @@
-"""Says if the controllers may decide, and if not, why not.
+"""A decision task's input, and whether the controllers may decide on it, and if not, why not.
+
+The messages are watches, orders, outcomes, and Leases read anew. A source (`live.source`) has one
+queue; `Tee` gives its news to each task that opens a feed of its own.
 
 No controller decides while a required watch (Node, Lease, Pod) is down. Nor does one, after a
 suspend, a gap in a watch, a stop of this process or a change of the server's clock, before the
@@ -13,18 +16,45 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Collection, Iterable, Mapping
-from typing import Protocol
+from typing import Any, NamedTuple, Protocol
 
 from kubectl_nodelife.daemon.kinds import REQUIRED_WATCHES
+from kubectl_nodelife.daemon.lease_check import LeasesRead
+from kubectl_nodelife.engine.events import Outcome
+from kubectl_nodelife.engine.settings import Settings
 from kubectl_nodelife.kube.times import SECOND_NS
 from kubectl_nodelife.live.clock import DRIFT_NS, DaemonClock
-from kubectl_nodelife.live.news import WATCHING, KindPhase, KindState, OtherCluster
+from kubectl_nodelife.live.news import WATCHING, KindPhase, KindState, News, OtherCluster
+from kubectl_nodelife.live.source import ListWatchSource
 
-_PULSE_S = 0.25
+_MOST_WAITING = 1_000
 
 
-class Lister(Protocol):
-    """The part of a feed that the gate needs."""
+class ChangeSettings(NamedTuple):
+    """An order: go on with these settings. `done` is resolved once they are in force."""
+
+    settings: Settings
+    done: asyncio.Future[None] | None = None
+
+
+class ManagerBegan(NamedTuple):
+    """Another kube-controller-manager leads since then, by the daemon's clock, and has nothing of
+    what the one before it remembered.
+    """
+
+    at_ns: int
+    holder: str
+
+
+Message = News | ChangeSettings | ManagerBegan | Outcome | LeasesRead
+
+
+class Feed(Protocol):
+    """Where news come from; `live.source.ListWatchSource` is one."""
+
+    @property
+    def queue(self) -> asyncio.Queue[Message]:
+        """The news, in order for each kind; orders and outcomes are put there as well."""
 
     @property
     def states(self) -> Mapping[str, KindState]:
@@ -32,6 +62,53 @@ class Lister(Protocol):
 
     def relist(self, kinds: Iterable[str]) -> None:
         """List these kinds anew, over fresh connections."""
+
+
+class TeeFeed:
+    """One reader's feed."""
+
+    def __init__(self, source: ListWatchSource) -> None:
+        self.queue: asyncio.Queue[Any] = asyncio.Queue()
+        self._source = source
+
+    @property
+    def states(self) -> Mapping[str, KindState]:
+        """How it stands with each kind."""
+        return self._source.states
+
+    def relist(self, kinds: Iterable[str]) -> None:
+        """List these kinds anew; every reader gets the lists."""
+        self._source.relist(kinds)
+
+
+class Tee:
+    """Gives each of the source's news to every reader; the slowest sets the pace."""
+
+    def __init__(self, source: ListWatchSource) -> None:
+        self._source = source
+        self._feeds: list[TeeFeed] = []
+
+    def open(self) -> TeeFeed:
+        """A feed with all news from now on."""
+        feed = TeeFeed(self._source)
+        self._feeds.append(feed)
+        return feed
+
+    def close(self, feed: TeeFeed) -> None:
+        """The reader has gone."""
+        self._feeds.remove(feed)
+
+    async def run(self) -> None:
+        """Pass news on until cancelled."""
+        while True:
+            news = await self._source.queue.get()
+            while any(feed.queue.qsize() > _MOST_WAITING for feed in self._feeds):
+                await asyncio.sleep(0.02)
+            for feed in self._feeds:
+                feed.queue.put_nowait(news)
+
+
+_PULSE_S = 0.25
 
 
 _WORDS_AT_MOST = 3
@@ -84,7 +161,7 @@ class DecisionGate:
     controllers must begin anew once they may decide, "" for no reason.
     """
 
-    def __init__(self, feed: Lister, clock: DaemonClock) -> None:
+    def __init__(self, feed: Feed, clock: DaemonClock) -> None:
         self.closed_because = ""
         self.clock_set = ""
         self.other_cluster: dict[str, str] = {}

@@ -21,9 +21,8 @@ from typing import Any, Final, TypeVar
 
 from msgspec.structs import replace
 
-from kubectl_nodelife.daemon.changes import ChangeRecord
+from kubectl_nodelife.daemon.changes import ChangeFilter, ChangeRecord, Settlement, Store
 from kubectl_nodelife.daemon.ledger import Ledger
-from kubectl_nodelife.daemon.store import ChangeFilter, Settlement, Store
 from kubectl_nodelife.errors import Failed
 
 T = TypeVar("T")

@@ -1,24 +1,16 @@
 """The kinds that the daemon watches, which controllers need each, and the state of each watch.
 
 A controller is not run while a kind that it needs may not be read: what it would do is reported as
-not evaluated, and never taken for nothing. Kinds that are not watched are listed for one question
-(`list_once`): for a look at a cluster, and for a daemon's answer with its own rights.
+not evaluated, and never taken for nothing.
 """
 
 from __future__ import annotations
 
-import asyncio
 import time
-from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
-from types import MappingProxyType
-from typing import Any, Final, NamedTuple
+from collections.abc import Iterable, Mapping
+from typing import Final
 
-from kubectl_nodelife.kube.meta import KubeObject
-from kubectl_nodelife.kube.unreadable import Unreadable
-from kubectl_nodelife.live.client import ApiError, Client
-from kubectl_nodelife.live.listwatch import read_or_refusal, served
 from kubectl_nodelife.live.news import ABSENT, REFUSED, KindState
-from kubectl_nodelife.live.requests import resource_of
 
 # controller -> the kinds without which it would decide wrongly, and what is then not evaluated
 NEEDS: Final[Mapping[str, tuple[frozenset[str], str]]] = {
@@ -103,47 +95,3 @@ def _nameless(states: Mapping[str, KindState]) -> list[str]:
 def retry_seconds(state: KindState) -> float:
     """Seconds until the kind is asked for again."""
     return round(max(0, state.retry_at_ns - time.monotonic_ns()) / 1e9, 1)
-
-
-class ListedOnce(NamedTuple):
-    """The objects of these kinds. `unread`: kinds that may not be listed, and what the server says;
-    `unreadable`: objects that cannot be decoded.
-    """
-
-    objects: list[KubeObject]
-    unread: dict[str, str]
-    unreadable: list[Unreadable]
-
-
-ListKinds = Callable[[Sequence[str], Mapping[str, str]], Coroutine[Any, Any, ListedOnce]]
-"""Of kinds, some by a field selector (kind -> selector)."""
-
-
-async def list_once(
-    client: Client,
-    kinds: Sequence[str],
-    fields: Mapping[str, str] = MappingProxyType({}),
-    namespace: str = "",
-    progress: Callable[[int], None] | None = None,
-) -> ListedOnce:
-    """All objects of these kinds, or those that `fields` selects (kind -> field selector), none of
-    those that are not served; those with a namespace of that one, "" for all. `progress` receives
-    how many came with each page. Raises ApiError, Failed, Unreachable.
-    """
-    aside: list[Unreadable] = []
-    kinds = await served(client, kinds)
-    lists = await asyncio.gather(
-        *(
-            read_or_refusal(
-                client,
-                resource_of(kind, namespace)._replace(fields=fields.get(kind, "")),
-                progress,
-                aside,
-            )
-            for kind in kinds
-        )
-    )
-    found = dict(zip(kinds, lists, strict=True))
-    unread = {kind: each.what for kind, each in found.items() if isinstance(each, ApiError)}
-    objects = [obj for each in found.values() if isinstance(each, list) for obj in each]
-    return ListedOnce(objects, unread, aside)

@@ -18,8 +18,14 @@ from typing import Final
 import msgspec
 from msgspec.structs import replace
 
-from kubectl_nodelife.daemon.changes import ENFORCE, HELD, WOULD, ChangeRecord, changes_of
-from kubectl_nodelife.daemon.store import Settlement
+from kubectl_nodelife.daemon.changes import (
+    ENFORCE,
+    HELD,
+    WOULD,
+    ChangeRecord,
+    Settlement,
+    changes_of,
+)
 from kubectl_nodelife.engine.actions import (
     Action,
     CancelEviction,

@@ -3,7 +3,7 @@
 It has no client that could write, unless it was ordered to enforce (`enforce/`). `process.py` makes
 the process in which it runs. Metrics and notifications are built from its options (`make_metrics`);
 prometheus_client is imported for a daemon that serves metrics only. Kinds that it does not watch
-are listed for one question (`kinds.py`), with the daemon's own rights. `upgrade` is answered
+are listed for one question (`list_once.py`), with the daemon's own rights. `upgrade` is answered
 from the watched nodes and the run's Lease, without the checks of nodes: they need kinds that are
 read for `upgrade status` alone.
 
@@ -37,17 +37,18 @@ from kubectl_nodelife.daemon.enforce.enforcement import (
     make_enforcement,
     pausing_orders,
 )
-from kubectl_nodelife.daemon.feed import Tee
 from kubectl_nodelife.daemon.forked_answers import Foreteller, ForkedAnswers
+from kubectl_nodelife.daemon.gate import Tee
 from kubectl_nodelife.daemon.instance import Instance, card, notify_parent
 from kubectl_nodelife.daemon.journal import Journal
-from kubectl_nodelife.daemon.kinds import KINDS, NEEDS, ListKinds, list_once
+from kubectl_nodelife.daemon.kinds import KINDS, NEEDS
+from kubectl_nodelife.daemon.list_once import ListKinds, list_once
 from kubectl_nodelife.daemon.logs import QuarantineLog, log, log_bug, log_end
-from kubectl_nodelife.daemon.metrics.change_counts import Histogram, timed
 from kubectl_nodelife.daemon.metrics.cluster_sample import read_run
 from kubectl_nodelife.daemon.metrics.families import WHAT_IF_BUCKETS
 from kubectl_nodelife.daemon.metrics.recorder import Measured, MetricsRecorder
-from kubectl_nodelife.daemon.notice_delivery import Notifier
+from kubectl_nodelife.daemon.metrics.values import Histogram, timed
+from kubectl_nodelife.daemon.notices import Notifier
 from kubectl_nodelife.daemon.options import Options, target_now
 from kubectl_nodelife.daemon.own_program import HandOver, OwnProgram
 from kubectl_nodelife.daemon.paths import config_file, log_path, page_port_path

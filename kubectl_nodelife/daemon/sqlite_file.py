@@ -1,4 +1,4 @@
-"""A SQLite file of the daemon: the journal of changes (`store.py`), that of writes (`intents.py`).
+"""A SQLite file of the daemon: the changes' (`changes.py`), that of writes (`intents.py`).
 
 No link is followed to it: whoever can put one into the folder would have it written elsewhere. It
 can be read by its owner alone, and so can the log beside it, which gets the file's mode when it is

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from kubectl_nodelife.daemon.changes import ChangeFilter
 from kubectl_nodelife.daemon.journal import Journal
-from kubectl_nodelife.daemon.store import ChangeFilter
 from kubectl_nodelife.engine.actions import (
     AddTaints,
     DeletePod,

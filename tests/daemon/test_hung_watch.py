@@ -12,11 +12,11 @@ import re
 from collections.abc import AsyncIterator
 from pathlib import Path
 
+from kubectl_nodelife.daemon.changes import ChangeFilter
 from kubectl_nodelife.daemon.cluster_view import WatchedCluster, look
 from kubectl_nodelife.daemon.decisions import DecisionTask
 from kubectl_nodelife.daemon.journal import Journal, open_journal
 from kubectl_nodelife.daemon.kinds import KINDS, NEEDS
-from kubectl_nodelife.daemon.store import ChangeFilter
 from kubectl_nodelife.engine.settings import make_settings
 from kubectl_nodelife.live.clock import DaemonClock, steady_ns
 from kubectl_nodelife.live.news import LISTING

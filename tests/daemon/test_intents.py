@@ -13,11 +13,11 @@ from typing import Any
 
 import pytest
 
+from kubectl_nodelife.daemon.changes import ChangeFilter, Store
 from kubectl_nodelife.daemon.enforce.enforcement import Enforcement, make_enforcement
 from kubectl_nodelife.daemon.flags import Orders
 from kubectl_nodelife.daemon.intents import APPLIED, SENT, Intent, Intents
 from kubectl_nodelife.daemon.journal import Journal, open_journal
-from kubectl_nodelife.daemon.store import ChangeFilter, Store
 from kubectl_nodelife.errors import Refused
 from kubectl_nodelife.live.target import Cluster, Target, User
 from tests.daemon.lab import T0, run

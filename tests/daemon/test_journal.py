@@ -8,10 +8,9 @@ from pathlib import Path
 import pytest
 
 from kubectl_nodelife.daemon import journal as journal_module
-from kubectl_nodelife.daemon.changes import document
+from kubectl_nodelife.daemon.changes import ChangeFilter, document
 from kubectl_nodelife.daemon.journal import TooSlow, open_journal
 from kubectl_nodelife.daemon.ledger import planned_action
-from kubectl_nodelife.daemon.store import ChangeFilter
 from kubectl_nodelife.engine.actions import (
     CancelEviction,
     QueueNode,

@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 
 from kubectl_nodelife.daemon import journal as journal_module
+from kubectl_nodelife.daemon.changes import ChangeFilter, Store, read_only
 from kubectl_nodelife.daemon.cluster_view import journal_warnings
 from kubectl_nodelife.daemon.journal import Journal, open_journal
 from kubectl_nodelife.daemon.ledger import outcome_of, planned_action
-from kubectl_nodelife.daemon.store import ChangeFilter, Store, read_only
 from kubectl_nodelife.engine.cache import Cache
 from kubectl_nodelife.engine.overlay import Overlay
 from tests.daemon.lab import T0, make_lab, node, run, unreachable

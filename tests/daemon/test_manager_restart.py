@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from kubectl_nodelife.daemon.changes import ChangeRecord
 from kubectl_nodelife.daemon.divergence_recorder import POLL_SECONDS, LeaseWatch
-from kubectl_nodelife.daemon.feed import ManagerBegan
+from kubectl_nodelife.daemon.gate import ManagerBegan
 from kubectl_nodelife.kube.node import Node
 from tests.daemon.lab import SECOND, T0, Lab, lease, make_lab, node, pod, run, unreachable
 

@@ -15,7 +15,7 @@ from kubectl_nodelife.commands.answering.what_if import KINDS
 from kubectl_nodelife.commands.cluster.look import view_of_dump
 from kubectl_nodelife.daemon.forked_answers import ForkedAnswers
 from kubectl_nodelife.daemon.journal import open_journal
-from kubectl_nodelife.daemon.kinds import ListedOnce
+from kubectl_nodelife.daemon.list_once import ListedOnce
 from kubectl_nodelife.dumps.dump import read_dump
 from kubectl_nodelife.errors import NodelifeError
 from kubectl_nodelife.kube.pod import is_daemon_pod

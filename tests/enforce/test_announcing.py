@@ -9,13 +9,12 @@ from typing import Any, cast
 import pytest
 
 from kubectl_nodelife.controllers.tainteviction import TaintEvictionController
-from kubectl_nodelife.daemon.changes import document
+from kubectl_nodelife.daemon.changes import ChangeFilter, Store, document
 from kubectl_nodelife.daemon.enforce.announcer import MOST, Announcer, left_behind, user_and_host
 from kubectl_nodelife.daemon.enforce.recorder import ChangeRecorder
 from kubectl_nodelife.daemon.enforce.tripwires import GoneNodes, Tripwires
 from kubectl_nodelife.daemon.intents import Intents
 from kubectl_nodelife.daemon.ledger import Ledger
-from kubectl_nodelife.daemon.store import ChangeFilter, Store
 from kubectl_nodelife.engine.actions import DeletePod
 from kubectl_nodelife.engine.cache import Cache
 from kubectl_nodelife.engine.calls import Answer, Result

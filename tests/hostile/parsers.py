@@ -172,7 +172,7 @@ def _mark(path: Path) -> None:
 
 def _journal(path: Path) -> None:
     """The journal of the daemon, and that of writes, damaged on the disk."""
-    from kubectl_nodelife.daemon.store import ChangeFilter
+    from kubectl_nodelife.daemon.changes import ChangeFilter
 
     data = path.read_bytes()
     journal = open_journal(str(path))

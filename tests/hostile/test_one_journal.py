@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from kubectl_nodelife.daemon.changes import ChangeFilter, Store
 from kubectl_nodelife.daemon.instance import AlreadyRuns
 from kubectl_nodelife.daemon.journal import open_journal
 from kubectl_nodelife.daemon.process import claim_state
-from kubectl_nodelife.daemon.store import ChangeFilter, Store
 from tests.daemon.lab import T0, run
 from tests.daemon.plans import lost
 from tests.daemon.user import user

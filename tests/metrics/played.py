@@ -28,11 +28,10 @@ from kubectl_nodelife.daemon.divergence_recorder import DivergenceRecorder
 from kubectl_nodelife.daemon.kinds import NEEDS
 from kubectl_nodelife.daemon.ledger import Ledger
 from kubectl_nodelife.daemon.metrics import recorder as metrics_recorder
-from kubectl_nodelife.daemon.metrics.change_counts import ChangeCounts, Histogram
 from kubectl_nodelife.daemon.metrics.cluster_sample import sample_steps
 from kubectl_nodelife.daemon.metrics.families import WHAT_IF_BUCKETS
 from kubectl_nodelife.daemon.metrics.recorder import MetricsRecorder
-from kubectl_nodelife.daemon.metrics.values import Values
+from kubectl_nodelife.daemon.metrics.values import ChangeCounts, Histogram, Values
 from kubectl_nodelife.daemon.server import sliced
 from kubectl_nodelife.engine.events import Heartbeats
 from kubectl_nodelife.engine.loop import EngineHost

@@ -11,9 +11,8 @@ from typing import Any
 import pytest
 import yaml
 
-from kubectl_nodelife.daemon.metrics.change_counts import Histogram
 from kubectl_nodelife.daemon.metrics.families import FAMILIES
-from kubectl_nodelife.daemon.metrics.values import Values
+from kubectl_nodelife.daemon.metrics.values import Histogram, Values
 from kubectl_nodelife.kube.times import SECOND_NS
 from tests.enforce.virtual_time import EPOCH_NS
 from tests.metrics.played import STEP_S

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
-from kubectl_nodelife.daemon.metrics.change_counts import ChangeCounts
 from kubectl_nodelife.daemon.metrics.cluster_sample import UpgradeSample
-from kubectl_nodelife.daemon.metrics.values import Values, work_values
+from kubectl_nodelife.daemon.metrics.values import ChangeCounts, Values, work_values
 from tests.metrics.played import Situation
 from tests.objects import budget
 

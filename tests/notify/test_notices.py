@@ -12,17 +12,20 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from kubectl_nodelife.daemon import notice_delivery as delivery
+from kubectl_nodelife.daemon import notices as delivery
 from kubectl_nodelife.daemon.flags import NotifyOptions
 from kubectl_nodelife.daemon.metrics.cluster_sample import ClusterSample, ZoneSample
-from kubectl_nodelife.daemon.notice_delivery import CommandDelivery, Outbox, WebhookDelivery, where
 from kubectl_nodelife.daemon.notices import (
     FIRING,
     RESOLVED,
+    CommandDelivery,
     NotedCondition,
     Notice,
     NoticeBoard,
+    Outbox,
+    WebhookDelivery,
     cluster_conditions,
+    where,
 )
 from kubectl_nodelife.errors import BadInput
 from tests.daemon.user import SET, silence, user

@@ -22,8 +22,7 @@ import msgspec
 from kubectl_nodelife.controllers.upgrade.controller import LeaderEngine, UpgradeController
 from kubectl_nodelife.controllers.upgrade.marks import CONTROLLER
 from kubectl_nodelife.daemon.controller_host import events_of
-from kubectl_nodelife.daemon.feed import Tee
-from kubectl_nodelife.daemon.gate import DecisionGate
+from kubectl_nodelife.daemon.gate import DecisionGate, Tee
 from kubectl_nodelife.daemon.kinds import out_of_reach
 from kubectl_nodelife.daemon.logs import log_bug, take_in
 from kubectl_nodelife.engine.cache import Cache, Key

@@ -27,14 +27,13 @@ from kubectl_nodelife.commands.answering.query import (
 )
 from kubectl_nodelife.commands.answering.status import StatusLines
 from kubectl_nodelife.commands.cluster.look import KindsToRead
-from kubectl_nodelife.daemon.changes import ChangeRecord, document
+from kubectl_nodelife.daemon.changes import ChangeFilter, ChangeRecord, document
 from kubectl_nodelife.daemon.cluster_view import journal_warnings
 from kubectl_nodelife.daemon.forked_answers import ForkedAnswers, Tell, imported
 from kubectl_nodelife.daemon.journal import Journal
 from kubectl_nodelife.daemon.kinds import KINDS as WATCHED
-from kubectl_nodelife.daemon.kinds import ListedOnce, ListKinds
+from kubectl_nodelife.daemon.list_once import ListedOnce, ListKinds
 from kubectl_nodelife.daemon.server import Answer, Stream, sliced
-from kubectl_nodelife.daemon.store import ChangeFilter
 from kubectl_nodelife.engine.cache import Cache
 from kubectl_nodelife.errors import NodelifeError
 from kubectl_nodelife.kube.kinds import kind_of

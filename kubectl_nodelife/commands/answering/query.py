@@ -14,7 +14,7 @@ from kubectl_nodelife.report.formats import FORMATTERS, PARTS, Output
 from kubectl_nodelife.report.screen import Screen
 
 if TYPE_CHECKING:
-    from kubectl_nodelife.daemon.store import ChangeFilter
+    from kubectl_nodelife.daemon.changes import ChangeFilter
 
 Query = Mapping[str, list[str]]
 T = TypeVar("T", bound=NamedTuple)
@@ -88,7 +88,7 @@ class ChangesQuestion(NamedTuple):
 
     def chosen(self, now_ns: int) -> ChangeFilter:
         """The choice of a journal whose clock shows `now_ns`."""
-        from kubectl_nodelife.daemon.store import ChangeFilter
+        from kubectl_nodelife.daemon.changes import ChangeFilter
 
         return ChangeFilter(
             since_ns=None if self.since is None else now_ns - self.since,

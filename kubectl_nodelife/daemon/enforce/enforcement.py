@@ -54,8 +54,8 @@ from kubectl_nodelife.daemon.enforce.writers import (
     daemon_set_syncs,
     set_of,
 )
-from kubectl_nodelife.daemon.feed import Tee, TeeFeed
 from kubectl_nodelife.daemon.flags import Orders
+from kubectl_nodelife.daemon.gate import Tee, TeeFeed
 from kubectl_nodelife.daemon.intents import WRITES, Intents
 from kubectl_nodelife.daemon.journal import Journal
 from kubectl_nodelife.daemon.kinds import KINDS

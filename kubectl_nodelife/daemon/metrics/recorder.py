@@ -16,13 +16,12 @@ from hashlib import blake2b
 from typing import Final, Protocol
 
 from kubectl_nodelife import __version__
-from kubectl_nodelife.daemon.changes import ChangeRecord
+from kubectl_nodelife.daemon.changes import ChangeFilter, ChangeRecord
 from kubectl_nodelife.daemon.cluster_view import WatchedCluster
 from kubectl_nodelife.daemon.decisions import DecisionTask
 from kubectl_nodelife.daemon.divergence_recorder import KEPT_NS, DivergenceRecorder
 from kubectl_nodelife.daemon.enforce.enforcement import Enforcement
 from kubectl_nodelife.daemon.journal import Journal, TooSlow
-from kubectl_nodelife.daemon.metrics.change_counts import ChangeCounts, Histogram
 from kubectl_nodelife.daemon.metrics.cluster_sample import (
     BudgetSample,
     ClusterSample,
@@ -34,6 +33,8 @@ from kubectl_nodelife.daemon.metrics.cluster_sample import (
     upgrade_sample,
 )
 from kubectl_nodelife.daemon.metrics.values import (
+    ChangeCounts,
+    Histogram,
     Values,
     cluster_values,
     daemon_set_values,
@@ -41,7 +42,6 @@ from kubectl_nodelife.daemon.metrics.values import (
 )
 from kubectl_nodelife.daemon.notices import NotedCondition, cluster_conditions
 from kubectl_nodelife.daemon.server import sliced
-from kubectl_nodelife.daemon.store import ChangeFilter
 from kubectl_nodelife.daemon.ui.host import PageHost
 from kubectl_nodelife.errors import NodelifeError
 from kubectl_nodelife.kube.node import Lease

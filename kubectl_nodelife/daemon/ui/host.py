@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, Any, Final
 from kubectl_nodelife.daemon import client
 from kubectl_nodelife.daemon.instance import Instance, instances
 from kubectl_nodelife.daemon.journal import Journal
-from kubectl_nodelife.daemon.kinds import ListKinds
+from kubectl_nodelife.daemon.list_once import ListKinds
 from kubectl_nodelife.daemon.logs import log
 from kubectl_nodelife.daemon.paths import check_private
 from kubectl_nodelife.daemon.server import Answer, Query, Stream, sliced

@@ -24,11 +24,10 @@ from typing import Any, Final
 
 import msgspec
 
-from kubectl_nodelife.daemon.changes import ChangeRecord
+from kubectl_nodelife.daemon.changes import ChangeFilter, ChangeRecord
 from kubectl_nodelife.daemon.journal import Journal, TooSlow
-from kubectl_nodelife.daemon.kinds import ListKinds
+from kubectl_nodelife.daemon.list_once import ListKinds
 from kubectl_nodelife.daemon.server import Answer, Query, sliced
-from kubectl_nodelife.daemon.store import ChangeFilter
 from kubectl_nodelife.errors import NodelifeError
 from kubectl_nodelife.kube.service import Service
 from kubectl_nodelife.kube.times import SECOND_NS
