@@ -3,7 +3,7 @@
 What the cluster shows comes in by `observe`; `step` brings it and what is due through the engine,
 and lays each decision over the view, whose events go through the engine again, until nothing is
 left to decide. Every decision is noted in the ledger and passed to the executor. What other
-controllers do in the cluster is the follower's affair (`follow`). A list of a kind becomes events
+controllers do in the cluster is the follower's affair (`follower`). A list of a kind becomes events
 by comparing it with the objects shown so far (`events_of`), for every host alike.
 """
 
@@ -17,7 +17,7 @@ from kubectl_nodelife.controllers.nodelifecycle import NodeLifecycleController
 from kubectl_nodelife.controllers.nodelifecycle.taints import is_for_lost_node
 from kubectl_nodelife.controllers.tainteviction import TaintEvictionController
 from kubectl_nodelife.daemon.changes import patch_text
-from kubectl_nodelife.daemon.follow.follower import (
+from kubectl_nodelife.daemon.follower import (
     ContainedFollower,
     ControllerFollower,
     Follower,

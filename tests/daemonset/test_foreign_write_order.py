@@ -8,9 +8,9 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from kubectl_nodelife.daemon.daemonset_acts import MOST_DEFERRED
 from kubectl_nodelife.daemon.decisions import ChangeSettings
-from kubectl_nodelife.daemon.follow.daemonset_acts import MOST_DEFERRED
-from kubectl_nodelife.daemon.follow.follower import in_order
+from kubectl_nodelife.daemon.follower import in_order
 from kubectl_nodelife.engine.events import Gone, Put
 from kubectl_nodelife.engine.settings import make_settings
 from kubectl_nodelife.live.news import WatchNews

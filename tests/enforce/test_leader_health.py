@@ -35,13 +35,7 @@ class Work:
         self.now_ns = 0
         self.error, self.blind, self.turns = "", "", True
         self.task: Any = SimpleNamespace(stands_still="", slices=SimpleNamespace(turns=0))
-        self.health = LeaderHealth(self, lambda: self.now_ns)
-
-    def decision_task(self) -> Any:
-        return self.task
-
-    def journal_error(self) -> str:
-        return self.error
+        self.health = LeaderHealth(lambda: self.task, lambda: self.error, lambda: self.now_ns)
 
     def after(self, seconds: float) -> str:
         """What is said when it was asked every other second for so long."""

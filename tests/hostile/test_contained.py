@@ -11,11 +11,11 @@ import pytest
 
 from kubectl_nodelife.controllers.nodelifecycle import eviction, monitor
 from kubectl_nodelife.controllers.nodelifecycle.zones import Zones
+from kubectl_nodelife.daemon import follower
+from kubectl_nodelife.daemon.daemonset_acts import DaemonSetFollower
 from kubectl_nodelife.daemon.divergence_recorder import DivergenceRecorder
-from kubectl_nodelife.daemon.follow import follower
-from kubectl_nodelife.daemon.follow.daemonset_acts import DaemonSetFollower
-from kubectl_nodelife.daemon.follow.follower import ControllerFollower
-from kubectl_nodelife.daemon.follow.foreign_writes import ForeignWriteDetector
+from kubectl_nodelife.daemon.follower import ControllerFollower
+from kubectl_nodelife.daemon.foreign_writes import ForeignWriteDetector
 from kubectl_nodelife.daemon.kinds import KINDS
 from kubectl_nodelife.daemon.node_write_observer import NodeWriteObserver
 from kubectl_nodelife.daemon.run import Daemon

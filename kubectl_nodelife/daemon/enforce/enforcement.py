@@ -199,7 +199,7 @@ class Enforcement:
         )
         checks = ClusterChecks(target, self._side, self.intents, self.kill_switch)
         keeper.why_wrong_cluster = lambda: checks.why_not_take(self.orders.lease_namespace)
-        self.health = LeaderHealth(self, self._clock.steady_ns)
+        self.health = LeaderHealth(self.decision_task, self.journal_error, self._clock.steady_ns)
         keeper.why_unfit = self.health.why_unfit
         keeper.is_idle = lambda: not self.is_sending
         return keeper

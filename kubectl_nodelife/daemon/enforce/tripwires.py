@@ -27,7 +27,7 @@ from typing import Final
 
 import msgspec
 
-from kubectl_nodelife.daemon.follow.foreign_writes import ForeignWriteDetector
+from kubectl_nodelife.daemon.foreign_writes import ForeignWriteDetector
 from kubectl_nodelife.daemon.intents import Intents
 from kubectl_nodelife.daemon.logs import log
 from kubectl_nodelife.engine.actions import (

@@ -22,7 +22,7 @@ import asyncio
 import os
 import sqlite3
 from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterator, Mapping
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 import msgspec
 from msgspec.structs import replace
@@ -306,33 +306,29 @@ BLIND_NS: Final = 30 * SECOND_NS
 _SPARE: Final = 4
 
 
-class LeaderWork(Protocol):
-    """What is looked at."""
-
-    def decision_task(self) -> DecisionTask | None:
-        """That of the controllers that enforce; None while nobody does."""
-
-    def journal_error(self) -> str:
-        """Why nothing can be kept, "" where it can."""
-
-
 class LeaderHealth:
     """Says whether this process can do a leader's work.
 
-    `steady_ns`: a clock that cannot be set.
+    `task`: that of the controllers that enforce, None while nobody does. `journal_error`: why
+    nothing can be kept, "" where it can. `steady_ns`: a clock that cannot be set.
     """
 
-    def __init__(self, work: LeaderWork, steady_ns: Callable[[], int]) -> None:
+    def __init__(
+        self,
+        task: Callable[[], DecisionTask | None],
+        journal_error: Callable[[], str],
+        steady_ns: Callable[[], int],
+    ) -> None:
         self.has_descriptors: Callable[[], bool] = can_open
-        self._work = work
+        self._task, self._journal_error = task, journal_error
         self._steady_ns = steady_ns
         self._since_ns: dict[str, int] = {}
         self._turn: tuple[int, int] = (0, -1)
 
     def why_unfit(self) -> str:
         """Why another should lead, "" for no reason. To be asked every other second."""
-        task = self._work.decision_task()
-        journal, blind = self._work.journal_error(), task.stands_still if task is not None else ""
+        task = self._task()
+        journal, blind = self._journal_error(), task.stands_still if task is not None else ""
         found = {
             f"the journal cannot be written: {journal}": (bool(journal), JOURNAL_NS),
             "no file or connection can be opened": (not self.has_descriptors(), UNFIT_NS),

@@ -31,8 +31,8 @@ from kubectl_nodelife.controllers.nodelifecycle.health import lost_after_ns
 from kubectl_nodelife.controllers.nodelifecycle.taints import LOST_NODE_TAINTS, is_for_lost_node
 from kubectl_nodelife.controllers.podgc import GC_CHECK_PERIOD_NS
 from kubectl_nodelife.controllers.tainteviction import TaintEvictionController
-from kubectl_nodelife.daemon.follow.daemonset_acts import DaemonSetFollower
-from kubectl_nodelife.daemon.follow.foreign_writes import ForeignWriteDetector
+from kubectl_nodelife.daemon.daemonset_acts import DaemonSetFollower
+from kubectl_nodelife.daemon.foreign_writes import ForeignWriteDetector
 from kubectl_nodelife.daemon.ledger import Ledger
 from kubectl_nodelife.engine.actions import (
     Action,
