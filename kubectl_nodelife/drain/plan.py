@@ -7,7 +7,7 @@ set of assumptions that was played, with a margin for what a real API server add
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -93,11 +93,8 @@ def make_plan(snapshot: PlanSnapshot, nodes: Sequence[str], options: DrainOption
 
     Raises ValueError for a --pod-selector that cannot be read, and KeyError for an unknown node.
     """
-    for name in nodes:
-        if name not in snapshot.nodes:
-            raise KeyError(name)
     options = options.of_release(snapshot.settings.profile)
-    scope = Scope(snapshot, nodes)
+    scope = _scope_of(snapshot, nodes)
     middle = play_kubectl(scope, options, MIDDLE)
     sample = scope
     if len(nodes) > SAMPLE_NODES and not is_open(middle):
@@ -114,11 +111,7 @@ def make_plan(snapshot: PlanSnapshot, nodes: Sequence[str], options: DrainOption
         slow = play_kubectl(scope, options, MIDDLE, late_renew=True)
         plan.assumptions += if_late_were_slow(slow)
         slow.end()
-    plan.together = _together(scope, options)
-    if plan.verdict == REFUSED and plan.flags_needed:
-        with_flags = options.with_flags(tuple(plan.flags_needed))
-        plan.with_flags = make_plan(snapshot, nodes, with_flags)
-        plan.not_evaluated = plan.with_flags.not_evaluated
+    _complete(plan, scope, options, lambda given: make_plan(snapshot, nodes, given))
     return plan
 
 
@@ -130,11 +123,8 @@ def make_wave_plan(
 
     Raises ValueError and KeyError as `make_plan`.
     """
-    for name in nodes:
-        if name not in snapshot.nodes:
-            raise KeyError(name)
     options = options.of_release(snapshot.settings.profile)
-    scope = Scope(snapshot, nodes)
+    scope = _scope_of(snapshot, nodes)
     bound = waves_bound(snapshot, nodes, options, waves)
     waves, cut, middle, cordon = choose_cordon(
         waves, lambda tried: _settle_waves(scope, options, tried, bound.waves)
@@ -154,12 +144,29 @@ def make_wave_plan(
     plan.own_waves, plan.cordon = True, cordon
     if homeless and not maintenance:
         plan.warnings.append("drained nodes take no pods again here; --maintenance lets them")
-    plan.together = _together(scope, options)
-    if plan.verdict == REFUSED and plan.flags_needed:
-        with_flags = options.with_flags(tuple(plan.flags_needed))
-        plan.with_flags = make_wave_plan(snapshot, nodes, with_flags, waves)
-        plan.not_evaluated = plan.with_flags.not_evaluated
+    _complete(plan, scope, options, lambda given: make_wave_plan(snapshot, nodes, given, waves))
     return plan
+
+
+def _scope_of(snapshot: PlanSnapshot, nodes: Sequence[str]) -> Scope:
+    """Raises KeyError for an unknown node."""
+    for name in nodes:
+        if name not in snapshot.nodes:
+            raise KeyError(name)
+    return Scope(snapshot, nodes)
+
+
+def _complete(
+    plan: DrainPlan, scope: Scope, options: DrainOptions, anew: Callable[[DrainOptions], DrainPlan]
+) -> None:
+    """Add which nodes go together, looked for where there are nodes to choose among, and not too
+    many; and where kubectl refuses, the plan with the flags that it asks for.
+    """
+    if 1 < len(scope.nodes) <= MOST_TOGETHER:
+        plan.together = nodes_together(scope, options)
+    if plan.verdict == REFUSED and plan.flags_needed:
+        plan.with_flags = anew(options.with_flags(tuple(plan.flags_needed)))
+        plan.not_evaluated = plan.with_flags.not_evaluated
 
 
 def _of_plays(
@@ -230,10 +237,8 @@ def plan_of_pod(snapshot: PlanSnapshot, pod: Pod, options: DrainOptions) -> PodI
     that is not there.
     """
     name = pod.spec.node_name
-    if name not in snapshot.nodes:
-        raise KeyError(name)
     options = options.of_release(snapshot.settings.profile)
-    play = play_kubectl(Scope(snapshot, [name]), options, MIDDLE)
+    play = play_kubectl(_scope_of(snapshot, [name]), options, MIDDLE)
     unread = Unread(snapshot)
     pods = Judge(play, unread).pods(name)
     node = _node_plan(play, name, pods)
@@ -251,13 +256,6 @@ def plan_of_pod(snapshot: PlanSnapshot, pod: Pod, options: DrainOptions) -> PodI
         add_remedies(play, alike, [name])
     play.end()
     return PodInDrain(planned, [], [lack.kind for lack in unread.listed()])
-
-
-def _together(scope: Scope, options: DrainOptions) -> list[str] | None:
-    """Looked for where there are nodes to choose among, and not too many."""
-    if not 1 < len(scope.nodes) <= MOST_TOGETHER:
-        return None
-    return nodes_together(scope, options)
 
 
 def _settle_waves(
@@ -410,7 +408,7 @@ def _budget_plans(play: Play, pods: Sequence[PodPlan]) -> list[BudgetPlan]:
                 healthy=status.current_healthy,
                 allowed=status.disruptions_allowed,
                 points=[
-                    BudgetPoint(round(e.at_ns / SECOND_NS, 3), e.healthy, e.desired, e.allowed)
+                    BudgetPoint(seconds(e.at_ns) or 0.0, e.healthy, e.desired, e.allowed)
                     for e in ledger.entries
                 ],
             )
@@ -492,17 +490,14 @@ def warnings_of(play: Play) -> list[str]:
     )
     if twice:
         warnings.append(
-            f"{twice} replacement{'s' if twice > 1 else ''} would land on a node of this plan:"
+            f"{counted(twice, 'replacement')} would land on a node of this plan:"
             " they tolerate its cordon"
         )
     waiting = play.world.waiting
     if waiting and snapshot.was_read("Node"):
         why = play.world.placement.no_room(waiting[0].pod)
         more = " (the first of them)" if len(waiting) > 1 else ""
-        warnings.append(
-            f"{len(waiting)} replacement{'s' if len(waiting) > 1 else ''} would stay Pending:"
-            f" {why}{more}"
-        )
+        warnings.append(f"{counted(len(waiting), 'replacement')} would stay Pending: {why}{more}")
     moved = {name: [t.actor.pod for t in run.targets] for name, run in play.runs.items()}
     seen = passed_by(snapshot, moved)
     return [*warnings, *_preempted(play), *_waits_for_room(play), *_second_moves(play), *seen]
@@ -530,7 +525,7 @@ def _waits_for_room(play: Play) -> list[str]:
     if not long:
         return []
     return [
-        f"{len(long)} replacement{'s' if len(long) > 1 else ''} would wait for room, up to"
+        f"{counted(len(long), 'replacement')} would wait for room, up to"
         f" {max(long) // SECOND_NS}s: the nodes of the plan are cordoned, and come back later"
     ]
 

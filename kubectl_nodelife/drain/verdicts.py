@@ -35,7 +35,7 @@ from kubectl_nodelife.drain.snapshot import Unread
 from kubectl_nodelife.kube.deletion import grace_seconds
 from kubectl_nodelife.kube.kinds import find_kind
 from kubectl_nodelife.kube.meta import OwnerReference, controller_of
-from kubectl_nodelife.kube.names import first_names
+from kubectl_nodelife.kube.names import counted, first_names
 from kubectl_nodelife.kube.pod import TERMINAL_PHASES, Pod
 from kubectl_nodelife.kube.selectors import matches
 from kubectl_nodelife.kube.times import SECOND_NS, format_duration, human_duration
@@ -246,7 +246,7 @@ class Judge:
 
     def _waits(self, actor: PlannedPod, target: PodDeletion[PlannedPod]) -> str:
         count = len(target.refused)
-        tries = f"{count} time{'s' if count > 1 else ''}"
+        tries = counted(count, "time")
         if target.refusal is not None and target.refusal.gate == GATE_NAMESPACE:
             return f"namespace {actor.pod.namespace} is being deleted; kubectl waits until it went"
         names = ", ".join(ledger.budget.name for ledger in actor.ledgers)
@@ -317,7 +317,7 @@ class Judge:
             why = self._world.placement.no_room(homeless[0].pod)
             return "landing", (
                 f"{self._numbers(ledger)}; it cannot refill:"
-                f" {len(homeless)} replacement{'s' if len(homeless) > 1 else ''} of"
+                f" {counted(len(homeless), 'replacement')} of"
                 f" {self._names(homeless)} with nowhere to go: {why}"
             )
         return refusal.gate, _why_refused(ledger, refusal)

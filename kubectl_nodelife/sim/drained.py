@@ -9,7 +9,7 @@ from typing import Any
 
 from kubectl_nodelife.engine.actions import Action
 from kubectl_nodelife.engine.cache import Key
-from kubectl_nodelife.kube.names import first_names
+from kubectl_nodelife.kube.names import counted, first_names
 from kubectl_nodelife.kube.node import Node
 from kubectl_nodelife.kube.pod import Pod
 from kubectl_nodelife.sim.api import Api, event_record
@@ -206,7 +206,7 @@ def _end_of(run: NodeRun[ListedPod], options: DrainOptions) -> tuple[str, str, b
     if run.drained:
         return (
             "Drained",
-            f"kubectl drain is through: {count} pod{'s' * (count != 1)} removed",
+            f"kubectl drain is through: {counted(count, 'pod')} removed",
             False,
         )
     left = [t.actor.pod for t in run.targets if t.outcome not in (GONE, SKIPPED)]
