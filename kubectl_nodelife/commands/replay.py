@@ -110,9 +110,9 @@ def _show(page: ReplayPage, output: Output, subject: str) -> None:
         if output.format in ("table", "wide", "name", "markdown"):
             return
     if output.format == "html":
-        from kubectl_nodelife.report.replay_html import page as html
+        from kubectl_nodelife.report.replay import html_page
 
-        terminal.write(html(page, subject))
+        terminal.write(html_page(page, subject))
     else:
         output.show(page)
 

@@ -183,9 +183,9 @@ class _Sweep:
 
     def finish(self, result: StudyResult) -> None:
         """Write what is there. Raises Failed."""
-        from kubectl_nodelife.report.sweep_html import page
+        from kubectl_nodelife.report.sweep import html_page
 
-        self.store.finish({_DOCUMENT: _formatted(result), _PAGE: page(result).encode()})
+        self.store.finish({_DOCUMENT: _formatted(result), _PAGE: html_page(result).encode()})
 
 
 def _formatted(result: StudyResult) -> bytes:
@@ -224,14 +224,12 @@ def _result(study: Study, played: _Sweep, today: Point, warnings: list[str]) -> 
 
 
 def _show(result: StudyResult, output: Output) -> None:
-    from kubectl_nodelife.report.sweep import StudyPage
+    from kubectl_nodelife.report.sweep import StudyPage, html_page
 
     for failed in result.failed:
         terminal.warn(f"not played: {failed}")
     if output.format == _HTML:
-        from kubectl_nodelife.report.sweep_html import page
-
-        terminal.write(page(result))
+        terminal.write(html_page(result))
     else:
         output.show(StudyPage(result))
 

@@ -1,21 +1,32 @@
 """The page of `replay`: one line for what happened alike in one second, and what led to it; and the
 lanes, a bar for each state of a node or a zone, on one axis of time. And the page of
 `replay --drain`: the drain in one line, then pods, workloads, budgets.
+
+As a page of HTML it has a lane for each node or zone that had trouble, one for all others, and
+below them every line. A lane's bars are the node's states, and a stroke is something that
+happened: it leads to its line, and a line to the one that led to it. templates/replay.html makes
+the markup.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from kubectl_nodelife.kube.names import counted, first_names
 from kubectl_nodelife.kube.node import Node
 from kubectl_nodelife.kube.times import SECOND_NS, format_time, human_duration
+from kubectl_nodelife.outlook.fates import several_nodes
 from kubectl_nodelife.outlook.replay.drains import DrainReview, drain_review_document
 from kubectl_nodelife.outlook.replay.lines import FINISHED
-from kubectl_nodelife.outlook.replay.replay_line import ReplayLine
+from kubectl_nodelife.outlook.replay.replay_line import USER, ReplayLine
 from kubectl_nodelife.outlook.replay.timeline import (
+    CORDONED,
+    MAINTENANCE,
     NOT_READY,
+    STATES,
+    TAINTED,
+    ZONE,
     StateSpan,
     is_about_nodes,
     replay_document,
@@ -23,6 +34,15 @@ from kubectl_nodelife.outlook.replay.timeline import (
 )
 from kubectl_nodelife.report import ages
 from kubectl_nodelife.report.formats import Block
+from kubectl_nodelife.report.html import (
+    LONGEST,
+    Bar,
+    LaneChart,
+    Row,
+    Stroke,
+    draw_lanes,
+    render_page,
+)
 from kubectl_nodelife.report.screen import BAD, WARN, ColoredText
 from kubectl_nodelife.report.table import Column, Table, columns
 
@@ -76,7 +96,7 @@ class ReplayPage:
 
     def blocks(self, *, wide: bool) -> Iterable[Block]:
         """The lines, then the lanes. The day is given where there are two."""
-        short = clock(self.since_ns)[:_DAY] == clock(self.until_ns)[:_DAY]
+        short = format_time(self.since_ns)[:_DAY] == format_time(self.until_ns)[:_DAY]
         shown = [line for line in self.lines if self._whole or is_about_nodes(line)]
         if self.lines:
             yield "\n".join(self._headlines())
@@ -98,7 +118,7 @@ class ReplayPage:
         gone = f", and {counted(len(pods), 'pod')} {'was' if len(pods) == 1 else 'were'} deleted"
         gone = gone if pods else ""
         gone += _finished([line for line in self.lines if line.family == FINISHED])
-        span = f"From {clock(self.since_ns)} to {clock(self.until_ns)}"
+        span = f"From {format_time(self.since_ns)} to {format_time(self.until_ns)}"
         yield f"{span} {lost}{named}{gone}."
         if still:
             first, more = still[0].name, len(still) - 1
@@ -128,11 +148,6 @@ def fold(lines: Sequence[ReplayLine]) -> list[FoldedLines]:
         group.lines.append(line)
         numbers[line] = group.number
     return list(groups.values())
-
-
-def who(line: ReplayLine) -> str:
-    """The actor; what is not yet done says so."""
-    return line.actor.name
 
 
 def what(folded: FoldedLines) -> str:
@@ -170,11 +185,6 @@ def why(folded: FoldedLines) -> str:
     return f"{text} (and alike)" if len(reasons) > 1 else text
 
 
-def clock(instant_ns: int) -> str:
-    """`2026-11-21T14:43:50Z`."""
-    return format_time(instant_ns)
-
-
 def _finished(lines: Sequence[ReplayLine]) -> str:
     """The pods that their kubelets ended, which are not gone."""
     pods = {(line.namespace, line.name) for line in lines}
@@ -195,8 +205,8 @@ def _row(folded: FoldedLines, short: bool) -> list[object]:
     after = "" if folded.after is None else f"#{folded.after}{'?' if first.inferred else ''}"
     return [
         folded.number,
-        clock(first.time_ns)[_DAY if short else 0 :],
-        who(first),
+        format_time(first.time_ns)[_DAY if short else 0 :],
+        first.actor.name,
         what(folded),
         objects(folded),
         after,
@@ -363,3 +373,170 @@ def _when(instant_ns: int | None) -> str:
 
 def _seconds(seconds: float | None) -> str:
     return UNKNOWN if seconds is None else ages.clock(seconds)
+
+
+_MOST_CHART_ROWS: Final = 60
+_MOST_MARKS: Final = 4000
+"""Of all lanes."""
+_MOST_ROWS: Final = 5000
+_MOST_TEXT: Final = 1_500_000
+"""Characters of all rows: names may have 253 each."""
+_MOST_NOTES: Final = 200
+_LONGEST_TITLE: Final = 200
+_HEIGHT: Final = 24
+"""Of a state's bar in its lane, in percent."""
+
+_KINDS: Final = {
+    NOT_READY: "not-ready",
+    TAINTED: "tainted",
+    CORDONED: "cordoned",
+    MAINTENANCE: "maintenance",
+    ZONE: "stopped",
+}
+
+_ACTORS: Final = (
+    ("controller", "a controller"),
+    ("kubelet", "a kubelet"),
+    ("user", "a user of kubectl"),
+    ("us", "kubectl nodelife, in dry run: not done"),
+    ("other", "others, or not known"),
+)
+
+
+class Chart(NamedTuple):
+    """The picture; `more`: how many nodes it leaves out."""
+
+    lanes: LaneChart
+    more: int
+
+
+def html_page(replay: ReplayPage, subject: str) -> str:
+    """The page as HTML."""
+    folded = fold(replay.lines)
+    rows = _rows(folded)
+    notes, more = replay.warnings[:_MOST_NOTES], len(replay.warnings) - _MOST_NOTES
+    return render_page(
+        "replay",
+        title=f"Replay of {subject}" if subject else "Replay",
+        between=f"{format_time(replay.since_ns)} to {format_time(replay.until_ns)}",
+        server=str(replay.source.get("server", "")),
+        count=len(replay.lines),
+        actors=_ACTORS,
+        states=[(kind, state) for state, kind in _KINDS.items()],
+        chart=_chart(replay, folded, len(rows)) if folded else None,
+        rows=rows,
+        more_rows=len(folded) - len(rows),
+        warnings=[*notes, f"and {more} more"] if more > 0 else notes,
+    )
+
+
+def _chart(replay: ReplayPage, folded: Sequence[FoldedLines], rows: int) -> Chart:
+    """From the first line to the end of the replay: a state that goes on reaches it."""
+    begin_ns = min(line.time_ns for line in replay.lines)
+    last_ns = max(line.time_ns for line in replay.lines)
+    end_ns = max(last_ns, replay.until_ns, begin_ns + SECOND_NS)
+    spans = dict[str, list[StateSpan]]()
+    for span in replay.spans:
+        name = f"zone {span.name}" if span.state == ZONE else span.name
+        spans.setdefault(name, []).append(span)
+    drawn, left = list[Row](), _MOST_MARKS
+    by_name = _chart_rows(folded, rows, spans.keys())
+    for name, happened in list(by_name.items())[:_MOST_CHART_ROWS]:
+        on_top = sorted(happened[:left], key=lambda one: one[1].actor.kind == USER)
+        strokes = [_stroke(one, line) for one, line in on_top]
+        own = spans.get(name, ())
+        bars = [_state_bar(span, end_ns) for span in own]
+        drawn.append(Row(name, bars, words=_words(own), strokes=strokes))
+        left -= len(strokes)
+    first, last = (at_ns / SECOND_NS for at_ns in (begin_ns, end_ns))
+    return Chart(draw_lanes(drawn, first, last, _time_of_day), len(by_name) - len(drawn))
+
+
+def _time_of_day(seconds: float) -> str:
+    text = _clock(round(seconds * SECOND_NS))
+    return text.removesuffix(":00") if round(seconds) % 60 == 0 else text
+
+
+def _state_bar(span: StateSpan, end_ns: int) -> Bar:
+    """A state, at a height of its own within its lane."""
+    until_ns = end_ns if span.end_ns is None else span.end_ns
+    place = (12, 76) if span.state == ZONE else (2 + STATES.index(span.state) * _HEIGHT, _HEIGHT)
+    ends = " (over; until when is not known)" if span.is_over else ""
+    ends = ends if span.end_ns is None else f" to {format_time(span.end_ns)}"
+    what = f" {span.what}" if span.what else ""
+    title = f"{span.state}{what} since {format_time(span.begin_ns)}{ends}"[:_LONGEST_TITLE]
+    begin, end = (at_ns / SECOND_NS for at_ns in (span.begin_ns, until_ns))
+    return Bar(begin, end, _KINDS[span.state], title, place)
+
+
+def _words(spans: Iterable[StateSpan]) -> str:
+    """`NotReady since 15:04:18; tainted unreachable:NoExecute 15:04:18–15:09:20`"""
+    found: dict[tuple[str, str], list[str]] = {}
+    for span in spans:
+        begin = _clock(span.begin_ns)
+        between = f"since {begin}"
+        if span.end_ns is not None:
+            between = f"{begin}–{_clock(span.end_ns)}"
+        found.setdefault((span.state, between), []).append(span.what.rpartition("/")[2])
+    return "; ".join(
+        " ".join(filter(None, (state, ", ".join(filter(None, what)), between)))
+        for (state, between), what in found.items()
+    )
+
+
+def _stroke(one: FoldedLines, line: ReplayLine) -> Stroke:
+    title = f"{format_time(line.time_ns)} {line.actor.name}: {what(one)}"[:_LONGEST_TITLE]
+    return Stroke(line.time_ns / SECOND_NS, line.actor.kind, one.number, title)
+
+
+def _chart_rows(
+    folded: Iterable[FoldedLines], rows: int, in_trouble: Collection[str]
+) -> dict[str, list[tuple[FoldedLines, ReplayLine]]]:
+    """Node -> what happened to it and to pods on it, the first line of those that are one.
+
+    Zones and the rest have a lane too; nodes that had no state but Ready are one. What has no row
+    has no stroke.
+    """
+    by_name: dict[str, list[tuple[FoldedLines, ReplayLine]]] = {}
+    well: dict[str, None] = {}
+    for one in folded:
+        for line in one.lines:
+            name = line.about_node or (f"zone {line.name}" if line.kind == "Zone" else "cluster")
+            if line.about_node and name not in in_trouble:
+                well[name] = None
+                name = ""
+            entries = by_name.setdefault(name, [])
+            if one.number <= rows and (not entries or entries[-1][0] is not one):
+                entries.append((one, line))
+    others = several_nodes(well, "") if well else ""
+    ordered = sorted(by_name.items(), key=lambda item: (item[0] in ("", "cluster"), item[0]))
+    return {name or others: entries for name, entries in ordered}
+
+
+def _rows(folded: Sequence[FoldedLines]) -> list[dict[str, Any]]:
+    """The rows of the table, as many as a page holds."""
+    rows: list[dict[str, Any]] = []
+    left = _MOST_TEXT
+    for one in folded[:_MOST_ROWS]:
+        row = _line_values(one)
+        left -= sum(min(len(text), LONGEST) for text in row.values() if isinstance(text, str))
+        if left < 0:
+            break
+        rows.append(row)
+    return rows
+
+
+def _line_values(one: FoldedLines) -> dict[str, Any]:
+    first = one.lines[0]
+    return {
+        "number": one.number,
+        "time": _clock(first.time_ns),
+        "kind": first.actor.kind,
+        "who": first.actor.name,
+        "what": what(one),
+        "objects": objects(one),
+        "after": one.after,
+        "inferred": first.inferred,
+        "why": why(one),
+        "seen": "+".join(first.seen),
+    }

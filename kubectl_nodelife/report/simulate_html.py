@@ -12,12 +12,12 @@ from typing import Final
 
 from kubectl_nodelife.kube.times import SECOND_NS
 from kubectl_nodelife.outlook.fates import BACK, PODS_LEAVE, Fate, FateStep, folded
-from kubectl_nodelife.report.html import render_page
-from kubectl_nodelife.report.lanes import (
+from kubectl_nodelife.report.html import (
     STATES_OF_NODES,
     Bar,
     Row,
     draw_lanes,
+    render_page,
     rows_of,
     zone_row,
 )

@@ -9,7 +9,7 @@ from itertools import pairwise
 from typing import Final
 
 from kubectl_nodelife.kube.times import SECOND_NS
-from kubectl_nodelife.report.lanes import Bar, Row
+from kubectl_nodelife.report.html import Bar, Row
 from kubectl_nodelife.sim.timeline import Record
 from kubectl_nodelife.sim.upgrade_course import PlayedNode
 

@@ -14,10 +14,9 @@ from kubectl_nodelife.kube.names import counted, first_names
 from kubectl_nodelife.kube.times import SECOND_NS
 from kubectl_nodelife.outlook.upgrade_plan import counts_of, upgrade_plan_document
 from kubectl_nodelife.report.ages import clock
-from kubectl_nodelife.report.drain_lanes import budget_lines
+from kubectl_nodelife.report.drain_html import budget_lines
 from kubectl_nodelife.report.formats import Block
-from kubectl_nodelife.report.html import render_page
-from kubectl_nodelife.report.lanes import Row, draw_lanes
+from kubectl_nodelife.report.html import Row, draw_lanes, render_page
 from kubectl_nodelife.report.table import Table, cell, columns
 from kubectl_nodelife.report.upgrade_lanes import PHASES, turn_bars
 from kubectl_nodelife.upgrade.findings import CLAIM, REFUSED_BY, PlannedNode, UpgradePlan

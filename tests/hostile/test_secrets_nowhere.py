@@ -27,7 +27,7 @@ from kubectl_nodelife.kube.codec import decode
 from kubectl_nodelife.kube.load import load_documents
 from kubectl_nodelife.kube.times import SECOND_NS
 from kubectl_nodelife.outlook.replay.timeline import ReplayFilter, ReplaySources, timeline
-from kubectl_nodelife.report import replay_html
+from kubectl_nodelife.report import replay
 from kubectl_nodelife.report.bug import report_bug
 from kubectl_nodelife.report.formats import render
 from kubectl_nodelife.report.replay import ReplayPage
@@ -92,7 +92,7 @@ def test_no_replay_tells_them() -> None:
     lines = timeline(sources, ReplayFilter(0, 2 * NOW_NS, "", None, True))
     assert lines
     page = ReplayPage(lines, {"kind": "cluster"}, 0, NOW_NS, [])
-    texts = [replay_html.page(page, "node a"), *(render(page, o) for o in ("wide", "json"))]
+    texts = [replay.html_page(page, "node a"), *(render(page, o) for o in ("wide", "json"))]
     found = found_in("".join(texts))
     assert all(one.startswith("message") for one in found), found
 

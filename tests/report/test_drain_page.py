@@ -5,9 +5,8 @@ from __future__ import annotations
 from kubectl_nodelife.drain.plan import make_wave_plan
 from kubectl_nodelife.drain.results import CORDON_FIRST, DrainPlan, WaveOptions
 from kubectl_nodelife.kube.times import MINUTE_NS
-from kubectl_nodelife.report.drain_html import page
-from kubectl_nodelife.report.drain_lanes import plan_chart, wave_charts
-from kubectl_nodelife.report.lanes import DrawnRow
+from kubectl_nodelife.report.drain_html import page, plan_chart, wave_charts
+from kubectl_nodelife.report.html import DrawnRow
 from kubectl_nodelife.sim.kubectl.options import DrainOptions
 from tests.drain.build import node, plan, replica_set, snapshot
 

@@ -11,13 +11,7 @@ from typing import Final
 import pytest
 
 from kubectl_nodelife.outlook.replay.replay_line import Actor, ReplayLine
-from kubectl_nodelife.report import (
-    drain_html,
-    replay_html,
-    simulate_html,
-    sweep_html,
-    what_if_html,
-)
+from kubectl_nodelife.report import drain_html, replay, simulate_html, sweep, what_if
 from kubectl_nodelife.report.replay import ReplayPage
 from tests.drain.build import budget, node, plan, replica_set
 from tests.report.test_sweep_page import answer as study
@@ -62,7 +56,7 @@ def replayed() -> str:
     what = (first_ns, actor, "AddTaint", "Node", "", LONG, identity, ("journal",))
     end_ns = first_ns + 3599 * 10**9
     page = ReplayPage([ReplayLine(*what)], {"server": "s"}, first_ns, end_ns, [])
-    return replay_html.page(page, "")
+    return replay.html_page(page, "")
 
 
 def simulated() -> str:
@@ -75,10 +69,10 @@ def simulated() -> str:
 
 PAGES: Final[dict[str, Callable[[], str]]] = {
     "drain-plan": drained,
-    "what-if": lambda: what_if_html.page(answer()),
+    "what-if": lambda: what_if.html_page(answer()),
     "replay": replayed,
     "simulate": simulated,
-    "sweep": lambda: sweep_html.page(study(name=LONG)),
+    "sweep": lambda: sweep.html_page(study(name=LONG)),
 }
 
 

@@ -8,15 +8,17 @@ import pytest
 from msgspec.structs import replace
 
 from kubectl_nodelife.report.formats import FORMATTERS, render
-from kubectl_nodelife.report.sweep import StudyPage, interval_words, measure_words
-from kubectl_nodelife.report.sweep_html import (
-    _differences,
+from kubectl_nodelife.report.sweep import (
+    StudyPage,
+    _difference_plot,
     _linear,
     _plot,
     _scatter,
     _shown,
     _ticks,
-    page,
+    html_page,
+    interval_words,
+    measure_words,
 )
 from kubectl_nodelife.sweep.points import RENEWS, ZONES, Point
 from kubectl_nodelife.sweep.result import (
@@ -91,12 +93,12 @@ def test_of_many_points_todays_and_the_front_are_drawn() -> None:
     found = answer(points=200)
     shown = _shown(found)
     assert len(shown) == 60 and shown[0].today
-    assert "and 140 more points" in page(found)
+    assert "and 140 more points" in html_page(found)
 
 
 def test_differences_are_on_both_sides_of_nothing() -> None:
     found = answer()
-    chart = _differences("needlessEvictions", found.points[1:]).chart
+    chart = _difference_plot("needlessEvictions", found.points[1:]).chart
     drawn = [{bar.style: bar for bar in row.bars} for row in chart.rows]
     assert all(float(bars["less"].x) < float(bars["none"].x) for bars in drawn)
     assert all(row.words.startswith("-") for row in chart.rows)
@@ -104,7 +106,7 @@ def test_differences_are_on_both_sides_of_nothing() -> None:
 
 
 def test_measures_without_any_difference_are_named_in_a_line() -> None:
-    text = page(answer())
+    text = html_page(answer())
     named = re.findall(r"No difference at any point: (.*?)\.</p>", text)
     assert len(named) == 1 and "peak writes per second" in named[0]
     assert "needless evictions" not in named[0]
@@ -145,13 +147,13 @@ def test_an_axis_has_round_numbers_within_its_ends(low: float, high: float, labe
 
 
 def test_texts_are_no_markup() -> None:
-    text = page(answer(name=EVIL))
+    text = html_page(answer(name=EVIL))
     assert "<script" not in text and "&lt;script&gt;" in text
     assert not re.search(r"(src|href)=", text)
 
 
 def test_the_page_is_the_same_each_time() -> None:
-    assert page(answer()) == page(answer())
+    assert html_page(answer()) == html_page(answer())
 
 
 @pytest.mark.parametrize("output", FORMATTERS)

@@ -11,8 +11,8 @@ import pytest
 
 from kubectl_nodelife.cli import main
 from kubectl_nodelife.outlook.what_if.document import WhatIf
-from kubectl_nodelife.report.lanes import LEAVE, PAST, RANGE, near_bottom
-from kubectl_nodelife.report.what_if_html import _last, _rows, _workload_row, page
+from kubectl_nodelife.report.html import LEAVE, PAST, RANGE, near_bottom
+from kubectl_nodelife.report.what_if import _last, _rows, _served_lane, html_page
 from tests.what_if.stand import Document, ask, budget, service, workload
 
 DUMP = Path(__file__).parents[1] / "dumps" / "two-zones"
@@ -56,7 +56,7 @@ def test_nodes_of_one_fate_are_one_lane() -> None:
 
 def test_a_workload_is_a_lane_with_its_numbers_over_how_bad_that_is() -> None:
     found = answer()
-    rows = {row.label: row for row in (_workload_row(w, _last(found)) for w in found.workloads)}
+    rows = {row.label: row for row in (_served_lane(w, _last(found)) for w in found.workloads)}
     assert list(rows) == ["default/web", "default/db"]
     web = [(bar.begin, bar.end, bar.style) for bar in rows["default/web"].bars]
     assert web[0] == (0.0, 352.15, "zero")
@@ -72,21 +72,21 @@ def test_a_workload_is_a_lane_with_its_numbers_over_how_bad_that_is() -> None:
 
 def test_the_page_stands_alone_and_says_what_the_table_says() -> None:
     found = answer()
-    text = page(found)
+    text = html_page(found)
     assert not re.search(r"<script|src=|href=|url\(|@import|http:", text)
     assert text.count(found.verdict.text) == 1
     for heading in ("When", "Who serves", "Workloads", "Nodes", "Budgets", "What happens"):
         assert f"<h2>{heading}</h2>" in text
     records = re.search(r"Record by record: (\d+) that", text)
     assert records and int(records[1]) == len(found.differences) > 0
-    assert page(found) == text == page(answer())
+    assert html_page(found) == text == html_page(answer())
 
 
 def test_cluster_text_is_no_markup() -> None:
     evil: list[Document] = json.loads(
         json.dumps(workload("web", ["a1"])).replace('"web', json.dumps(EVIL)[:-1])
     )
-    text = page(ask("lose node a1", evil))
+    text = html_page(ask("lose node a1", evil))
     assert "<script" not in text and "&lt;script&gt;" in text
 
 
@@ -102,7 +102,7 @@ def test_workloads_that_stay_as_they_are_have_a_row_and_no_chart() -> None:
     level = msgspec.structs.replace(
         found.workloads[0], name="steady", series=found.workloads[0].series[:1]
     )
-    text = page(msgspec.structs.replace(found, workloads=[*found.workloads, level]))
+    text = html_page(msgspec.structs.replace(found, workloads=[*found.workloads, level]))
     assert text.count('class="plot"') == len(found.workloads)
     first = level.series[0]
     row = "".join(f'<td class="short">{word}</td>' for word in (first.serving, first.ready))

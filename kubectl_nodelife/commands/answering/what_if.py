@@ -30,7 +30,7 @@ from kubectl_nodelife.outlook.what_if.question import Question, afterwards, play
 from kubectl_nodelife.outlook.what_if.service_levels import ServedObject, named_workloads
 from kubectl_nodelife.report.live_line import progress_bar
 from kubectl_nodelife.report.narration import NarrationPage
-from kubectl_nodelife.report.what_if import WhatIfPage
+from kubectl_nodelife.report.what_if import WhatIfPage, html_page
 
 KINDS: Final = (*DRAIN_KINDS, "ControllerRevision")
 TIMELINE: Final = "timeline"
@@ -92,9 +92,7 @@ def answer(
     )
     output = word(query, "output")
     if output == HTML:
-        from kubectl_nodelife.report.what_if_html import page
-
-        text = page(found)
+        text = html_page(found)
     elif output == TIMELINE:
         text = output_of({**query, "output": ["json"]}).render(NarrationPage(run_summary_of(plays)))
     else:
