@@ -9,20 +9,15 @@ by comparing it with the objects shown so far (`events_of`), for every host alik
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Iterator
-from typing import Final, Protocol, cast
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from typing import Final, Protocol, TypeVar, cast
 
 from kubectl_nodelife.controllers import make_controllers
 from kubectl_nodelife.controllers.nodelifecycle import NodeLifecycleController
 from kubectl_nodelife.controllers.nodelifecycle.taints import is_for_lost_node
 from kubectl_nodelife.controllers.tainteviction import TaintEvictionController
 from kubectl_nodelife.daemon.changes import patch_text
-from kubectl_nodelife.daemon.follower import (
-    ContainedFollower,
-    ControllerFollower,
-    Follower,
-    about_event,
-)
+from kubectl_nodelife.daemon.follower import ControllerFollower, about_event
 from kubectl_nodelife.daemon.ledger import Ledger, outcome_of
 from kubectl_nodelife.daemon.logs import log_bug, take_in
 from kubectl_nodelife.engine.actions import Action, CreatePod, RecordEvent
@@ -53,6 +48,9 @@ ChangeListener = Callable[[KubeObject, KubeObject | None, int], None]
 
 ShownEvent = Put | Gone | Unreadable
 
+T = TypeVar("T")
+
+_ORDER: Final = "the order of events"
 FOLLOWER: Final = "follower"
 OVERLAY: Final = "overlay"
 DIVERGENCE: Final = "divergence"
@@ -80,7 +78,7 @@ class ControllerHost:
         self.lifecycle: NodeLifecycleController | None = None
         self.eviction: TaintEvictionController | None = None
         self.on_change: ChangeListener = lambda old, new, now_ns: None
-        self.follower = Follower()
+        self.follower: ControllerFollower | None = None
         self._now_ns = 0
 
     def join(self, settings: Settings, names: Iterable[str], *, restarted: bool = False) -> None:
@@ -100,8 +98,7 @@ class ControllerHost:
         self.engine = Engine(
             controllers, self.cache, join=not restarted, on_bug=log_bug, numbers=numbers
         )
-        follower = ControllerFollower(self.engine, self.overlay, self.ledger, self._node_of)
-        self.follower = ContainedFollower(follower, self._contain_follower)
+        self.follower = ControllerFollower(self.engine, self.overlay, self.ledger, self._node_of)
 
     def shows_taints_of(self, began_ns: int) -> bool:
         """True if controllers that began then have tainted a lost node anew already: then what they
@@ -135,7 +132,7 @@ class ControllerHost:
         for (kind, key), obj in list(self.overlay.observed().items()):
             self.cache.set(kind, key, obj)
         self.overlay = Overlay(self.cache, self.ledger.numbers)
-        take_in(self.cache, self.follower.pop_deferred(), now_ns)
+        take_in(self.cache, self._deferred(), now_ns)
 
     def forget(self, kind: str) -> None:
         """Drop all objects of a kind that can no longer be read."""
@@ -185,13 +182,15 @@ class ControllerHost:
             return []
         if old is not None:
             self._onlook(old, new, now_ns)
-        event, view = self.follower.before(event, old, now_ns)
+        about = about_event(event)
+        as_it_is: tuple[Put | Gone, list[Event]] = (event, [])
+        event, view = self._follow(about, as_it_is, ControllerFollower.before, event, old, now_ns)
         view += self.overlay.observe(event, now_ns)
-        view += self.follower.after(event)
+        view += self._follow(about, [], ControllerFollower.after, event)
         confirmed = self._settle()
         if new is None:
             self.ledger.gone(target, now_ns)
-        view += self.follower.learn(confirmed, now_ns)
+        view += self._follow(about, [], ControllerFollower.learn, confirmed, now_ns)
         self._settle()
         return view
 
@@ -202,8 +201,21 @@ class ControllerHost:
         except Exception as error:
             self._contain(DIVERGENCE, (kind_of(old), old.key), error, now_ns)
 
-    def _contain_follower(self, about: Hashable, error: Exception) -> None:
-        self._contain(FOLLOWER, about, error, self._now_ns)
+    def _deferred(self) -> list[Put | Gone]:
+        """The events that the follower has put off, which it then has no more."""
+        return self.follower.pop_deferred() if self.follower is not None else []
+
+    def _follow(self, about: Hashable, otherwise: T, ask: Callable[..., T], *question: object) -> T:
+        """The follower's answer to a question; `otherwise` where there is none yet, and where it
+        fails, which is logged as a bug.
+        """
+        if self.follower is None:
+            return otherwise
+        try:
+            return ask(self.follower, *question)
+        except Exception as error:
+            self._contain(FOLLOWER, about, error, self._now_ns)
+            return otherwise
 
     def _contain(self, who: str, about: Hashable, error: Exception, now_ns: int) -> None:
         log_bug(self.cache.quarantine.failed(who, about, error, now_ns))
@@ -227,17 +239,19 @@ class ControllerHost:
         """
         view: list[Event] = []
         self._now_ns = now_ns
-        for event in self.follower.arrange([*self.follower.pop_deferred(), *events]):
+        seen: Sequence[Event] = [*self._deferred(), *events]
+        for event in self._follow(_ORDER, seen, ControllerFollower.arrange, seen):
+            about = about_event(event)
             if self.cache.quarantine.bugs:
                 for who in _ONLOOKERS:  # another try, which may fail again
-                    self.cache.quarantine.worked(who, about_event(event))
-            act = self.follower.is_act(event)
+                    self.cache.quarantine.worked(who, about)
+            act = self._follow(about, False, ControllerFollower.is_act, event)
             if act:
                 yield from self._step(view, now_ns)
                 view, now_ns = [], now_ns + 1  # what waits for an instant's end is due
                 yield from self._step(view, now_ns)
                 yield
-            if self.follower.defers(event, act, now_ns):
+            if self._follow(about, False, ControllerFollower.defers, event, act, now_ns):
                 continue
             view += self._observe_contained(event, now_ns)
             if not (isinstance(event, Put) and event.kind == "Lease"):
@@ -290,12 +304,14 @@ class ControllerHost:
     def _plan(self, action: Action, now_ns: int) -> list[Event]:
         """Lay a decision over the view, and note it unless there was nothing left to do."""
         self.ledger.numbers.ensure(action)
-        within = self.follower.within(action, now_ns)
+        within = self._follow(action.target, None, ControllerFollower.within, action, now_ns)
         if not action.writes or isinstance(action, RecordEvent):
             self.ledger.note(action, now_ns, self._node_of(action), "", within)
             if action.writes:
                 self.executor.start(action, now_ns)
-            events = self.follower.decided(action, now_ns)
+            nothing: list[Event] = []
+            decided = ControllerFollower.decided
+            events = self._follow(action.target, nothing, decided, action, now_ns)
             self._settle()
             return events
         before = self.overlay.view(action.target)

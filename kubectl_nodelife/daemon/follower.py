@@ -2,7 +2,6 @@
 
 Each such write is noted as done by another controller, becomes the cause of what follows from it,
 and adjusts our copy where it shows what cannot be known otherwise (`PassPhase`, `daemonset_acts`).
-A host that enforces all of its controllers takes a bare `Follower`.
 
 The phase of the monitor's passes and the tokens of a zone's limiter are invisible until they are
 used. A node that is called lost shows when a pass began; a NoExecute taint shows which node was
@@ -12,8 +11,8 @@ does, and a node that it had taken too early goes back into its queue.
 
 The events of several watches are put in the order in which they happened before, by the cluster's
 one counter of versions; upstream's informers have no need of this, for their controllers wait for
-expectations instead. An exception of a follower stops nothing: `ContainedFollower` logs it as a
-bug, and the event is taken as it is.
+expectations instead. An exception of a follower stops nothing: the host logs it as a bug, and the
+event is taken as it is.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ from __future__ import annotations
 import math
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
-from typing import Final, TypeGuard, TypeVar, cast
+from typing import TypeGuard, TypeVar, cast
 
 from msgspec.structs import replace
 
@@ -54,67 +53,12 @@ from kubectl_nodelife.kube.times import MILLISECOND_NS, SECOND_NS, format_durati
 C = TypeVar("C")
 
 BY_ANOTHER = "already done by another controller"
-
-T = TypeVar("T")
-Contain = Callable[[Hashable, Exception], None]
-"""Called with what a call was about, and its exception."""
-
-_ORDER: Final = "the order of events"
-
 _CONFLICT = 409
 _POD_GC = "pod-gc"
 _MOST_LOSSES = 10_000
 
 
-class Follower:
-    """A host's questions about each event of the cluster. The answers here are for a host whose
-    controllers act: there is no controller to follow.
-    """
-
-    def arrange(self, events: Sequence[Event]) -> Sequence[Event]:
-        """The events in the order in which to take them."""
-        return events
-
-    def is_act(self, event: Event) -> bool:
-        """True if our copy is to decide what is due before it takes this event in."""
-        return False
-
-    def defers(self, event: Event, act: bool, now_ns: int) -> bool:
-        """True if the event is put off until what led to it has been seen."""
-        return False
-
-    def pop_deferred(self) -> list[Put | Gone]:
-        """The events that are put off, which are now the caller's."""
-        return []
-
-    def before(
-        self, event: Put | Gone, old: KubeObject | None, now_ns: int
-    ) -> tuple[Put | Gone, list[Event]]:
-        """The event with the act that it shows as its cause, and what the view makes of plans that
-        end with it. `old`: the object as the cluster showed it before.
-        """
-        return event, []
-
-    def after(self, event: Put | Gone) -> list[Event]:
-        """The events for the view that follow where the event has just settled plans."""
-        return []
-
-    def learn(self, confirmed: Iterable[Action], now_ns: int) -> list[Event]:
-        """These plans of ours turned out to be done by another; what follows for the view."""
-        return []
-
-    def within(self, action: Action, now_ns: int) -> tuple[int, int] | None:
-        """Between which instants, in ns, those we follow do what our copy has just decided; None:
-        nothing that cannot be seen decides that.
-        """
-        return None
-
-    def decided(self, action: Action, now_ns: int) -> list[Event]:
-        """Our copy decided something that it does not write; what follows for the view."""
-        return []
-
-
-class ControllerFollower(Follower):
+class ControllerFollower:
     """Follows the controllers that run in the cluster. `node_of`: where an action's object is."""
 
     def __init__(
@@ -136,25 +80,32 @@ class ControllerFollower(Follower):
         self._foreign: list[Action] = []  # what was done before ours, since `learn` was last asked
 
     def arrange(self, events: Sequence[Event]) -> Sequence[Event]:
-        """In the order in which they happened, as far as versions show it."""
+        """The events in the order in which they happened, as far as versions show it."""
         return in_order(events)
 
     def is_act(self, event: Event) -> bool:
-        """A DaemonSet controller's syncs follow at once from what was seen before."""
+        """True if our copy is to decide what is due before it takes this event in: a DaemonSet
+        controller's syncs follow at once from what was seen before.
+        """
         return self._daemonsets.is_act(event)
 
     def defers(self, event: Event, act: bool, now_ns: int) -> bool:
-        """An act of the DaemonSet controller whose reason another watch has yet to bring."""
+        """True if the event is put off: an act of the DaemonSet controller whose reason another
+        watch has yet to bring.
+        """
         return self._daemonsets.defers(event, act, now_ns)
 
     def pop_deferred(self) -> list[Put | Gone]:
-        """The events that are put off."""
+        """The events that are put off, which are now the caller's."""
         return self._daemonsets.pop_deferred()
 
     def before(
         self, event: Put | Gone, old: KubeObject | None, now_ns: int
     ) -> tuple[Put | Gone, list[Event]]:
-        """Notes writes that come before ours, and makes them the event's cause."""
+        """The event with the act that it shows as its cause, which is noted where it comes before
+        ours, and what the view makes of plans that end with it. `old`: the object as the cluster
+        showed it before.
+        """
         event, ended = self._daemonsets.before(event, now_ns)
         if old is None:
             return event, ended
@@ -169,11 +120,15 @@ class ControllerFollower(Follower):
         return event, ended
 
     def after(self, event: Put | Gone) -> list[Event]:
-        """Plans under our own hash of a revision go on under the real one."""
+        """The events for the view that follow where the event has just settled plans: those under
+        our own hash of a revision go on under the real one.
+        """
         return self._daemonsets.after(event)
 
     def learn(self, confirmed: Iterable[Action], now_ns: int) -> list[Event]:
-        """Adjusts passes and tokens to what was done."""
+        """These plans of ours turned out to be done by another, to which passes and tokens are
+        adjusted; what follows for the view.
+        """
         confirmed = list(confirmed)
         learned, self._foreign = [*self._foreign, *confirmed], []
         if self._phase is None:
@@ -183,11 +138,15 @@ class ControllerFollower(Follower):
         return [event for action in learned for event in self._phase.done(action, now_ns)]
 
     def within(self, action: Action, now_ns: int) -> tuple[int, int] | None:
-        """The earliest and latest instant of an action that waits for a pass or a run of pod-gc."""
+        """Between which instants, in ns, those we follow do what our copy has just decided, where
+        it waits for a pass or a run of pod-gc; None: nothing that cannot be seen decides that.
+        """
         return self._phase.within(action, now_ns) if self._phase is not None else None
 
     def decided(self, action: Action, now_ns: int) -> list[Event]:
-        """A zone that stops takes plans back that the running controller has not carried out."""
+        """Our copy decided something that it does not write; what follows for the view. A zone that
+        stops takes plans back that the running controller has not carried out.
+        """
         if self._phase is None or not isinstance(action, SetZoneState):
             return []
         return self._phase.decided(action, now_ns)
@@ -247,53 +206,6 @@ def in_order(events: Sequence[Event]) -> Sequence[Event]:
 
 def _kind(event: Event) -> str:
     return event.kind if isinstance(event, (Put, Gone)) else ""
-
-
-class ContainedFollower(Follower):
-    """Asks another follower; where that raises, the answer is that of a bare `Follower`."""
-
-    def __init__(self, follower: Follower, contain: Contain) -> None:
-        self._follower = follower
-        self._contain = contain
-        self._observed: Hashable = ""  # what `before` was asked about last
-
-    def arrange(self, events: Sequence[Event]) -> Sequence[Event]:
-        return self._ask(_ORDER, events, lambda f: f.arrange(events))
-
-    def is_act(self, event: Event) -> bool:
-        return self._ask(about_event(event), False, lambda f: f.is_act(event))
-
-    def defers(self, event: Event, act: bool, now_ns: int) -> bool:
-        return self._ask(about_event(event), False, lambda f: f.defers(event, act, now_ns))
-
-    def pop_deferred(self) -> list[Put | Gone]:
-        return self._follower.pop_deferred()
-
-    def before(
-        self, event: Put | Gone, old: KubeObject | None, now_ns: int
-    ) -> tuple[Put | Gone, list[Event]]:
-        self._observed = about_event(event)
-        as_it_is: tuple[Put | Gone, list[Event]] = (event, [])
-        return self._ask(self._observed, as_it_is, lambda f: f.before(event, old, now_ns))
-
-    def after(self, event: Put | Gone) -> list[Event]:
-        return self._ask(self._observed, [], lambda f: f.after(event))
-
-    def learn(self, confirmed: Iterable[Action], now_ns: int) -> list[Event]:
-        return self._ask(self._observed, [], lambda f: f.learn(confirmed, now_ns))
-
-    def within(self, action: Action, now_ns: int) -> tuple[int, int] | None:
-        return self._ask(action.target, None, lambda f: f.within(action, now_ns))
-
-    def decided(self, action: Action, now_ns: int) -> list[Event]:
-        return self._ask(action.target, [], lambda f: f.decided(action, now_ns))
-
-    def _ask(self, about: Hashable, otherwise: T, ask: Callable[[Follower], T]) -> T:
-        try:
-            return ask(self._follower)
-        except Exception as error:
-            self._contain(about, error)
-            return otherwise
 
 
 def about_event(event: Event) -> Hashable:
