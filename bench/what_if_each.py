@@ -9,7 +9,7 @@ import time
 
 from bench import BenchFailed, Stopwatch
 from bench._what_if_cluster import question
-from kubectl_nodelife.commands.what_if_each import play_all
+from kubectl_nodelife.commands.answering.what_if import play_all
 from kubectl_nodelife.outlook.what_if.ranking import Ranker, act_on, ranked, targets_of
 
 NODES = 5000

@@ -72,8 +72,7 @@ def replay(
     from kubectl_nodelife.outlook.replay.timeline import ReplayFilter
 
     since_ns = _since_ns(since)
-    if plan is not None and drain is None:
-        raise BadInput("is of a drain", on="--plan", remedy="give --drain NODE too")
+    _check_drain(drain, plan, output)
     where.check()
     node, pod = _subject(subject, where.connection, of_dump=bool(where.filename))
     of_drain = drain is not None
@@ -88,6 +87,14 @@ def replay(
     wanted = ReplayFilter(begin_ns, found.now_ns + _AHEAD_NS, node, pod, everything)
     page = _page(found, wanted, begin_ns, whole=everything or bool(subject))
     _show(page, output, " ".join(subject))
+
+
+def _check_drain(drain: str | None, plan: str | None, output: Output) -> None:
+    """Raises BadInput for what does not go with the review of a drain, or without it."""
+    if plan is not None and drain is None:
+        raise BadInput("is of a drain", on="--plan", remedy="give --drain NODE too")
+    if drain is not None and output.format == "html":
+        raise BadInput("there is no such page of one drain", on="-o html", remedy="use -o markdown")
 
 
 def _page(found: Traces, wanted: ReplayFilter, begin_ns: int, *, whole: bool) -> ReplayPage:

@@ -87,9 +87,8 @@ def _rank(where: Where, words: tuple[str, ...], asked: QuestionFlags, output: Ou
 
     Not the daemon's work: it may take minutes on all cores, and shows how far it is.
     """
-    from kubectl_nodelife.commands.answering.what_if import exceeds, reading
+    from kubectl_nodelife.commands.answering.what_if import exceeds, rank, reading
     from kubectl_nodelife.commands.cluster.look import look
-    from kubectl_nodelife.commands.what_if_each import rank
     from kubectl_nodelife.report.what_if import RankingPage
 
     view = look(where, reading({}))

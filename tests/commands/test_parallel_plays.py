@@ -11,13 +11,13 @@ from pathlib import Path
 
 import pytest
 
-from kubectl_nodelife.commands.what_if_each import play_all
+from kubectl_nodelife.commands.answering.what_if import play_all
 from kubectl_nodelife.report.live_line import _bar
 
 ROOT = Path(__file__).parents[2]
 SCRIPT = """
 import json, os, sys, time
-from kubectl_nodelife.commands.what_if_each import play_all
+from kubectl_nodelife.commands.answering.what_if import play_all
 
 def play(target):
     time.sleep(0.01)

@@ -94,6 +94,11 @@ def test_a_drain_is_looked_back_on_alike(snapshot: str, capsys: Capture) -> None
     assert reviews[1]["cordoned"]["by"] == "kubectl (a user)"
     assert [b["zeroSeconds"] for b in reviews[1]["budgets"]] == [10]
     assert main(["replay", "--drain", "nowhere", "-f", snapshot]) == 1
+    capsys.readouterr()
+    assert main(["replay", "--drain", "a1", "-o", "html", "-f", snapshot]) == 2
+    assert capsys.readouterr().err == (
+        "error: -o html: there is no such page of one drain; use -o markdown\n"
+    )
 
 
 def test_changes_tell_what_was_done_and_by_whom(snapshot: str, capsys: Capture) -> None:

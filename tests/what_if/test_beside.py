@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from kubectl_nodelife.commands.answering import beside
-from kubectl_nodelife.commands.answering.beside import cores, in_children
+from kubectl_nodelife.commands.answering import what_if
+from kubectl_nodelife.commands.answering.what_if import cores, in_children
 from kubectl_nodelife.engine.settings import make_settings
 from kubectl_nodelife.kube.times import SECOND_NS
 from kubectl_nodelife.outlook.what_if.acts import read_acts
@@ -56,7 +56,7 @@ def test_the_works_are_done_in_children_that_are_gone_then() -> None:
 def test_each_work_is_done_once_whatever_the_cores(
     usable: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(beside, "cores", lambda: usable)
+    monkeypatch.setattr(what_if, "cores", lambda: usable)
     with in_children([partial(str, n) for n in range(4)]) as made:
         assert made() == ["0", "1", "2", "3"]
 

@@ -1,36 +1,75 @@
-"""Answers `what-if`: the cluster of the view is played on with and without the acts.
+"""Answers `what-if`: the cluster of the view is played on with and without the acts; and ranks what
+an act does to each target (`--each`).
 
-The daemon does it in a forked child (`daemon/forked_answers`), after it has listed the kinds that
-it does not watch.
+The daemon does the first in a forked child (`daemon/forked_answers`), after it has listed the kinds
+that it does not watch.
+
+What is played side by side is played in forked processes, as many as there are cores; where forks
+are unsafe (macOS) one process plays. A child that works beside an answer (`in_children`) has no
+more time than this process has left (`ITIMER_REAL`). What it makes comes back pickled through a
+pipe, all at its end. Where it cannot begin, or ends without having made it, its works are done here
+instead, so that whatever goes wrong with them is raised here.
+
+A ranking is in the order of the targets, whatever the number of processes. Ctrl-C ends the plays
+that are under way and keeps what is there.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Generator, Iterable, Sequence
-from typing import Final
+import os
+import pickle
+import signal
+import sys
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeVar
 
 from msgspec.structs import replace
 
-from kubectl_nodelife.commands.answering.beside import in_children
 from kubectl_nodelife.commands.answering.query import Query, Response, flags_of, output_of, word
 from kubectl_nodelife.commands.cluster.drain import KINDS as DRAIN_KINDS
 from kubectl_nodelife.commands.cluster.look import KindsToRead
 from kubectl_nodelife.commands.what_if_flags import ActsFile, QuestionFlags
-from kubectl_nodelife.errors import BadInput
+from kubectl_nodelife.errors import BadInput, Failed
 from kubectl_nodelife.kube.times import SECOND_NS
 from kubectl_nodelife.outlook.situation import on_nodes_steps
 from kubectl_nodelife.outlook.view import ClusterView
 from kubectl_nodelife.outlook.what_if import CONDITIONS
-from kubectl_nodelife.outlook.what_if.acts import Act, acts_of_file, enforced_act, read_acts
-from kubectl_nodelife.outlook.what_if.answer import make_answer
+from kubectl_nodelife.outlook.what_if.acts import (
+    Act,
+    acts_of_file,
+    enforced_act,
+    narrowing,
+    read_acts,
+)
+from kubectl_nodelife.outlook.what_if.answer import ASSUMED, make_answer
 from kubectl_nodelife.outlook.what_if.document import Both
 from kubectl_nodelife.outlook.what_if.play_reading import chains
-from kubectl_nodelife.outlook.what_if.question import Question, afterwards, play, run_summary_of
+from kubectl_nodelife.outlook.what_if.question import (
+    Question,
+    Works,
+    afterwards,
+    play,
+    run_summary_of,
+)
+from kubectl_nodelife.outlook.what_if.ranking import (
+    PAIR_OF,
+    Ranker,
+    WhatIfRanking,
+    act_on,
+    horizon_ns,
+    ranked,
+    targets_of,
+    words_on,
+)
 from kubectl_nodelife.outlook.what_if.service_levels import ServedObject, named_workloads
 from kubectl_nodelife.report.live_line import progress_bar
 from kubectl_nodelife.report.narration import NarrationPage
 from kubectl_nodelife.report.what_if import WhatIfPage, html_page
+
+if TYPE_CHECKING:
+    from multiprocessing import connection
 
 KINDS: Final = (*DRAIN_KINDS, "ControllerRevision")
 TIMELINE: Final = "timeline"
@@ -148,3 +187,187 @@ def exceeds(conditions: Sequence[str], verdicts: Iterable[Callable[[str], Both]]
     """True if in some verdict the future has more of something to fail on than without acts."""
     figures = [figure for condition in conditions for figure in CONDITIONS[condition]]
     return any(figure_of(figure).rises() for figure_of in verdicts for figure in figures)
+
+
+def cores() -> int:
+    """How many this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1
+
+
+@contextmanager
+def in_children(works: Works) -> Iterator[Callable[[], list[Any]]]:
+    """Begin them; the function waits for what they return. At the end no child is left. Works are
+    done when they are asked for where there is one core, or forks are unsafe (macOS).
+    """
+    children = min(len(works), cores() - 1) if sys.platform == "linux" else 0
+    begun = [(works[n::children], *_begun(works[n::children])) for n in range(children)]
+    try:
+        yield lambda: _made_by_all(works, begun)
+    finally:
+        for _, readable, child in begun:
+            if child:
+                os.close(readable)
+                os.kill(child, signal.SIGKILL)
+                os.waitpid(child, 0)
+
+
+def _made_by_all(works: Works, begun: Sequence[tuple[Works, int, int]]) -> list[Any]:
+    """What the works return, in their order: of N children each has every Nth."""
+    shares = [_made(readable) or [work() for work in own] for own, readable, _ in begun]
+    if not shares:
+        return [work() for work in works]
+    return [shares[n % len(shares)][n // len(shares)] for n in range(len(works))]
+
+
+def _begun(works: Works) -> tuple[int, int]:
+    """(where what they return can be read, the child); -1 and 0 where there is none."""
+    readable, writable = os.pipe()
+    left_s, _ = signal.getitimer(signal.ITIMER_REAL)
+    try:
+        child = os.fork()
+    except OSError:
+        os.close(readable)
+        readable, child = -1, 0
+    else:
+        if child == 0:
+            _work(works, writable, left_s)
+    os.close(writable)
+    return readable, child
+
+
+def _work(works: Works, writable: int, left_s: float) -> NoReturn:
+    """All of the child: it ends without this process's own ending, and says nothing."""
+    try:
+        signal.setitimer(signal.ITIMER_REAL, left_s)
+        made = pickle.dumps([work() for work in works])
+        with os.fdopen(writable, "wb") as pipe:
+            pipe.write(made)
+    finally:
+        os._exit(0)
+
+
+def _made(readable: int) -> list[Any]:
+    """What the child made; nothing where it made nothing."""
+    if readable == -1:
+        return []
+    with os.fdopen(readable, "rb", closefd=False) as pipe:
+        received = pipe.read()
+    try:
+        made: list[Any] = pickle.loads(received)
+    except (EOFError, pickle.UnpicklingError):
+        return []
+    return made
+
+
+_ENDS_S: Final = 5.0
+T = TypeVar("T")
+
+
+def rank(view: ClusterView, words: Sequence[str], asked: QuestionFlags) -> WhatIfRanking:
+    """The targets, the worst first, or those that were played before Ctrl-C. Raises BadInput."""
+    each, beta = asked.each or "", beta_only(view)
+    among, words = narrowing(words)
+    if each == PAIR_OF:
+        each, words = f"{PAIR_OF} {' '.join(words[:1])}", words[1:]
+    targets, without = targets_of(each, view.cache, among, beta_zone_labels_only=beta)
+    acts = {
+        target.name: act_on(words, target, view.cache, beta_zone_labels_only=beta)
+        for target in targets
+    }
+    until_ns = horizon_ns(each, asked.until_ns())
+    ranker = Ranker(question_of(view, (), until_ns, asked), acts, ignored(asked.ignored, view))
+    found, partial = play_all(ranker.outcome, list(acts), asked.jobs)
+    return WhatIfRanking(
+        source=view.source,
+        moment=view.moment,
+        profile=view.settings.profile.name,
+        each=each,
+        act=" ".join(words_on(words, ())),
+        horizon={"untilSeconds": until_ns / SECOND_NS},
+        without_group=without,
+        assumed=list(ASSUMED),
+        warnings=view.warnings,
+        partial=partial,
+        **ranked(found, targets, words),
+    )
+
+
+def play_all(
+    play: Callable[[str], T], targets: Sequence[str], jobs: int | None
+) -> tuple[list[T], bool]:
+    """(what `play` says of each target, whether it was interrupted). Raises what `play` raises."""
+    processes = min(jobs or cores(), len(targets))
+    found: dict[int, T] = {}
+    with progress_bar("playing", len(targets)) as step:
+        try:
+            if processes > 1 and sys.platform == "linux":
+                _play_in_processes(play, targets, processes, found, step)
+            else:
+                for number, target in enumerate(targets):
+                    found[number] = play(target)
+                    step(len(found))
+        except KeyboardInterrupt:
+            return [found[number] for number in sorted(found)], True
+    return [found[number] for number in sorted(found)], False
+
+
+def _play_in_processes(
+    play: Callable[[str], T],
+    targets: Sequence[str],
+    processes: int,
+    found: dict[int, T],
+    step: Callable[[int], None],
+) -> None:
+    from multiprocessing import connection, get_context
+
+    context = get_context("fork")
+    begun = []
+    for first in range(processes):
+        ours, theirs = context.Pipe(duplex=False)
+        numbers = range(first, len(targets), processes)
+        process = context.Process(target=_play_some, args=(play, targets, numbers, theirs))
+        process.start()
+        theirs.close()
+        begun.append((process, ours))
+    try:
+        waiting = {pipe for _, pipe in begun}
+        while waiting:
+            for ready in connection.wait(list(waiting)):
+                assert isinstance(ready, connection.Connection)
+                try:
+                    number, outcome, error = ready.recv()
+                except EOFError:
+                    waiting.discard(ready)
+                    continue
+                if error is not None:
+                    raise error
+                found[number] = outcome
+                step(len(found))
+    finally:
+        for process, pipe in begun:
+            pipe.close()
+            process.join(0 if len(found) < len(targets) else _ENDS_S)
+            if process.is_alive():
+                process.terminate()
+                process.join(_ENDS_S)
+    if len(found) < len(targets):
+        ended = [str(process.exitcode) for process, _ in begun if process.exitcode]
+        raise Failed(f"a process that plays has ended ({', '.join(ended)})", on="--jobs")
+
+
+def _play_some(
+    play: Callable[[str], T],
+    targets: Sequence[str],
+    numbers: Sequence[int],
+    pipe: connection.Connection,
+) -> None:
+    """The work of one of the processes."""
+    try:
+        for number in numbers:
+            pipe.send((number, play(targets[number]), None))
+    except (KeyboardInterrupt, BrokenPipeError):
+        os._exit(1)
+    except Exception as error:
+        pipe.send((0, None, error))
+    finally:
+        pipe.close()
