@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, NamedTuple
 import click
 
 from kubectl_nodelife.commands.flags import gathered_flags, waiting_ns
-from kubectl_nodelife.drain.results import CORDON_BY_WAVE, CORDON_FIRST, WaveOptions
+from kubectl_nodelife.drain import CORDON_BY_WAVE, CORDON_FIRST
 from kubectl_nodelife.errors import BadInput
 
 if TYPE_CHECKING:  # `--help` needs neither selectors nor msgspec
+    from kubectl_nodelife.drain.results import WaveOptions
     from kubectl_nodelife.sim.kubectl.options import DrainOptions
 
 _OF_WAVES = ("max_per_zone", "low_water", "cordon")
@@ -72,6 +73,8 @@ class DrainFlags(NamedTuple):
                 raise BadInput("must be at least 1", on=_spelled(field))
         if self.low_water is not None and not 0 <= self.low_water < 100:
             raise BadInput("is a percentage from 0 to 100", on="--low-water")
+        from kubectl_nodelife.drain.results import WaveOptions
+
         return WaveOptions(
             self.max_parallel, self.max_per_zone, self.low_water, maintenance_ns, self.cordon
         )

@@ -7,3 +7,6 @@ it; `play` is one run and its record of pods. What comes out is put into words b
 structs of `results`, whose encoding is the document. Waves of our own making are in `waves`, and
 what no plan can beat in `bounds`.
 """
+
+CORDON_FIRST, CORDON_BY_WAVE = "first", "by-wave"
+"""When the nodes of waves of our own are cordoned. The help of verbs shows the words."""

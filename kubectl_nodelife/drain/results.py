@@ -13,10 +13,9 @@ import msgspec
 from msgspec import field
 
 from kubectl_nodelife.document import document
+from kubectl_nodelife.drain import CORDON_BY_WAVE as CORDON_BY_WAVE
+from kubectl_nodelife.drain import CORDON_FIRST as CORDON_FIRST
 from kubectl_nodelife.kube.names import first_names
-
-CORDON_FIRST: Final = "first"
-CORDON_BY_WAVE: Final = "by-wave"
 
 
 @dataclass(frozen=True, slots=True)
@@ -229,7 +228,7 @@ class Bound(msgspec.Struct, rename="camel"):
 
 
 class Cordon(msgspec.Struct, rename="camel"):
-    """When the nodes of waves of our own are cordoned (`options.CORDON_...`), and why then."""
+    """When the nodes of waves of our own are cordoned (`CORDON_...`), and why then."""
 
     when: str
     because: str
