@@ -118,11 +118,14 @@ DEEP: Final = {
         tests/what_if/test_hostile.py::test_a_cluster_that_never_rests_for_a_day
         tests/claims/test_what_if.py::test_a_lie_of_what_if_is_caught
         tests/claims/test_what_if.py::test_a_wrong_exit_code_is_caught
+        tests/claims/test_explained.py::test_lies_about_a_pod_and_its_node_are_caught
+        tests/claims/test_drain_timeouts.py
         tests/engine/test_fork.py::test_two_branches_of_an_outage_of_5000_nodes_are_as_two_runs
         tests/enforce/test_as_simulated.py
         tests/enforce/test_mass_loss.py
         tests/enforce/test_simulation.py
         tests/hostile/test_flapping.py
+        tests/upgrade/test_full_passes.py
         tests/upgrade/test_hand_calculation.py::test_500_nodes_as_calculated_by_hand
     """,
 }

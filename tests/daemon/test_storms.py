@@ -47,7 +47,7 @@ def _without_message(detail: str) -> str:
     return json.dumps(fields)
 
 
-@pytest.mark.parametrize("seed", first_few(NOBODY_ACTS, 8))
+@pytest.mark.parametrize("seed", first_few(NOBODY_ACTS, 2))
 def test_where_nobody_acts_all_is_withdrawn_and_nothing_is_confirmed(seed: int) -> None:
     async def story() -> None:
         beside, changes, fresh = await played(seed, acts=False)
@@ -60,7 +60,7 @@ def test_where_nobody_acts_all_is_withdrawn_and_nothing_is_confirmed(seed: int) 
     run(story())
 
 
-@pytest.mark.parametrize("seed", first_few(CONTROLLERS_ACT, 8))
+@pytest.mark.parametrize("seed", first_few(CONTROLLERS_ACT, 2))
 def test_where_controllers_act_only_what_is_to_come_is_left(seed: int) -> None:
     async def story() -> None:
         beside, changes, fresh = await played(seed, acts=True)

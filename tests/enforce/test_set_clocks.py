@@ -104,7 +104,7 @@ def _at_s(entry: Json) -> float:
     return at - EPOCH_NS / SECOND_NS
 
 
-by_clock = pytest.mark.parametrize("set_by_s", one_of(3, SET_BY_S.values()), ids=SET_BY_S)
+by_clock = pytest.mark.parametrize("set_by_s", one_of(6, SET_BY_S.values()), ids=SET_BY_S)
 
 
 @by_clock
@@ -128,7 +128,7 @@ def test_without_that_it_would_be_written() -> None:
     assert len(late) > 20
 
 
-@pytest.mark.parametrize("by_s", [-3600, -20, 20, 3600])
+@pytest.mark.parametrize("by_s", one_of(4, [-3600, -20, 20, 3600]))
 def test_no_pod_goes_before_its_seconds_are_over(by_s: float) -> None:
     """They were counted from the date of a taint, which another clock may have given."""
     run = SetClocks([(22, by_s)], toleration_s=20)

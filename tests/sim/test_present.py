@@ -108,7 +108,7 @@ def test_status_and_play_of_a_dump(path: Path) -> None:
     assert list(disagreements(finished(status_steps(view)), present)) == []
 
 
-@pytest.mark.parametrize("name", one_of(3, TRACES))
+@pytest.mark.parametrize("name", one_of(6, TRACES))
 def test_status_and_play_of_a_cut_trace(name: str) -> None:
     path = HERE / "traces" / name / "scenario.yaml"
     read_in = parse_scenario(path.read_bytes(), name)
