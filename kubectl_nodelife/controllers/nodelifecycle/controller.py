@@ -200,7 +200,7 @@ class NodeLifecycleController:
         if kind == "pod":
             pod = cache.pod(rest[0], rest[1])
             if pod is not None:
-                decided = self._work_pod(pod, cache, now_ns)
+                decided = self.process_pod(pod, cache, now_ns)
                 yield TurnPart(self.name, ("Pod", pod.key), decided)
         elif (node := cache.node(rest[0])) is not None:
             if self.memory.zones.place(node) in self.memory.zones.queues:
@@ -265,27 +265,24 @@ class NodeLifecycleController:
             return ()
         if old is not None and old.spec.node_name == pod.spec.node_name:
             return ()
-        return self._work_pod(pod, cache, now_ns)
-
-    def _work_pod(self, pod: Pod, cache: Cache, now_ns: int) -> list[Action | Requeue]:
-        """A pod's turn in the queue of pods: again, later, while its node, whose health is still
-        known, has no object. Follows `processPod`, in which an error of the lister is one more try.
-        """
-        gone = cache.node(pod.spec.node_name) is None
-        if gone and self.memory.retries_pods and pod.spec.node_name in self.memory.health:
-            return [self._work_pod_again(pod, now_ns)]
         return list(self.process_pod(pod, cache, now_ns))
 
-    def process_pod(self, pod: Pod, cache: Cache, now_ns: int) -> Iterator[Action]:
-        """A pod on a node that is known not ready is marked soon after it appears.
+    def process_pod(self, pod: Pod, cache: Cache, now_ns: int) -> Iterator[Action | Requeue]:
+        """A pod on a node that is known not ready is marked soon after it appears. While that node
+        is gone and its health still known, the pod is tried again.
 
-        Follows `processPod`.
+        Follows `processPod`, which takes a node that the lister does not find for an error.
         """
         if not self.memory.retries_pods:
             return
         memory = self.memory
         node, health = cache.node(pod.spec.node_name), memory.health.get(pod.spec.node_name)
-        if health is None or health.ready is None or node is None:
+        if health is None:
+            return
+        if node is None:
+            yield self._work_pod_again(pod, now_ns)
+            return
+        if health.ready is None:
             return
         status = health.ready.status
         if not self.settings.taint_mode:
