@@ -46,9 +46,6 @@ class StudyPage:
             yield f"no other point is better in {better}: {'; '.join(front)}"
         if answer.asserts:
             yield "\n".join(assertion_lines(answer))
-        notes = [*answer.assumed]
-        if notes:
-            yield "\n".join(notes)
 
     def document(self) -> object:
         """The contract's StudyResult."""
@@ -242,7 +239,7 @@ def html_page(answer: StudyResult) -> str:
         alike=", ".join(map(measure_words, alike)),
         more=len(answer.points) - len(shown),
         tables_of_answer=tables,
-        notes=[*answer.assumed, *answer.warnings, *answer.failed[:_MOST_ROWS]],
+        notes=[*answer.warnings, *answer.failed[:_MOST_ROWS]],
     )
 
 

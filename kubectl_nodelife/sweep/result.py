@@ -80,7 +80,6 @@ class StudyResult(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
     asserts: list[str]
     broken: list[BrokenAssertion]
     failed: list[str]
-    assumed: list[str]
     warnings: list[str]
     partial: bool = False
 
@@ -99,7 +98,6 @@ def summed_up(
     *,
     today: Point,
     failed: Sequence[str] = (),
-    assumed: Sequence[str] = (),
     warnings: Sequence[str] = (),
     partial: bool = False,
 ) -> StudyResult:
@@ -130,7 +128,6 @@ def summed_up(
         asserts=[str(each) for each in assertions],
         broken=list(chain.from_iterable(_broken(each, results) for each in assertions)),
         failed=list(failed),
-        assumed=list(assumed),
         warnings=list(warnings),
         partial=partial,
     )
