@@ -25,10 +25,12 @@ from msgspec.structs import astuple
 
 from kubectl_nodelife.daemon.paths import file_inode
 from kubectl_nodelife.daemon.sqlite_file import open_private
-from kubectl_nodelife.engine.actions import Action, Detail, RecordEvent
+from kubectl_nodelife.engine.actions import Action, CreatePod, Detail, RecordEvent
 from kubectl_nodelife.engine.actions.identity import action_identity, encode_action
 from kubectl_nodelife.engine.calls import Request
+from kubectl_nodelife.kube.meta import KubeObject
 from kubectl_nodelife.kube.node import zone_display
+from kubectl_nodelife.kube.pod import Pod
 from kubectl_nodelife.kube.redaction import Digest, redact
 from kubectl_nodelife.kube.times import HOUR_NS, format_micro_time
 from kubectl_nodelife.outlook.replay import DECISIONS
@@ -146,6 +148,16 @@ def changes_of(
             data=data,
             identity=identity,
         )
+
+
+def node_of(action: Action, shown: KubeObject | None) -> str:
+    """The node that an action is about, or that its pod is on; "" for none. `shown`: the object."""
+    if isinstance(action, CreatePod):
+        return action.node
+    if isinstance(shown, Pod):
+        return shown.spec.node_name
+    kind, (_, name) = action.target
+    return name if kind == "Node" else ""
 
 
 def action_text(action: Action, digest: Digest) -> str:

@@ -10,17 +10,17 @@ by comparing it with the objects shown so far (`events_of`), for every host alik
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
-from typing import Final, Protocol, TypeVar, cast
+from typing import Final, Protocol, TypeVar
 
 from kubectl_nodelife.controllers import make_controllers
 from kubectl_nodelife.controllers.nodelifecycle import NodeLifecycleController
 from kubectl_nodelife.controllers.nodelifecycle.taints import is_for_lost_node
 from kubectl_nodelife.controllers.tainteviction import TaintEvictionController
-from kubectl_nodelife.daemon.changes import patch_text
-from kubectl_nodelife.daemon.follower import ControllerFollower, about_event
+from kubectl_nodelife.daemon.changes import node_of, patch_text
+from kubectl_nodelife.daemon.follower import ControllerFollower
 from kubectl_nodelife.daemon.ledger import Ledger, outcome_of
 from kubectl_nodelife.daemon.logs import log_bug, take_in
-from kubectl_nodelife.engine.actions import Action, CreatePod, RecordEvent
+from kubectl_nodelife.engine.actions import Action, RecordEvent
 from kubectl_nodelife.engine.cache import Cache, Key
 from kubectl_nodelife.engine.calls import request_of
 from kubectl_nodelife.engine.engine import Engine
@@ -37,7 +37,6 @@ from kubectl_nodelife.engine.overlay import (
 from kubectl_nodelife.engine.settings import Settings
 from kubectl_nodelife.kube.kinds import kind_of
 from kubectl_nodelife.kube.meta import KubeObject
-from kubectl_nodelife.kube.pod import Pod
 from kubectl_nodelife.kube.times import SECOND_NS
 from kubectl_nodelife.kube.unreadable import NAMELESS
 from kubectl_nodelife.live.loop import TimeSlices
@@ -98,7 +97,7 @@ class ControllerHost:
         self.engine = Engine(
             controllers, self.cache, join=not restarted, on_bug=log_bug, numbers=numbers
         )
-        self.follower = ControllerFollower(self.engine, self.overlay, self.ledger, self._node_of)
+        self.follower = ControllerFollower(self.engine, self.overlay, self.ledger)
 
     def shows_taints_of(self, began_ns: int) -> bool:
         """True if controllers that began then have tainted a lost node anew already: then what they
@@ -170,27 +169,26 @@ class ControllerHost:
             return []
         if not isinstance(event, (Put, Gone)):
             return self.overlay.observe(event, now_ns)
-        self.cache.quarantine.lift(*_target(event))
+        self.cache.quarantine.lift(*event.target)
         if isinstance(event, Put) and event.kind == "Lease":
             view = self.overlay.observe(event, now_ns)
             self._settle()
             return view
         new = event.obj if isinstance(event, Put) else None
-        target = _target(event)
+        target = event.target
         old = self.overlay.shown(*target)
         if (old is None and new is None) or (old and new and same_version(old, new)):
             return []
         if old is not None:
             self._onlook(old, new, now_ns)
-        about = about_event(event)
         as_it_is: tuple[Put | Gone, list[Event]] = (event, [])
-        event, view = self._follow(about, as_it_is, ControllerFollower.before, event, old, now_ns)
+        event, view = self._follow(target, as_it_is, ControllerFollower.before, event, old, now_ns)
         view += self.overlay.observe(event, now_ns)
-        view += self._follow(about, [], ControllerFollower.after, event)
+        view += self._follow(target, [], ControllerFollower.after, event)
         confirmed = self._settle()
         if new is None:
             self.ledger.gone(target, now_ns)
-        view += self._follow(about, [], ControllerFollower.learn, confirmed, now_ns)
+        view += self._follow(target, [], ControllerFollower.learn, confirmed, now_ns)
         self._settle()
         return view
 
@@ -225,7 +223,7 @@ class ControllerHost:
         try:
             return self.observe(event, now_ns)
         except Exception as error:
-            self._contain(OVERLAY, about_event(event), error, now_ns)
+            self._contain(OVERLAY, _about(event), error, now_ns)
             return [event]
 
     def next_due(self) -> int | None:
@@ -241,7 +239,7 @@ class ControllerHost:
         self._now_ns = now_ns
         seen: Sequence[Event] = [*self._deferred(), *events]
         for event in self._follow(_ORDER, seen, ControllerFollower.arrange, seen):
-            about = about_event(event)
+            about = _about(event)
             if self.cache.quarantine.bugs:
                 for who in _ONLOOKERS:  # another try, which may fail again
                     self.cache.quarantine.worked(who, about)
@@ -282,7 +280,7 @@ class ControllerHost:
         would take it for the object itself, and for readable again.
         """
         unreadable = self.cache.quarantine.unreadable
-        return bool(unreadable) and isinstance(event, (Put, Gone)) and _target(event) in unreadable
+        return bool(unreadable) and isinstance(event, (Put, Gone)) and event.target in unreadable
 
     def _came_of(self, outcome: Outcome, now_ns: int) -> list[Event]:
         """Note what came of an action that was sent; failures are the controller's business too."""
@@ -306,7 +304,8 @@ class ControllerHost:
         self.ledger.numbers.ensure(action)
         within = self._follow(action.target, None, ControllerFollower.within, action, now_ns)
         if not action.writes or isinstance(action, RecordEvent):
-            self.ledger.note(action, now_ns, self._node_of(action), "", within)
+            node = node_of(action, self.shown(*action.target))
+            self.ledger.note(action, now_ns, node, "", within)
             if action.writes:
                 self.executor.start(action, now_ns)
             nothing: list[Event] = []
@@ -318,7 +317,8 @@ class ControllerHost:
         events = self.overlay.project(action, now_ns)
         if not any(end.action.id == action.id for end in self.overlay.settled):
             patch = patch_text(request_of(action, before), self.ledger.digest)
-            self.ledger.note(action, now_ns, self._node_of(action), patch, within)
+            node = node_of(action, self.shown(*action.target))
+            self.ledger.note(action, now_ns, node, patch, within)
             self.executor.start(action, now_ns)
         self._settle()
         return events
@@ -340,18 +340,10 @@ class ControllerHost:
         settled.clear()
         return done
 
-    def _node_of(self, action: Action) -> str:
-        kind, key = action.target
-        if kind == "Node":
-            return key[1]
-        if isinstance(action, CreatePod):
-            return action.node
-        pod = self.overlay.shown(kind, key) if kind == "Pod" else None
-        return cast(Pod, pod).spec.node_name if pod is not None else ""
 
-
-def _target(event: Put | Gone) -> tuple[str, Key]:
-    return event.kind, event.key if isinstance(event, Gone) else event.obj.key
+def _about(event: Event) -> Hashable:
+    """The object that an event is about, for a bug's name."""
+    return event.target if isinstance(event, ShownEvent) else ("", "")
 
 
 def same_version(before: KubeObject, after: KubeObject) -> bool:

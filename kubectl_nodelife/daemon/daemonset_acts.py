@@ -58,7 +58,7 @@ class DaemonSetFollower:
     def pop_deferred(self) -> list[Put | Gone]:
         """The events that `defers` kept back, which are now to be brought again."""
         deferred, self._deferred = self._deferred, []
-        kept = {_target(event) for event in deferred}
+        kept = {event.target for event in deferred}
         self._deferred_since = {k: at for k, at in self._deferred_since.items() if k in kept}
         return deferred
 
@@ -69,14 +69,14 @@ class DaemonSetFollower:
         """
         if not isinstance(event, (Put, Gone)):
             return False
-        target = _target(event)
+        target = event.target
         if target not in self._deferred_since:
             if not act or len(self._deferred) >= MOST_DEFERRED or self._is_expected(event):
                 return False
             self._deferred_since[target] = now_ns
         if now_ns - self._deferred_since[target] > PATIENCE_NS:
             return False
-        if act and self._is_expected(event) and all(_target(e) != target for e in self._deferred):
+        if act and self._is_expected(event) and all(e.target != target for e in self._deferred):
             del self._deferred_since[target]
             return False
         self._deferred.append(event)
@@ -86,7 +86,7 @@ class DaemonSetFollower:
         """True if our copy has planned this act, or the same for another of equal nodes."""
         before, after = self._versions(event)
         present = after if after is not None else before
-        if present is None or any(self._overlay.planned(_target(event))):
+        if present is None or any(self._overlay.planned(event.target)):
             return True
         tracked = self._owner(present)
         if tracked is None:
@@ -252,16 +252,11 @@ class DaemonSetFollower:
     def _versions(self, event: Put | Gone) -> tuple[KubeObject | None, KubeObject | None]:
         """The object as the cluster showed it before, and as it does now."""
         after = event.obj if isinstance(event, Put) else None
-        key = event.key if isinstance(event, Gone) else event.obj.key
-        return self._overlay.shown(event.kind, key), after
+        return self._overlay.shown(*event.target), after
 
     def _owner(self, obj: KubeObject) -> TrackedSet | None:
         assert self._controller is not None
         return self._controller.index.resolve(obj)
-
-
-def _target(event: Put | Gone) -> tuple[str, Key]:
-    return (event.kind, event.key if isinstance(event, Gone) else event.obj.key)
 
 
 def _by_another(plan: Any, because: str, pod: Pod, **fields: str) -> Action:

@@ -235,8 +235,11 @@ class DecisionTask:
             self.gate.listed(item.kind, item.asked_ns)
             # a list is newer than what was seen of the kind before it, and complete
             kind = item.kind
-            kept = [(at, [e for e in events if kind_of_event(e) != kind]) for at, events in seen]
-            self.held.listed(item.kind)
+            kept = [
+                (at, [e for e in events if isinstance(e, Outcome) or e.kind != kind])
+                for at, events in seen
+            ]
+            self.held.listed(kind)
             return [*kept, (None, await self._listed(item))]
         if isinstance(item, OtherCluster):
             if because := self.gate.accept(item):
@@ -493,8 +496,7 @@ class EventBuffer:
                 if isinstance(event, Outcome):
                     self._outcomes.append(event)
                 else:
-                    key = event.obj.key if isinstance(event, Put) else event.key
-                    self.objects[event.kind, key] = event
+                    self.objects[event.target] = event
 
     def listed(self, kind: str) -> None:
         """A list of the kind holds all that was held of it, and newer."""
@@ -513,8 +515,3 @@ class EventBuffer:
         held = [*self._outcomes, *self.objects.values()]
         self._outcomes, self.objects = [], {}
         return held
-
-
-def kind_of_event(event: Put | Gone | Unreadable | Outcome) -> str:
-    """The kind of the object, "" for what came of an action."""
-    return "" if isinstance(event, Outcome) else event.kind

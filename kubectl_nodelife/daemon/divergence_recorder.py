@@ -15,13 +15,13 @@ what an earlier process left is not renewed.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Iterable, Iterator, Mapping
+from collections.abc import AsyncGenerator, Iterable, Mapping
 from typing import Any, Final
 from urllib.parse import urlencode
 
 import msgspec
 
-from kubectl_nodelife.daemon.changes import ChangeFilter, ChangeRecord
+from kubectl_nodelife.daemon.changes import ChangeRecord
 from kubectl_nodelife.daemon.cluster_view import WatchedCluster
 from kubectl_nodelife.daemon.decisions import DecisionTask
 from kubectl_nodelife.daemon.gate import ManagerBegan
@@ -209,19 +209,17 @@ class DivergenceRecorder:
 
     async def _listen(self) -> None:
         while True:
-            listener = self._journal.listen()
             try:
-                async for batch in self._journal.follow(listener, ChangeFilter()):
-                    for part in _batched(batch, _AT_ONCE):
-                        self.take(part)
-                        await asyncio.sleep(0)
+                with self._journal.following() as batches:
+                    async for batch in batches:
+                        for at in range(0, len(batch), _AT_ONCE):
+                            self.take(batch[at : at + _AT_ONCE])
+                            await asyncio.sleep(0)
             except TooSlow:
                 now_ns = self._watcher.clock.now_ns()
                 self._spans.append(
                     UnwatchedSpan(self._ticked_ns, now_ns, "too many changes came at once")
                 )
-            finally:
-                self._journal.leave(listener)
 
     async def _tick(self) -> None:
         while True:
@@ -335,11 +333,6 @@ class DivergenceRecorder:
                 sent = fingerprint
                 yield made
             await asyncio.sleep(WATCH_SECONDS)
-
-
-def _batched(changes: list[ChangeRecord], count: int) -> Iterator[list[ChangeRecord]]:
-    """The changes, so many at a time."""
-    return (changes[i : i + count] for i in range(0, len(changes), count))
 
 
 def _fingerprint(made: dict[str, Any]) -> object:

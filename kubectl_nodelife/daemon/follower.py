@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import math
 from collections import OrderedDict
-from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TypeGuard, TypeVar, cast
 
 from msgspec.structs import replace
@@ -30,6 +30,7 @@ from kubectl_nodelife.controllers.nodelifecycle.health import lost_after_ns
 from kubectl_nodelife.controllers.nodelifecycle.taints import LOST_NODE_TAINTS, is_for_lost_node
 from kubectl_nodelife.controllers.podgc import GC_CHECK_PERIOD_NS
 from kubectl_nodelife.controllers.tainteviction import TaintEvictionController
+from kubectl_nodelife.daemon.changes import node_of
 from kubectl_nodelife.daemon.daemonset_acts import DaemonSetFollower
 from kubectl_nodelife.daemon.foreign_writes import ForeignWriteDetector
 from kubectl_nodelife.daemon.ledger import Ledger
@@ -59,18 +60,11 @@ _MOST_LOSSES = 10_000
 
 
 class ControllerFollower:
-    """Follows the controllers that run in the cluster. `node_of`: where an action's object is."""
+    """Follows the controllers that run in the cluster."""
 
-    def __init__(
-        self,
-        engine: Engine,
-        overlay: Overlay,
-        ledger: Ledger,
-        node_of: Callable[[Action], str],
-    ) -> None:
+    def __init__(self, engine: Engine, overlay: Overlay, ledger: Ledger) -> None:
         self._overlay = overlay
         self._ledger = ledger
-        self._node_of = node_of
         lifecycle = _find(engine.controllers, NodeLifecycleController)
         self._eviction = _find(engine.controllers, TaintEvictionController)
         self._detector = ForeignWriteDetector(engine.cache, lifecycle, self._eviction)
@@ -162,7 +156,8 @@ class ControllerFollower:
             action = replace(action, taints=others)
         elif planned:
             return None
-        self._ledger.note(action, now_ns, self._node_of(action), "")
+        node = node_of(action, self._overlay.shown(*action.target))
+        self._ledger.note(action, now_ns, node, "")
         self._ledger.settle(action, CONFIRMED, now_ns, self._how_early(action, now_ns))
         self._foreign.append(action)
         return action
@@ -189,29 +184,20 @@ def in_order(events: Sequence[Event]) -> Sequence[Event]:
     set that led to it. What is gone has no version: it stays before what came next of its kind.
     Anything but numbers for versions leaves the order as it is.
     """
-    if len({_kind(event) for event in events}) < 2:
+    kinds = [event.kind if isinstance(event, (Put, Gone)) else "" for event in events]
+    if len(set(kinds)) < 2:
         return events
     numbers: list[float] = []
     upcoming: dict[str, float] = {}
-    for event in reversed(events):
+    for event, kind in zip(reversed(events), reversed(kinds), strict=True):
         if isinstance(event, Put):
             version = event.obj.metadata.resource_version
             if not version.isdecimal():
                 return events
-            upcoming[event.kind] = float(version)
-        numbers.append(upcoming.get(_kind(event), math.inf))
+            upcoming[kind] = float(version)
+        numbers.append(upcoming.get(kind, math.inf))
     ranked = sorted(zip(reversed(numbers), range(len(events)), strict=True))
     return [events[position] for _, position in ranked]
-
-
-def _kind(event: Event) -> str:
-    return event.kind if isinstance(event, (Put, Gone)) else ""
-
-
-def about_event(event: Event) -> Hashable:
-    """The object that an event is about, for a bug's name."""
-    obj = event.obj if isinstance(event, Put) else event
-    return (getattr(event, "kind", ""), getattr(obj, "key", ""))
 
 
 class PassPhase:

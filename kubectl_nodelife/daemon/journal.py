@@ -15,7 +15,7 @@ import contextlib
 import os
 import sqlite3
 import time
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final, TypeVar
 
@@ -27,7 +27,8 @@ from kubectl_nodelife.errors import Failed
 
 T = TypeVar("T")
 
-Listener = asyncio.Queue[list[ChangeRecord] | None]
+Batches = AsyncIterator[list[ChangeRecord]]
+_Listener = asyncio.Queue[list[ChangeRecord] | None]
 """Batches of changes; None: too many came to keep them."""
 
 FLUSH_SECONDS: Final = 0.2
@@ -64,7 +65,7 @@ class Journal:
         self._waiting: list[ChangeRecord] = []
         self._settlements: list[Settlement] = []
         self._retry_at = 0.0
-        self._listeners: set[Listener] = set()
+        self._listeners: set[_Listener] = set()
 
     def waiting(self) -> int:
         """How many changes are not in the file."""
@@ -114,24 +115,19 @@ class Journal:
             found += [c for c in self._waiting if wanted.takes(c) and c.id not in known]
         return found if limit is None else found[-limit:]
 
-    def listen(self) -> Listener:
-        """From now on changes are kept for this listener, until `leave`."""
-        listener: Listener = asyncio.Queue(_LISTENER_QUEUE)
-        self._listeners.add(listener)
-        return listener
+    @contextlib.contextmanager
+    def following(self, wanted: ChangeFilter | None = None) -> Iterator[Batches]:
+        """Changes as they come from now on, and again whenever one of them has another outcome;
+        without their requests (`with_requests`). All of them unless some are `wanted`.
 
-    async def follow(
-        self, listener: Listener, wanted: ChangeFilter
-    ) -> AsyncIterator[list[ChangeRecord]]:
-        """Changes as they come, and again whenever one of them has another outcome; without their
-        requests (`with_requests`).
-
-        Raises TooSlow.
+        To take the next raises TooSlow where more came than are kept for a listener.
         """
-        while (batch := await listener.get()) is not None:
-            if chosen := [change for change in batch if wanted.takes(change)]:
-                yield chosen
-        raise TooSlow("more changes came than were read", remedy="ask again with --since")
+        listener: _Listener = asyncio.Queue(_LISTENER_QUEUE)
+        self._listeners.add(listener)
+        try:
+            yield _batches(listener, wanted or ChangeFilter())
+        finally:
+            self._listeners.discard(listener)
 
     async def with_requests(self, changes: Sequence[ChangeRecord]) -> list[ChangeRecord]:
         """Copies of changes that a listener got, with their requests as the file has them."""
@@ -140,10 +136,6 @@ class Journal:
         with contextlib.suppress(sqlite3.Error):  # `flush` deals with what is wrong with the file
             read = await self._in_thread(self.store.requests, bare) if bare else {}
         return [replace(c, patch=c.patch or read.get(c.id, "")) for c in changes]
-
-    def leave(self, listener: Listener) -> None:
-        """Keep nothing more for the listener."""
-        self._listeners.discard(listener)
 
     async def close(self) -> None:
         """Write what is left and close the file."""
@@ -219,6 +211,13 @@ class Journal:
     async def _in_thread(self, function: Callable[..., T], *arguments: Any) -> T:
         loop = asyncio.get_running_loop()
         return await loop.run_in_executor(self._thread, function, *arguments)
+
+
+async def _batches(listener: _Listener, wanted: ChangeFilter) -> Batches:
+    while (batch := await listener.get()) is not None:
+        if chosen := [change for change in batch if wanted.takes(change)]:
+            yield chosen
+    raise TooSlow("more changes came than were read", remedy="ask again with --since")
 
 
 def open_journal(path: str) -> Journal:

@@ -16,6 +16,7 @@ import msgspec
 from kubectl_nodelife.engine.actions import Action
 from kubectl_nodelife.kube.meta import KubeObject
 from kubectl_nodelife.kube.pod import Pod
+from kubectl_nodelife.kube.unreadable import Ref
 from kubectl_nodelife.kube.unreadable import Unreadable as Unreadable
 
 
@@ -26,6 +27,11 @@ class Put(msgspec.Struct, frozen=True, gc=False):
     kind: str
     obj: KubeObject
     cause: Action | None = None
+
+    @property
+    def target(self) -> Ref:
+        """Which object it is about."""
+        return self.kind, self.obj.key
 
 
 ConditionsChange = tuple[Pod, Pod, Action | None]
@@ -56,6 +62,11 @@ class Gone(msgspec.Struct, frozen=True, gc=False):
     kind: str
     key: tuple[str, str]
     cause: Action | None = None
+
+    @property
+    def target(self) -> Ref:
+        """Which object it is about."""
+        return self.kind, self.key
 
 
 @final
@@ -119,6 +130,11 @@ class Outcome(msgspec.Struct, frozen=True, gc=False):
     code: int
     message: str = ""
     obj: KubeObject | None = None
+
+    @property
+    def target(self) -> Ref:
+        """Which object the action was about."""
+        return self.action.target
 
     @property
     def done(self) -> bool:

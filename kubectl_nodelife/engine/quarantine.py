@@ -97,7 +97,7 @@ class Quarantine:
 
     def put(self, found: Unreadable, now_ns: int) -> None:
         """An object was seen that cannot be read."""
-        ref = (found.kind, found.key)
+        ref = found.target
         since_ns = self.since_ns.get(ref, now_ns)
         self.lift(*ref)
         self.unreadable[ref] = found
@@ -117,7 +117,7 @@ class Quarantine:
 
     def relisted(self, kind: str, found: Iterable[Unreadable], now_ns: int) -> None:
         """A whole list of a kind came, and in it only these could not be read."""
-        present = {(one.kind, one.key): one for one in found}
+        present = {one.target: one for one in found}
         for ref in [ref for ref in self.unreadable if ref[0] == kind and ref not in present]:
             self.lift(*ref)
         for one in present.values():
@@ -150,10 +150,9 @@ class Quarantine:
 
     def set_aside(self, event: Put | Gone, error: BaseException, now_ns: int) -> Bug:
         """The cache failed at an object: it counts as one that cannot be read."""
-        key = event.obj.key if isinstance(event, Put) else event.key
-        bug = Bug("cache", (event.kind, key), error, now_ns)
+        bug = Bug("cache", event.target, error, now_ns)
         why = f"a bug of ours: {bug.what()}"
-        gone = Unreadable(event.kind, key, why)
+        gone = Unreadable(*event.target, why)
         self.put(as_unreadable(event.obj, why) if isinstance(event, Put) else gone, now_ns)
         return bug
 

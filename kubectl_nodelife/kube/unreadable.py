@@ -110,6 +110,11 @@ class Unreadable(msgspec.Struct, frozen=True, gc=False):
     resource_version: str = ""
     related: tuple[Ref, ...] = ()
 
+    @property
+    def target(self) -> Ref:
+        """Which object it is."""
+        return self.kind, self.key
+
     def __str__(self) -> str:
         namespace, name = self.key
         if self.key == NAMELESS:

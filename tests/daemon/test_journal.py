@@ -235,15 +235,14 @@ def test_choosing(tmp_path: Path, wanted: ChangeFilter, ids: list[int]) -> None:
 def test_listeners_are_told_what_comes_and_how_it_ends(tmp_path: Path) -> None:
     async def story() -> None:
         journal = open_journal(str(tmp_path / "j.db"))
-        listener = journal.listen()
-        loss = lost()
-        journal.ledger.note(loss, T0, "n1", "")
-        await journal.flush()
-        following = journal.follow(listener, ChangeFilter())
-        assert [(c.id, c.outcome) for c in await anext(following)] == [(0, "would")]
-        journal.ledger.settle(loss, "confirmed", T0, "seen")
-        await journal.flush()
-        assert [(c.id, c.outcome) for c in await anext(following)] == [(0, "confirmed")]
+        with journal.following() as following:
+            loss = lost()
+            journal.ledger.note(loss, T0, "n1", "")
+            await journal.flush()
+            assert [(c.id, c.outcome) for c in await anext(following)] == [(0, "would")]
+            journal.ledger.settle(loss, "confirmed", T0, "seen")
+            await journal.flush()
+            assert [(c.id, c.outcome) for c in await anext(following)] == [(0, "confirmed")]
 
     run(story())
 
@@ -253,29 +252,28 @@ def test_texts_that_nobody_decides_by_are_in_the_file_and_not_in_memory(tmp_path
 
     async def story() -> None:
         journal = open_journal(str(tmp_path / "j.db"))
-        listener = journal.listen()
-        plans = [lost(f"n{number}") for number in range(3)]
-        for number, plan in enumerate(plans):
-            journal.ledger.note(plan, T0, plan.node, f'{{"to":{number}}}')
-        await journal.flush()
-        following = journal.follow(listener, ChangeFilter())
-        first = await anext(following)
-        assert [(c.patch, c.data) for c in first] == [("", "")] * 3
-        wholes = await journal.with_requests(first)
-        assert [c.patch for c in wholes] == ['{"to":0}', '{"to":1}', '{"to":2}']
-        journal.ledger.hold(plans[1], "the guard", T0 + SECOND)
-        journal.ledger.settle(plans[2], "confirmed", T0 + SECOND, "seen")
-        await journal.flush()
-        told = await journal.with_requests(await anext(following))
-        assert [(c.outcome, c.patch) for c in told] == [
-            ("held", '{"to":1}'),
-            ("confirmed", '{"to":2}'),
-        ]
-        await journal.close()
-        again = open_journal(str(tmp_path / "j.db"))
-        inherited = list(again.ledger.inherited())
-        assert [planned_action(change) for change in inherited] == plans[:2]
-        await again.close()
+        with journal.following() as following:
+            plans = [lost(f"n{number}") for number in range(3)]
+            for number, plan in enumerate(plans):
+                journal.ledger.note(plan, T0, plan.node, f'{{"to":{number}}}')
+            await journal.flush()
+            first = await anext(following)
+            assert [(c.patch, c.data) for c in first] == [("", "")] * 3
+            wholes = await journal.with_requests(first)
+            assert [c.patch for c in wholes] == ['{"to":0}', '{"to":1}', '{"to":2}']
+            journal.ledger.hold(plans[1], "the guard", T0 + SECOND)
+            journal.ledger.settle(plans[2], "confirmed", T0 + SECOND, "seen")
+            await journal.flush()
+            told = await journal.with_requests(await anext(following))
+            assert [(c.outcome, c.patch) for c in told] == [
+                ("held", '{"to":1}'),
+                ("confirmed", '{"to":2}'),
+            ]
+            await journal.close()
+            again = open_journal(str(tmp_path / "j.db"))
+            inherited = list(again.ledger.inherited())
+            assert [planned_action(change) for change in inherited] == plans[:2]
+            await again.close()
 
     run(story())
 
@@ -285,16 +283,16 @@ def test_a_request_that_could_not_be_written_is_told_from_memory(
 ) -> None:
     async def story() -> None:
         journal = open_journal(str(tmp_path / "j.db"))
-        listener = journal.listen()
+        with journal.following() as following:
 
-        def full(*_: object) -> None:
-            raise sqlite3.OperationalError("database or disk is full")
+            def full(*_: object) -> None:
+                raise sqlite3.OperationalError("database or disk is full")
 
-        monkeypatch.setattr(journal.store, "write", full)
-        journal.ledger.note(lost(), T0, "n1", '{"to":1}')
-        await journal.flush()
-        batch = await anext(journal.follow(listener, ChangeFilter()))
-        assert [c.patch for c in await journal.with_requests(batch)] == ['{"to":1}']
+            monkeypatch.setattr(journal.store, "write", full)
+            journal.ledger.note(lost(), T0, "n1", '{"to":1}')
+            await journal.flush()
+            batch = await anext(following)
+            assert [c.patch for c in await journal.with_requests(batch)] == ['{"to":1}']
 
     run(story())
 
@@ -305,12 +303,12 @@ def test_a_listener_that_does_not_read_is_let_go(
     async def story() -> None:
         monkeypatch.setattr(journal_module, "_LISTENER_QUEUE", 3)
         journal = open_journal(str(tmp_path / "j.db"))
-        listener = journal.listen()
-        for number in range(5):
-            journal.ledger.note(lost(f"n{number}"), T0, "", "")
-            await journal.flush()
-        with pytest.raises(TooSlow, match="more changes came than were read"):
-            await anext(journal.follow(listener, ChangeFilter()))
+        with journal.following() as following:
+            for number in range(5):
+                journal.ledger.note(lost(f"n{number}"), T0, "", "")
+                await journal.flush()
+            with pytest.raises(TooSlow, match="more changes came than were read"):
+                await anext(following)
 
     run(story())
 

@@ -6,6 +6,7 @@ from typing import Any, cast
 
 from msgspec.structs import replace
 
+from kubectl_nodelife.daemon.changes import ChangeFilter
 from kubectl_nodelife.daemon.divergence_recorder import DivergenceRecorder
 from kubectl_nodelife.kube.node import Node, NodeSpec, Taint
 from kubectl_nodelife.live.client import Client
@@ -19,13 +20,10 @@ class RecordedLab:
     def __init__(self, lab: Lab) -> None:
         self._lab = lab
         self.recorder = DivergenceRecorder(lab.watcher, lab.journal, cast(Client, None), CLUSTER)
-        self._listener = lab.journal.listen()
 
     async def answer(self, **query: str) -> dict[str, Any]:
         """The document, after all that the journal has told."""
-        await self._lab.journal.flush()
-        while not self._listener.empty():
-            self.recorder.take(self._listener.get_nowait() or [])
+        self.recorder.take(await self._lab.journal.select(ChangeFilter()))
         made = await self.recorder.answer({key: [value] for key, value in query.items()})
         document: dict[str, Any] = made["document"]
         return document

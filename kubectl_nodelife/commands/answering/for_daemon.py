@@ -315,18 +315,15 @@ async def _watch_changes(
     journal: Journal, wanted: ChangeFilter, blind: list[str]
 ) -> AsyncGenerator[dict[str, Any]]:
     """The changes that are there, then those that come, and again those that end differently."""
-    following = journal.listen()
-    try:
+    with journal.following(wanted) as batches:
         found = await journal.select(wanted, MOST_CHANGES)
         seen = {change.id: change.outcome for change in found}
         yield {"items": _documents(found), "warnings": [*blind, *journal_warnings(journal)]}
-        async for batch in journal.follow(following, wanted):
+        async for batch in batches:
             items = [c for c in batch if seen.get(c.id) != c.outcome]
             seen = {}
             if items:
                 yield {"items": _documents(await journal.with_requests(items))}
-    finally:
-        journal.leave(following)
 
 
 def _documents(changes: list[ChangeRecord]) -> list[dict[str, Any]]:

@@ -15,7 +15,7 @@ from kubectl_nodelife.controllers.nodelifecycle import NodeLifecycleController
 from kubectl_nodelife.controllers.podgc import PodGCController
 from kubectl_nodelife.controllers.tainteviction import TaintEvictionController
 from kubectl_nodelife.daemon.decisions import DecisionRole
-from kubectl_nodelife.daemon.enforce.tripwires import ShownObjects, Tripwires
+from kubectl_nodelife.daemon.enforce.tripwires import Tripwires
 from kubectl_nodelife.daemon.logs import log_bug
 from kubectl_nodelife.engine.actions.identity import ActionNumbers
 from kubectl_nodelife.engine.cache import Cache, Key
@@ -25,6 +25,7 @@ from kubectl_nodelife.engine.quarantine import Bug
 from kubectl_nodelife.engine.settings import Settings
 from kubectl_nodelife.engine.settlement import is_newer
 from kubectl_nodelife.kube.meta import KubeObject
+from kubectl_nodelife.kube.unreadable import Ref
 from kubectl_nodelife.live.executor import LiveExecutor
 from kubectl_nodelife.live.news import FAILING, KindPhase, ListNews, News
 
@@ -128,7 +129,7 @@ class EnforcingHost:
         ready = self._ready(events)
         unset_ns = self.monotonic_ns() if self.monotonic_ns is not None else now_ns
         if tripwires is not None:
-            earlier: ShownObjects = {}
+            earlier: dict[Ref, KubeObject | None] = {}
             for event in ready:
                 try:
                     tripwires.sees(event, unset_ns, earlier)
@@ -184,8 +185,7 @@ class EnforcingHost:
         ready: list[Event] = []
         for event in others:
             if isinstance(event, (Put, Gone)):
-                key = event.obj.key if isinstance(event, Put) else event.key
-                if (event.kind, key) in self.executor.sending:
+                if event.target in self.executor.sending:
                     self._waiting.append(event)
                     continue
                 if isinstance(event, Put) and self._is_old(event):

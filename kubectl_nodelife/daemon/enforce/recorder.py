@@ -8,14 +8,13 @@ from typing import Any
 
 import msgspec
 
-from kubectl_nodelife.daemon.changes import patch_text
+from kubectl_nodelife.daemon.changes import node_of, patch_text
 from kubectl_nodelife.daemon.intents import Intent, Intents
 from kubectl_nodelife.daemon.ledger import Ledger
-from kubectl_nodelife.engine.actions import Action, CreatePod
+from kubectl_nodelife.engine.actions import Action
 from kubectl_nodelife.engine.calls import Answer, Result, request_of
 from kubectl_nodelife.kube.codec import encode_part
 from kubectl_nodelife.kube.meta import KubeObject
-from kubectl_nodelife.kube.pod import Pod
 from kubectl_nodelife.live.action_sender import HELD
 from kubectl_nodelife.live.executor_port import Recorder
 
@@ -44,7 +43,7 @@ class ChangeRecorder(Recorder):
     def planned(self, action: Action, seen: KubeObject | None, now_ns: int) -> None:
         """A decision."""
         patch = patch_text(request_of(action, seen, now_ns), self._ledger.digest)
-        self._ledger.note_enforced(action, now_ns, _node_of(action, seen), patch)
+        self._ledger.note_enforced(action, now_ns, node_of(action, seen), patch)
 
     def held(self, action: Action, because: str, until_ns: int) -> None:
         """A guard holds it."""
@@ -126,12 +125,3 @@ def action_text(action: Action) -> str:
         if not isinstance(value, msgspec.Struct)
     }
     return _json.encode({"type": type(action).__name__, **fields}).decode()
-
-
-def _node_of(action: Action, seen: KubeObject | None) -> str:
-    if isinstance(action, CreatePod):
-        return action.node
-    if isinstance(seen, Pod):
-        return seen.spec.node_name
-    kind, key = action.target
-    return key[1] if kind == "Node" else ""

@@ -37,7 +37,7 @@ from kubectl_nodelife.engine.actions import (
     SetNodeConditions,
     SetPodCondition,
 )
-from kubectl_nodelife.engine.cache import Cache, Key
+from kubectl_nodelife.engine.cache import Cache
 from kubectl_nodelife.engine.calls import Answer, Get
 from kubectl_nodelife.engine.events import Event, Gone, Put
 from kubectl_nodelife.engine.guard import NODES_GONE, Breaker, Guard, is_harm
@@ -46,10 +46,8 @@ from kubectl_nodelife.kube.meta import KubeObject, controller_of
 from kubectl_nodelife.kube.node import Node
 from kubectl_nodelife.kube.pod import Pod
 from kubectl_nodelife.kube.times import SECOND_NS
+from kubectl_nodelife.kube.unreadable import Ref
 from kubectl_nodelife.kube.wellknown import CONTROLLER_MANAGERS
-
-ShownObjects = dict[tuple[str, Key], KubeObject | None]
-"""(kind, key) -> the object as it was seen last; None: gone."""
 
 OURS, A_PERSON, A_MANAGER, UNKNOWN = "ours", "a person", "a manager", ""
 _OUR_PREFIX: Final = "kubectl-nodelife-"
@@ -59,7 +57,6 @@ MADE: Final = ("f:metadata", "f:ownerReferences")
 
 Path = tuple[str, ...]
 ReadObject = Callable[[Get], Awaitable[Answer]]
-Target = tuple[str, tuple[str, str]]
 
 WITHIN_NS: Final = 600 * SECOND_NS
 _MARK: Final = "nodes"
@@ -93,7 +90,7 @@ class Tripwires:
         more.
         """
         self.grace_ns = 40 * SECOND_NS
-        self.ask_writer: Callable[[str, Target, Path], None] = lambda rule, target, path: None
+        self.ask_writer: Callable[[str, Ref, Path], None] = lambda rule, target, path: None
         self._guard = guard
         self._cache = cache
         self._controllers = frozenset(controllers)
@@ -131,18 +128,21 @@ class Tripwires:
         self._trouble_ns = now_ns
         self._check_silence(now_ns)
 
-    def sees(self, event: Event, now_ns: int, earlier: ShownObjects | None = None) -> None:
+    def sees(
+        self, event: Event, now_ns: int, earlier: dict[Ref, KubeObject | None] | None = None
+    ) -> None:
         """Look at an event of the cluster before the cache has taken it in.
 
-        `earlier`: what was seen of each object since the cache took something in, kept up here.
+        `earlier`: each object as it was seen since the cache took something in, None where it is
+        gone; kept up here.
         """
         earlier = {} if earlier is None else earlier
         if isinstance(event, Gone):
-            earlier[event.kind, event.key] = None
+            earlier[event.target] = None
             if event.kind == "Node":
                 self._node_gone(event.key[1], now_ns)
         elif isinstance(event, Put):
-            target = event.kind, event.obj.key
+            target = event.target
             old = earlier[target] if target in earlier else self._cache.get(*target)
             earlier[target] = event.obj
             if isinstance(old, Node) and isinstance(event.obj, Node):
@@ -325,13 +325,13 @@ class WriterLookup:
         self._on_change = on_change
         self._tasks: set[asyncio.Task[None]] = set()
 
-    def ask(self, rule: str, target: Target, path: Path) -> None:
+    def ask(self, rule: str, target: Ref, path: Path) -> None:
         """Name the owner of the field in the breaker of that rule."""
         task = asyncio.get_running_loop().create_task(self._look(rule, target, path))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def _look(self, rule: str, target: Target, path: Path) -> None:
+    async def _look(self, rule: str, target: Ref, path: Path) -> None:
         answer = await self._read(Get(*target))
         meta = (answer.raw or {}).get("metadata") or {}
         if answer.ok and (name := manager_of(meta.get("managedFields"), path)):

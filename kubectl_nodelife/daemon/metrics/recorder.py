@@ -16,7 +16,7 @@ from hashlib import blake2b
 from typing import Final, Protocol
 
 from kubectl_nodelife import __version__
-from kubectl_nodelife.daemon.changes import ChangeFilter, ChangeRecord
+from kubectl_nodelife.daemon.changes import ChangeRecord
 from kubectl_nodelife.daemon.cluster_view import WatchedCluster
 from kubectl_nodelife.daemon.decisions import DecisionTask
 from kubectl_nodelife.daemon.divergence_recorder import KEPT_NS, DivergenceRecorder
@@ -186,16 +186,10 @@ class MetricsRecorder:
     # The tasks
 
     async def _listen(self) -> None:
-        journal = self._sources.journal
         while True:
-            listener = journal.listen()
-            try:
-                async for batch in journal.follow(listener, ChangeFilter()):
+            with contextlib.suppress(TooSlow), self._sources.journal.following() as batches:
+                async for batch in batches:
                     self.take_changes(batch)
-            except TooSlow:
-                continue
-            finally:
-                journal.leave(listener)
 
     async def _look(self) -> None:
         await self._sources.watcher.synced.wait()

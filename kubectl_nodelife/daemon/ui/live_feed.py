@@ -231,16 +231,11 @@ class LiveFeed:
     async def _follow(self) -> None:
         """Keep the newest changes of the last hour."""
         while True:
-            listener = self._journal.listen()
-            try:
+            with suppress(TooSlow), self._journal.following() as batches:
                 wanted = ChangeFilter(since_ns=self._now_ns() - HAPPENED_NS)
                 self._take(await self._journal.select(wanted, MOST_CHANGES))
-                async for batch in self._journal.follow(listener, ChangeFilter()):
+                async for batch in batches:
                     self._take(batch)
-            except TooSlow:
-                continue
-            finally:
-                self._journal.leave(listener)
 
     def _take(self, changes: Sequence[ChangeRecord]) -> None:
         """Take what is news, and forget the oldest."""
