@@ -12,7 +12,9 @@ collector is as it was before it.
 
 from __future__ import annotations
 
+import asyncio
 import gc
+import inspect
 import signal
 from collections.abc import Iterator
 from pathlib import Path
@@ -27,6 +29,8 @@ SEEDS_OF_THE_SHORT_RUN = 3
 SEEDS = 10
 BATCH = 10
 """Seeds that one test plays: a failure names its seed, and processes share the batches."""
+MOST_SECONDS = 300.0
+"""How long a coroutine test may take: one that hangs is ended. Busy machines take long."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -106,6 +110,22 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         most = metafunc.config.option.seeds
         batches = [range(first, min(first + BATCH, most)) for first in range(0, most, BATCH)]
         metafunc.parametrize("seeds", batches, ids=[f"{b.start}-{b.stop - 1}" for b in batches])
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
+    """A test that is a coroutine function runs in an event loop of its own."""
+    test = pyfuncitem.obj
+    if not inspect.iscoroutinefunction(test):
+        return None
+    given = {name: pyfuncitem.funcargs[name] for name in inspect.signature(test).parameters}
+
+    async def limited() -> None:
+        async with asyncio.timeout(MOST_SECONDS):
+            await test(**given)
+
+    asyncio.run(limited())
+    return True
 
 
 @pytest.fixture(autouse=True)

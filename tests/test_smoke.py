@@ -6,23 +6,20 @@ All else that starts daemons is deep (tests/deep.py); this is in the short run.
 from __future__ import annotations
 
 from tests.daemon.user import user
-from tests.loopback import play, sandbox
+from tests.loopback import sandbox
 
 
-def test_a_daemon_watches_a_sandbox_answers_and_ends() -> None:
-    async def test() -> None:
-        async with sandbox() as served, user(served.kubeconfig) as one:
-            await one.begin()
-            status = await one.json("status")
-            assert status["source"]["kind"] == "daemon"
-            assert len(status["nodes"]) == 4
+async def test_a_daemon_watches_a_sandbox_answers_and_ends() -> None:
+    async with sandbox() as served, user(served.kubeconfig) as one:
+        await one.begin()
+        status = await one.json("status")
+        assert status["source"]["kind"] == "daemon"
+        assert len(status["nodes"]) == 4
 
-            plan = await one.json("drain-plan", "a1", "--ignore-daemonsets")
-            assert plan["source"]["kind"] == "daemon"
-            assert plan["verdict"] == "ready"
+        plan = await one.json("drain-plan", "a1", "--ignore-daemonsets")
+        assert plan["source"]["kind"] == "daemon"
+        assert plan["verdict"] == "ready"
 
-            await one.ok("daemon", "stop")
-            assert (await one.json("daemon", "status"))["items"] == []
-            assert set(served.server.requests) <= {"list", "watch", "get", ""}, "it only read"
-
-    play(test)
+        await one.ok("daemon", "stop")
+        assert (await one.json("daemon", "status"))["items"] == []
+        assert set(served.server.requests) <= {"list", "watch", "get", ""}, "it only read"

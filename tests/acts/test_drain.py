@@ -27,7 +27,7 @@ from kubectl_nodelife.sandbox.tls import Sandbox
 from kubectl_nodelife.sim.kubectl.options import DrainOptions
 from tests.acts.program import Ended, nodelife, start
 from tests.acts.test_repair import KUBE_SYSTEM, rows
-from tests.loopback import client, play, sandbox, target_of
+from tests.loopback import client, sandbox, target_of
 from tests.objects import ROOM, node, pod
 
 NODE = "/api/v1/nodes/a1"
@@ -56,88 +56,73 @@ async def names(reader: Client) -> list[str]:
     return sorted(item["metadata"]["name"] for item in found)
 
 
-def test_it_cordons_evicts_and_tells_promised_against_real() -> None:
-    async def test() -> None:
-        async with (
-            sandbox(generate=None, objects=objects(of_web("one"), of_web("two"))) as served,
-            client(served) as reader,
-        ):
-            refused = await drain(served, "--yes")
-            assert refused.code == 1 and "nothing was touched" in refused.err
-            asked = await drain(served, "--force")
-            assert asked.code == 5 and "give --yes" in asked.err
-            for how in ("client", "server"):
-                tried = await drain(served, "--force", f"--dry-run={how}")
-                assert tried.code == 0 and f"node/a1 drained ({'server ' * (how == 'server')}" in (
-                    tried.out
-                )
-            few = await drain(served, "--force", "--yes", "--max-writes=2")
-            assert few.code == 5 and "give --max-writes 3" in few.err
-            assert await names(reader) == ["one", "two"] and not await is_cordoned(reader)
-            assert rows(served) == []
-            done = await drain(served, "--force", "--yes")
-            assert done.code == 0, done.err
-            assert await names(reader) == [] and await is_cordoned(reader)
-            assert "pod/one evicted" in done.out and "PROMISED" in done.out
-            kinds = sorted(kind for kind, _, state in rows(served) if state == "applied")
-            assert kinds == ["EvictPod", "EvictPod", "SetUnschedulable"]
-            again = await drain(served, "--force", "--yes")
-            assert again.code == 0 and "node/a1 already cordoned" in again.out
-
-    play(test)
+async def test_it_cordons_evicts_and_tells_promised_against_real() -> None:
+    async with (
+        sandbox(generate=None, objects=objects(of_web("one"), of_web("two"))) as served,
+        client(served) as reader,
+    ):
+        refused = await drain(served, "--yes")
+        assert refused.code == 1 and "nothing was touched" in refused.err
+        asked = await drain(served, "--force")
+        assert asked.code == 5 and "give --yes" in asked.err
+        for how in ("client", "server"):
+            tried = await drain(served, "--force", f"--dry-run={how}")
+            assert tried.code == 0 and f"node/a1 drained ({'server ' * (how == 'server')}" in (
+                tried.out
+            )
+        few = await drain(served, "--force", "--yes", "--max-writes=2")
+        assert few.code == 5 and "give --max-writes 3" in few.err
+        assert await names(reader) == ["one", "two"] and not await is_cordoned(reader)
+        assert rows(served) == []
+        done = await drain(served, "--force", "--yes")
+        assert done.code == 0, done.err
+        assert await names(reader) == [] and await is_cordoned(reader)
+        assert "pod/one evicted" in done.out and "PROMISED" in done.out
+        kinds = sorted(kind for kind, _, state in rows(served) if state == "applied")
+        assert kinds == ["EvictPod", "EvictPod", "SetUnschedulable"]
+        again = await drain(served, "--force", "--yes")
+        assert again.code == 0 and "node/a1 already cordoned" in again.out
 
 
-def test_interrupted_it_says_what_it_cordoned_or_takes_it_back() -> None:
-    async def test() -> None:
-        held = of_web("held", finalizers=["example.com/hold"])
-        async with (
-            sandbox(generate=None, objects=objects(held)) as served,
-            client(served) as reader,
-        ):
-            flags = ("--force", "--timeout=60s", "--yes")
-            for more, cordoned in (((), True), (("--uncordon-on-abort",), False)):
-                where = (served.kubeconfig, served.folder)
-                process = await start(*where, "drain", "a1", *flags, *more)
-                assert process.stdout is not None and process.stderr is not None
-                async for line in process.stdout:
-                    if b"evicting pod shop/held" in line:
-                        break
-                await asyncio.sleep(1)
-                process.send_signal(signal.SIGINT)
-                _, err = await process.communicate()
-                assert process.returncode == 130, err.decode()
-                assert await is_cordoned(reader) is cordoned
-                if cordoned:
-                    assert b"kubectl uncordon a1" in err
-                    await uncordon(served)
-
-    play(test)
-
-
-def test_it_holds_while_somebody_has_uncordoned_the_node() -> None:
-    async def test() -> None:
-        held = of_web("held", finalizers=["example.com/hold"])
-        async with (
-            sandbox(generate=None, objects=objects(held)) as served,
-            client(served) as reader,
-        ):
+async def test_interrupted_it_says_what_it_cordoned_or_takes_it_back() -> None:
+    held = of_web("held", finalizers=["example.com/hold"])
+    async with sandbox(generate=None, objects=objects(held)) as served, client(served) as reader:
+        flags = ("--force", "--timeout=60s", "--yes")
+        for more, cordoned in (((), True), (("--uncordon-on-abort",), False)):
             where = (served.kubeconfig, served.folder)
-            words = ("drain", "a1", "--force", "--timeout=120s", "--yes")
-            process = await start(*where, *words)
+            process = await start(*where, "drain", "a1", *flags, *more)
             assert process.stdout is not None and process.stderr is not None
             async for line in process.stdout:
                 if b"evicting pod shop/held" in line:
                     break
-            await uncordon(served)
-            async for line in process.stderr:
-                if b"held: another client uncordoned it" in line:
-                    break
-            assert not await is_cordoned(reader), "it does not cordon against a person's word"
-            process.send_signal(signal.SIGTERM)
-            await process.communicate()
-            assert process.returncode == 130
+            await asyncio.sleep(1)
+            process.send_signal(signal.SIGINT)
+            _, err = await process.communicate()
+            assert process.returncode == 130, err.decode()
+            assert await is_cordoned(reader) is cordoned
+            if cordoned:
+                assert b"kubectl uncordon a1" in err
+                await uncordon(served)
 
-    play(test)
+
+async def test_it_holds_while_somebody_has_uncordoned_the_node() -> None:
+    held = of_web("held", finalizers=["example.com/hold"])
+    async with sandbox(generate=None, objects=objects(held)) as served, client(served) as reader:
+        where = (served.kubeconfig, served.folder)
+        words = ("drain", "a1", "--force", "--timeout=120s", "--yes")
+        process = await start(*where, *words)
+        assert process.stdout is not None and process.stderr is not None
+        async for line in process.stdout:
+            if b"evicting pod shop/held" in line:
+                break
+        await uncordon(served)
+        async for line in process.stderr:
+            if b"held: another client uncordoned it" in line:
+                break
+        assert not await is_cordoned(reader), "it does not cordon against a person's word"
+        process.send_signal(signal.SIGTERM)
+        await process.communicate()
+        assert process.returncode == 130
 
 
 async def uncordon(served: Sandbox) -> None:

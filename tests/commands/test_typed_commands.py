@@ -19,7 +19,7 @@ from kubectl_nodelife.report import terminal
 from kubectl_nodelife.report.command_lines import VERBS_WITH_DUMPS, LeadingFlags
 from kubectl_nodelife.sandbox.tls import Sandbox
 from tests.daemon.user import FLAGS, ROOT, User, user
-from tests.loopback import needs_kubectl, play, sandbox
+from tests.loopback import needs_kubectl, sandbox
 from tests.outlook.asking import lost
 
 PROD = LeadingFlags(
@@ -254,44 +254,40 @@ async def typed(command: str, one: User, *, dry: bool = True) -> str:
 
 @needs_kubectl
 @pytest.mark.deep("commands as processes")
-def test_each_command_reaches_the_cluster_that_it_is_about(tmp_path: Path) -> None:
+async def test_each_command_reaches_the_cluster_that_it_is_about(tmp_path: Path) -> None:
     there: list[str] = []
     elsewhere: list[str] = []
-
-    async def test() -> None:
-        async with (
-            sandbox(flags=FLAGS, objects=cluster(), record=there) as prod,
-            sandbox(flags=FLAGS, objects=cluster(), record=elsewhere) as other,
-            user(str(tmp_path / "none")) as one,
-        ):
-            config = kubeconfig(tmp_path / "my config", {"prod": prod, "other": other})
-            plugin = one.home / "bin" / "kubectl-nodelife"
-            plugin.parent.mkdir()
-            os.symlink(ROOT / "bin" / "kubectl-nodelife", plugin)
-            cordon = f"kubectl --kubeconfig='{config}' --context=prod cordon a2"
-            await typed(cordon, one, dry=False)
-            before = len(elsewhere)
-            flags = (f"--kubeconfig={config}", "--context=prod")
-            found: set[str] = set()
-            for words in ASKED:
-                output = () if words[0] == "status" else ("-o", "json")
-                told = await one.run(*words, *flags, "-n", "shop", *output)
-                assert told.code in ((3,) if words[0] == "diverge" else (0, 4)), told
-                document = yaml.safe_load(told.out) if output and told.out else told.out
-                found |= set(commands_in(document))
-                found |= set(commands_in(told.err))
-            found = {command for command in found if "kubectl drain refuses" not in command}
-            kinds = {command.partition("--")[0] for command in found}
-            assert len(found) >= 6 and any(" taint " in each for each in found), found
-            assert any(" nodelife " in kind for kind in kinds), kinds
-            asked = sorted(command for command in found if " auth can-i " in command)
-            for remedy in REMEDIES:
-                assert any(remedy in each for each in found), (remedy, found)
-            found -= {*asked[1:]}  # `upgrade plan` has thirty, all alike
-            for command in sorted(found):
-                there.clear()
-                said = await typed(command, one)
-                assert there or "daemon" in command, (command, said)
-            assert len(elsewhere) == before, elsewhere[before:]
-
-    play(test, 300)
+    async with (
+        sandbox(flags=FLAGS, objects=cluster(), record=there) as prod,
+        sandbox(flags=FLAGS, objects=cluster(), record=elsewhere) as other,
+        user(str(tmp_path / "none")) as one,
+    ):
+        config = kubeconfig(tmp_path / "my config", {"prod": prod, "other": other})
+        plugin = one.home / "bin" / "kubectl-nodelife"
+        plugin.parent.mkdir()
+        os.symlink(ROOT / "bin" / "kubectl-nodelife", plugin)
+        cordon = f"kubectl --kubeconfig='{config}' --context=prod cordon a2"
+        await typed(cordon, one, dry=False)
+        before = len(elsewhere)
+        flags = (f"--kubeconfig={config}", "--context=prod")
+        found: set[str] = set()
+        for words in ASKED:
+            output = () if words[0] == "status" else ("-o", "json")
+            told = await one.run(*words, *flags, "-n", "shop", *output)
+            assert told.code in ((3,) if words[0] == "diverge" else (0, 4)), told
+            document = yaml.safe_load(told.out) if output and told.out else told.out
+            found |= set(commands_in(document))
+            found |= set(commands_in(told.err))
+        found = {command for command in found if "kubectl drain refuses" not in command}
+        kinds = {command.partition("--")[0] for command in found}
+        assert len(found) >= 6 and any(" taint " in each for each in found), found
+        assert any(" nodelife " in kind for kind in kinds), kinds
+        asked = sorted(command for command in found if " auth can-i " in command)
+        for remedy in REMEDIES:
+            assert any(remedy in each for each in found), (remedy, found)
+        found -= {*asked[1:]}  # `upgrade plan` has thirty, all alike
+        for command in sorted(found):
+            there.clear()
+            said = await typed(command, one)
+            assert there or "daemon" in command, (command, said)
+        assert len(elsewhere) == before, elsewhere[before:]

@@ -18,7 +18,6 @@ from kubectl_nodelife.daemon.cluster_view import NotReadYet, WatchedCluster
 from kubectl_nodelife.daemon.listener import MOST_CONNECTIONS
 from kubectl_nodelife.daemon.server import AnswerPort, Server, port_warning
 from kubectl_nodelife.errors import BadInput
-from tests.loopback import play
 from tests.metrics.test_endpoint import free_port
 
 PACKAGE = Path(__file__).parents[2] / "kubectl_nodelife"
@@ -86,65 +85,53 @@ async def sent(port: int, line: str, headers: dict[str, str], body: str = "") ->
     return int(status.split()[1]), rest
 
 
-def test_an_answer_says_of_which_cluster_it_is() -> None:
-    async def test() -> None:
-        async with served() as port:
-            status, body = await sent(port.port, "GET /v1/status", OURS)
-            answer = json.loads(body)
-            assert status == 200 and answer["text"] == "an answer"
-            assert answer["clusterUid"] == "uid" and answer["server"] == "https://server"
-
-    play(test)
+async def test_an_answer_says_of_which_cluster_it_is() -> None:
+    async with served() as port:
+        status, body = await sent(port.port, "GET /v1/status", OURS)
+        answer = json.loads(body)
+        assert status == 200 and answer["text"] == "an answer"
+        assert answer["clusterUid"] == "uid" and answer["server"] == "https://server"
 
 
-def test_a_question_waits_for_the_first_list_of_the_nodes(
+async def test_a_question_waits_for_the_first_list_of_the_nodes(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    async def test() -> None:
-        async with served() as port:
-            status, body = await sent(port.port, "GET /v1/early", OURS)
-            assert status == 200 and json.loads(body)["text"] == "an answer"
-        monkeypatch.setattr(server, "FIRST_LIST_S", 0.0)
-        async with served() as port:
-            status, body = await sent(port.port, "GET /v1/early", OURS)
-            assert status == 422 and "has not read the nodes yet" in body
-
-    play(test)
+    async with served() as port:
+        status, body = await sent(port.port, "GET /v1/early", OURS)
+        assert status == 200 and json.loads(body)["text"] == "an answer"
+    monkeypatch.setattr(server, "FIRST_LIST_S", 0.0)
+    async with served() as port:
+        status, body = await sent(port.port, "GET /v1/early", OURS)
+        assert status == 422 and "has not read the nodes yet" in body
 
 
 METHODS = ("POST", "PUT", "PATCH", "DELETE", "OPTIONS", "HEAD", "TRACE", "FOO")
 
 
-def test_no_order_passes_by_any_method_on_any_path() -> None:
-    async def test() -> None:
-        async with served() as port:
-            for order in (*sorted(ORDERS), "enforce", "status"):
-                for method in METHODS:
-                    for path in (f"/v1/{order}", f"/v1/{order}?watch=true", f"/{order}"):
-                        status, body = await sent(port.port, f"{method} {path}", OURS)
-                        assert status in (400, 403), (method, path, body)
-                        if method == "POST":
-                            assert json.loads(body)["error"]["exitCode"] == 5
-                if order == "status":
-                    continue
-                for path in (f"/v1/{order}", f"/v1/{order}?watch=true"):
-                    status, body = await sent(port.port, f"GET {path}", OURS)
-                    assert status == 404, (path, body)
-            override = {**OURS, "X-HTTP-Method-Override": "POST"}
-            status, _ = await sent(port.port, "GET /v1/stop", override, "order=stop")
-            assert status == 404
-
-    play(test)
+async def test_no_order_passes_by_any_method_on_any_path() -> None:
+    async with served() as port:
+        for order in (*sorted(ORDERS), "enforce", "status"):
+            for method in METHODS:
+                for path in (f"/v1/{order}", f"/v1/{order}?watch=true", f"/{order}"):
+                    status, body = await sent(port.port, f"{method} {path}", OURS)
+                    assert status in (400, 403), (method, path, body)
+                    if method == "POST":
+                        assert json.loads(body)["error"]["exitCode"] == 5
+            if order == "status":
+                continue
+            for path in (f"/v1/{order}", f"/v1/{order}?watch=true"):
+                status, body = await sent(port.port, f"GET {path}", OURS)
+                assert status == 404, (path, body)
+        override = {**OURS, "X-HTTP-Method-Override": "POST"}
+        status, _ = await sent(port.port, "GET /v1/stop", override, "order=stop")
+        assert status == 404
 
 
-def test_its_only_route_reads() -> None:
-    async def test() -> None:
-        async with served() as port:
-            routes = [(route.method, route.resource) for route in port.app.router.routes()]
-            assert [method for method, _ in routes] == ["GET"]
-            assert [resource.canonical for _, resource in routes if resource] == ["/v1/{question}"]
-
-    play(test)
+async def test_its_only_route_reads() -> None:
+    async with served() as port:
+        routes = [(route.method, route.resource) for route in port.app.router.routes()]
+        assert [method for method, _ in routes] == ["GET"]
+        assert [resource.canonical for _, resource in routes if resource] == ["/v1/{question}"]
 
 
 @pytest.mark.parametrize(
@@ -160,51 +147,39 @@ def test_its_only_route_reads() -> None:
         pytest.param({**OURS, "Sec-Fetch-Mode": "no-cors"}, id="a-browsers-image"),
     ],
 )
-def test_a_browser_is_refused_on_every_path(headers: dict[str, str]) -> None:
-    async def test() -> None:
-        async with served() as port:
-            for path in ("/v1/status", "/v1/none", "/", "/v1/status?watch=true"):
-                status, body = await sent(port.port, f"GET {path}", headers)
-                assert (status, body) == (403, ""), path
-
-    play(test)
+async def test_a_browser_is_refused_on_every_path(headers: dict[str, str]) -> None:
+    async with served() as port:
+        for path in ("/v1/status", "/v1/none", "/", "/v1/status?watch=true"):
+            status, body = await sent(port.port, f"GET {path}", headers)
+            assert (status, body) == (403, ""), path
 
 
-def test_another_protocol_is_told_ours() -> None:
-    async def test() -> None:
-        async with served() as port:
-            for headers in ({"Host": "nodelife"}, {**OURS, "X-Nodelife-Protocol": "9"}):
-                status, body = await sent(port.port, "GET /v1/status", headers)
-                assert status == 426 and json.loads(body)["protocol"] == PROTOCOL
-                assert "text" not in json.loads(body)
-
-    play(test)
+async def test_another_protocol_is_told_ours() -> None:
+    async with served() as port:
+        for headers in ({"Host": "nodelife"}, {**OURS, "X-Nodelife-Protocol": "9"}):
+            status, body = await sent(port.port, "GET /v1/status", headers)
+            assert status == 426 and json.loads(body)["protocol"] == PROTOCOL
+            assert "text" not in json.loads(body)
 
 
-def test_it_listens_on_loopback_alone() -> None:
-    async def test() -> None:
-        async with served() as port:
-            assert port._listener.addresses() == [("127.0.0.1", port.port)]
-            with pytest.raises(BadInput, match="cannot listen at"):
-                await AnswerPort(port._server, port.port).start()
-
-    play(test)
+async def test_it_listens_on_loopback_alone() -> None:
+    async with served() as port:
+        assert port._listener.addresses() == [("127.0.0.1", port.port)]
+        with pytest.raises(BadInput, match="cannot listen at"):
+            await AnswerPort(port._server, port.port).start()
 
 
-def test_connections_and_questions_are_bounded() -> None:
-    async def test() -> None:
-        async with served() as port:
-            held = [await asyncio.open_connection("127.0.0.1", port.port) for _ in range(200)]
-            assert port._listener.count() <= MOST_CONNECTIONS
-            status, _ = await sent(port.port, "GET /v1/status", OURS)
-            assert status == 200, "a connection that asks nothing makes room"
-            for _, each in held:
-                each.close()
-            long = "x" * (2 << 20)
-            status, _ = await sent(port.port, "GET /v1/status", OURS, long)
-            assert status == 413
-
-    play(test)
+async def test_connections_and_questions_are_bounded() -> None:
+    async with served() as port:
+        held = [await asyncio.open_connection("127.0.0.1", port.port) for _ in range(200)]
+        assert port._listener.count() <= MOST_CONNECTIONS
+        status, _ = await sent(port.port, "GET /v1/status", OURS)
+        assert status == 200, "a connection that asks nothing makes room"
+        for _, each in held:
+            each.close()
+        long = "x" * (2 << 20)
+        status, _ = await sent(port.port, "GET /v1/status", OURS, long)
+        assert status == 413
 
 
 def test_who_else_can_ask_is_said() -> None:

@@ -23,7 +23,7 @@ from kubectl_nodelife.live.news import LISTING
 from kubectl_nodelife.live.requests import WatchPacing, resource_of
 from kubectl_nodelife.live.source import ListWatchSource
 from kubectl_nodelife.sandbox.tls import Sandbox
-from tests.loopback import client, play, sandbox, until
+from tests.loopback import client, sandbox, until
 
 GRACE_SECONDS = 8
 PACE = WatchPacing(first_backoff_s=0.05, silence_by_kind={"Lease": 1.0})
@@ -65,22 +65,19 @@ async def inside(served: Sandbox, folder: Path) -> AsyncIterator[Inside]:
             await journal.close()
 
 
-def test_a_watch_that_hangs_is_said_and_calls_nobody_lost(tmp_path: Path) -> None:
-    async def test() -> None:
-        async with sandbox() as served, inside(served, tmp_path) as one:
-            await one.watcher.synced.wait()
-            served.server.faults.hang_watches.add("leases")
-            # It is opened anew from where it was: a gap since its last sign of life, so that the
-            # leases must be listed anew.
-            await until(lambda: one.source.states["Lease"].phase == LISTING)
-            held = re.compile(r"nothing was seen for \d+s: waiting for a new list of Lease")
-            await until(lambda: held.search(one.said()))
-            assert "nothing is decided" in one.said()
-            await asyncio.sleep(GRACE_SECONDS)
-            assert await one.journal.select(ChangeFilter()) == []
-            served.server.faults.hang_watches.clear()
-            await until(lambda: "warming up: nothing was seen for" in one.said())
-            assert "nothing is decided" not in one.said()
-            assert await one.journal.select(ChangeFilter()) == []
-
-    play(test)
+async def test_a_watch_that_hangs_is_said_and_calls_nobody_lost(tmp_path: Path) -> None:
+    async with sandbox() as served, inside(served, tmp_path) as one:
+        await one.watcher.synced.wait()
+        served.server.faults.hang_watches.add("leases")
+        # It is opened anew from where it was: a gap since its last sign of life, so that the
+        # leases must be listed anew.
+        await until(lambda: one.source.states["Lease"].phase == LISTING)
+        held = re.compile(r"nothing was seen for \d+s: waiting for a new list of Lease")
+        await until(lambda: held.search(one.said()))
+        assert "nothing is decided" in one.said()
+        await asyncio.sleep(GRACE_SECONDS)
+        assert await one.journal.select(ChangeFilter()) == []
+        served.server.faults.hang_watches.clear()
+        await until(lambda: "warming up: nothing was seen for" in one.said())
+        assert "nothing is decided" not in one.said()
+        assert await one.journal.select(ChangeFilter()) == []

@@ -58,26 +58,22 @@ def replace_by_a_copy(path: str) -> None:
 
 
 @pytest.mark.parametrize("harm", [take_the_next_id, delete, replace_by_a_copy])
-def test_a_journal_that_is_not_ours_any_more_stops_all_writes_for_good(
+async def test_a_journal_that_is_not_ours_any_more_stops_all_writes_for_good(
     tmp_path: Path, harm: Callable[[str], None]
 ) -> None:
     """Nothing is moved aside, and no later success opens the gate again."""
     path = str(tmp_path / "journal.writes.db")
-
-    async def story() -> None:
-        intents = Intents(path)
-        number = await intents.begin(INTENT)
-        harm(path)
-        assert await refused(intents) and intents.error
-        intents.note(number, APPLIED)
-        await intents.flush()
-        assert intents.error and await refused(intents)
-        await intents.close()
-        assert not list(tmp_path.glob("*.broken-*"))
-        if harm is not delete:
-            assert rows(path)[0][0] == number, "what was about to be written is still known"
-
-    run(story())
+    intents = Intents(path)
+    number = await intents.begin(INTENT)
+    harm(path)
+    assert await refused(intents) and intents.error
+    intents.note(number, APPLIED)
+    await intents.flush()
+    assert intents.error and await refused(intents)
+    await intents.close()
+    assert not list(tmp_path.glob("*.broken-*"))
+    if harm is not delete:
+        assert rows(path)[0][0] == number, "what was about to be written is still known"
 
 
 def test_a_link_is_not_followed_to_a_journal_of_writes(tmp_path: Path) -> None:
@@ -112,74 +108,64 @@ def test_a_journal_and_its_log_are_for_their_owner_alone(
         run(closing)
 
 
-def test_a_full_disk_stops_writes_as_long_as_it_is_full(tmp_path: Path) -> None:
+async def test_a_full_disk_stops_writes_as_long_as_it_is_full(tmp_path: Path) -> None:
     path = str(tmp_path / "journal.writes.db")
-
-    async def story() -> None:
-        intents = Intents(path)
-        await intents.begin(INTENT)
-        (pages,) = intents._db.execute("PRAGMA page_count").fetchone()
-        intents._db.execute(f"PRAGMA max_page_count = {pages}")
-        long = INTENT._replace(action="x" * 100_000)
-        with pytest.raises(OSError, match="full"):
-            await intents.begin(long)
-        intents._db.execute("PRAGMA max_page_count = 1073741823")
+    intents = Intents(path)
+    await intents.begin(INTENT)
+    (pages,) = intents._db.execute("PRAGMA page_count").fetchone()
+    intents._db.execute(f"PRAGMA max_page_count = {pages}")
+    long = INTENT._replace(action="x" * 100_000)
+    with pytest.raises(OSError, match="full"):
         await intents.begin(long)
-        assert intents.error == ""
-        await intents.close()
-        assert len(rows(path)) == 2
+    intents._db.execute("PRAGMA max_page_count = 1073741823")
+    await intents.begin(long)
+    assert intents.error == ""
+    await intents.close()
+    assert len(rows(path)) == 2
 
-    run(story())
 
-
-def test_an_intent_that_failed_is_not_saved_by_a_later_success(tmp_path: Path) -> None:
+async def test_an_intent_that_failed_is_not_saved_by_a_later_success(tmp_path: Path) -> None:
     """Ends that come to the disk right after must not make a lost intent look kept."""
     path = str(tmp_path / "journal.writes.db")
+    intents = Intents(path)
+    number = await intents.begin(INTENT)
+    real = intents._write
 
-    async def story() -> None:
-        intents = Intents(path)
-        number = await intents.begin(INTENT)
-        real = intents._write
+    def fails(batch: list[tuple[Any, ...]], ends: list[Any]) -> None:
+        if batch:
+            raise sqlite3.OperationalError("database or disk is full")
+        real(batch, ends)
 
-        def fails(batch: list[tuple[Any, ...]], ends: list[Any]) -> None:
-            if batch:
-                raise sqlite3.OperationalError("database or disk is full")
-            real(batch, ends)
-
-        intents._write = fails  # type: ignore[method-assign]
-        waiting = asyncio.ensure_future(refused(intents))
-        while not waiting.done():
-            intents.note(number, APPLIED)
-            await intents.flush()
-        assert waiting.result() and intents.error == ""
-        await intents.close()
-        assert [row[0] for row in rows(path)] == [number]
-
-    run(story())
+    intents._write = fails  # type: ignore[method-assign]
+    waiting = asyncio.ensure_future(refused(intents))
+    while not waiting.done():
+        intents.note(number, APPLIED)
+        await intents.flush()
+    assert waiting.result() and intents.error == ""
+    await intents.close()
+    assert [row[0] for row in rows(path)] == [number]
 
 
-def test_a_row_that_the_journal_of_changes_refuses_moves_nothing_aside(tmp_path: Path) -> None:
+async def test_a_row_that_the_journal_of_changes_refuses_moves_nothing_aside(
+    tmp_path: Path,
+) -> None:
     """Another program took our next number: SQLite's IntegrityError is no damage of the file."""
     path = str(tmp_path / "journal.db")
-
-    async def story() -> None:
-        journal = open_journal(path)
-        journal.ledger.note(lost("n1"), T0, "", "")
-        await journal.flush()
-        (kept,) = await journal.select(ChangeFilter())
-        other = Store(path)
-        with contextlib.closing(sqlite3.connect(path)) as db, db:
-            db.execute("UPDATE changes SET id = id + 1")
-        other.close()
-        journal.ledger.note(lost("n2"), T0, "", "")
-        await journal.flush(insist=True)
-        assert "UNIQUE" in journal.fault()
-        assert not list(tmp_path.glob("*.broken-*"))
-        found = [change.name for change in await journal.select(ChangeFilter())]
-        assert kept.name in found
-        await journal.close()
-
-    run(story())
+    journal = open_journal(path)
+    journal.ledger.note(lost("n1"), T0, "", "")
+    await journal.flush()
+    (kept,) = await journal.select(ChangeFilter())
+    other = Store(path)
+    with contextlib.closing(sqlite3.connect(path)) as db, db:
+        db.execute("UPDATE changes SET id = id + 1")
+    other.close()
+    journal.ledger.note(lost("n2"), T0, "", "")
+    await journal.flush(insist=True)
+    assert "UNIQUE" in journal.fault()
+    assert not list(tmp_path.glob("*.broken-*"))
+    found = [change.name for change in await journal.select(ChangeFilter())]
+    assert kept.name in found
+    await journal.close()
 
 
 # What enforcing makes of it
@@ -203,41 +189,35 @@ def enforcement(journal: Journal) -> Enforcement:
 
 
 @pytest.mark.parametrize("how", ["moved aside", "in memory"])
-def test_enforcing_does_not_begin_on_a_journal_that_was_lost(tmp_path: Path, how: str) -> None:
+async def test_enforcing_does_not_begin_on_a_journal_that_was_lost(
+    tmp_path: Path, how: str
+) -> None:
     path = tmp_path / "journal.db"
-
-    async def story() -> None:
-        if how == "moved aside":
-            path.write_bytes(b"no database at all" * 1000)
-            journal = open_journal(str(path))
-        else:
-            journal = open_journal(str(tmp_path / "none" / "journal.db"))
-        with pytest.raises(Refused, match="the journal") as found:
-            enforcement(journal)
-        assert "start again" in (found.value.remedy or "")
-        await journal.close()
-
-    run(story())
-
-
-def test_enforcing_stops_while_a_journal_is_lost(tmp_path: Path) -> None:
-    path = tmp_path / "journal.db"
-
-    async def story() -> None:
+    if how == "moved aside":
+        path.write_bytes(b"no database at all" * 1000)
         journal = open_journal(str(path))
-        made = enforcement(journal)
-        assert made._gate.closed_because() == ""
-        path.unlink()
-        journal.ledger.note(lost("n1"), T0, "", "")
-        await journal.flush()
-        assert "the journal was broken" in made._gate.closed_because()
-        journal.ledger.note(lost("n2"), T0, "", "")
-        await journal.flush()
-        assert made._gate.closed_because(), "dry-run goes on, enforcing does not"
-        assert journal.error == ""
-        await journal.close()
-        await made.intents.close()
-        await made._session.close()
-        await made._side_session.close()
+    else:
+        journal = open_journal(str(tmp_path / "none" / "journal.db"))
+    with pytest.raises(Refused, match="the journal") as found:
+        enforcement(journal)
+    assert "start again" in (found.value.remedy or "")
+    await journal.close()
 
-    run(story())
+
+async def test_enforcing_stops_while_a_journal_is_lost(tmp_path: Path) -> None:
+    path = tmp_path / "journal.db"
+    journal = open_journal(str(path))
+    made = enforcement(journal)
+    assert made._gate.closed_because() == ""
+    path.unlink()
+    journal.ledger.note(lost("n1"), T0, "", "")
+    await journal.flush()
+    assert "the journal was broken" in made._gate.closed_because()
+    journal.ledger.note(lost("n2"), T0, "", "")
+    await journal.flush()
+    assert made._gate.closed_because(), "dry-run goes on, enforcing does not"
+    assert journal.error == ""
+    await journal.close()
+    await made.intents.close()
+    await made._session.close()
+    await made._side_session.close()

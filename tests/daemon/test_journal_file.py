@@ -42,7 +42,7 @@ asyncio.run(main())
 """
 
 
-def test_kill_9_loses_no_change_that_was_told(tmp_path: Path) -> None:
+async def test_kill_9_loses_no_change_that_was_told(tmp_path: Path) -> None:
     path = str(tmp_path / "j.db")
     root = str(Path(__file__).parents[2])
     writer = subprocess.Popen(
@@ -57,15 +57,11 @@ def test_kill_9_loses_no_change_that_was_told(tmp_path: Path) -> None:
     found = read_only(path, ChangeFilter())
     assert [c.id for c in found][:acknowledged] == list(range(acknowledged))
     assert len(found) >= acknowledged
-
-    async def story() -> None:
-        again = open_journal(path)
-        assert again.warning == ""
-        again.ledger.note(lost("after"), T0, "", "")
-        newest = (await again.select(ChangeFilter()))[-1]
-        assert newest.id == len(found)
-
-    run(story())
+    again = open_journal(path)
+    assert again.warning == ""
+    again.ledger.note(lost("after"), T0, "", "")
+    newest = (await again.select(ChangeFilter()))[-1]
+    assert newest.id == len(found)
 
 
 def full_disk(journal: Journal) -> None:
@@ -75,59 +71,50 @@ def full_disk(journal: Journal) -> None:
     db.execute(f"PRAGMA max_page_count = {pages}")
 
 
-def test_a_full_disk_is_said_and_what_came_meanwhile_is_written_later(
+async def test_a_full_disk_is_said_and_what_came_meanwhile_is_written_later(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def story() -> None:
-        monkeypatch.setattr(journal_module, "_RETRY_SECONDS", 0.0)
-        path = str(tmp_path / "j.db")
-        journal = open_journal(path)
-        await journal.flush()
-        full_disk(journal)
-        for number in range(2_000):
-            journal.ledger.note(lost(f"n{number}"), T0, f"n{number}", '"' + "x" * 100 + '"')
-        await journal.flush()
-        (warning,) = journal_warnings(journal)
-        assert warning == (
-            "the journal cannot be written (database or disk is full): 2000 changes are kept in "
-            "memory, and lost if the daemon ends"
-        )
-        assert len(await journal.select(ChangeFilter())) == 2_000
-        assert [c.id for c in await journal.select(ChangeFilter(node="n7"))] == [7]
-        journal.store._db.execute("PRAGMA max_page_count = 1073741823")
-        await journal.flush()
-        assert journal_warnings(journal) == []
-        assert len(read_only(path, ChangeFilter())) == 2_000
-
-    run(story())
+    monkeypatch.setattr(journal_module, "_RETRY_SECONDS", 0.0)
+    path = str(tmp_path / "j.db")
+    journal = open_journal(path)
+    await journal.flush()
+    full_disk(journal)
+    for number in range(2_000):
+        journal.ledger.note(lost(f"n{number}"), T0, f"n{number}", '"' + "x" * 100 + '"')
+    await journal.flush()
+    (warning,) = journal_warnings(journal)
+    assert warning == (
+        "the journal cannot be written (database or disk is full): 2000 changes are kept in "
+        "memory, and lost if the daemon ends"
+    )
+    assert len(await journal.select(ChangeFilter())) == 2_000
+    assert [c.id for c in await journal.select(ChangeFilter(node="n7"))] == [7]
+    journal.store._db.execute("PRAGMA max_page_count = 1073741823")
+    await journal.flush()
+    assert journal_warnings(journal) == []
+    assert len(read_only(path, ChangeFilter())) == 2_000
 
 
-def test_memory_has_a_limit_while_the_disk_is_full(
+async def test_memory_has_a_limit_while_the_disk_is_full(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def story() -> None:
-        monkeypatch.setattr(journal_module, "_MOST_WAITING", 500)
-        journal = open_journal(str(tmp_path / "j.db"))
-        full_disk(journal)
-        for number in range(2_000):
-            journal.ledger.note(lost(f"n{number}"), T0, "", '"' + "x" * 100 + '"')
-        await journal.flush()
-        assert journal.waiting() == 500
-        assert "1500 changes were dropped, because memory has a limit as well" in (
-            journal_warnings(journal)
-        )
-
-    run(story())
+    monkeypatch.setattr(journal_module, "_MOST_WAITING", 500)
+    journal = open_journal(str(tmp_path / "j.db"))
+    full_disk(journal)
+    for number in range(2_000):
+        journal.ledger.note(lost(f"n{number}"), T0, "", '"' + "x" * 100 + '"')
+    await journal.flush()
+    assert journal.waiting() == 500
+    assert "1500 changes were dropped, because memory has a limit as well" in (
+        journal_warnings(journal)
+    )
 
 
-def test_a_folder_that_cannot_be_written_means_memory(tmp_path: Path) -> None:
-    async def story() -> None:
-        journal = open_journal(str(tmp_path / "none" / "j.db"))
-        assert "changes are kept in memory" in journal.warning
-        journal.ledger.note(lost(), T0, "", "")
-        assert len(await journal.select(ChangeFilter())) == 1
-
-    run(story())
+async def test_a_folder_that_cannot_be_written_means_memory(tmp_path: Path) -> None:
+    journal = open_journal(str(tmp_path / "none" / "j.db"))
+    assert "changes are kept in memory" in journal.warning
+    journal.ledger.note(lost(), T0, "", "")
+    assert len(await journal.select(ChangeFilter())) == 1
 
 
 def test_a_broken_file_is_moved_aside(tmp_path: Path) -> None:
@@ -145,17 +132,13 @@ def test_a_broken_file_is_moved_aside(tmp_path: Path) -> None:
     assert aside.read_bytes().startswith(b"this is no database")
 
 
-def test_a_file_of_a_later_version_is_left_alone(tmp_path: Path) -> None:
+async def test_a_file_of_a_later_version_is_left_alone(tmp_path: Path) -> None:
     path = str(tmp_path / "j.db")
     Store(path).close()
     db = sqlite3.connect(path)
     db.execute("PRAGMA user_version = 99")
     db.close()
-
-    async def story() -> None:
-        assert "schema 99 is not ours" in open_journal(path).warning
-
-    run(story())
+    assert "schema 99 is not ours" in open_journal(path).warning
 
 
 def test_a_file_of_the_version_before_is_read_and_its_open_plans_end(tmp_path: Path) -> None:
@@ -184,61 +167,50 @@ def test_a_file_of_the_version_before_is_read_and_its_open_plans_end(tmp_path: P
     run(after())
 
 
-def test_open_plans_are_kept_as_data_until_they_end_and_numbers_go_on(tmp_path: Path) -> None:
+async def test_open_plans_are_kept_as_data_until_they_end_and_numbers_go_on(tmp_path: Path) -> None:
     path = str(tmp_path / "j.db")
     action = tainted()
-
-    async def story() -> None:
-        journal = open_journal(path)
-        journal.ledger.note(action, T0, "", "")
-        await journal.close()
-        journal = open_journal(path)
-        kept = await journal.select(ChangeFilter())
-        assert [planned_action(c) for c in kept] == [action, action]
-        assert journal.ledger.numbers.next_id > action.id
-        cache = Cache()
-        shown = node("n1", taints=action.taints)
-        cache.set("Node", shown.key, shown)
-        assert outcome_of(kept[0], Overlay(cache)) == ("confirmed", "the cluster shows it")
-        journal.ledger.settle_inherited(kept[0], "confirmed", T0, "the cluster shows it")
-        await journal.flush()
-        assert [bool(c.data) for c in await journal.select(ChangeFilter())] == [False, True]
-        await journal.close()
-
-    run(story())
+    journal = open_journal(path)
+    journal.ledger.note(action, T0, "", "")
+    await journal.close()
+    journal = open_journal(path)
+    kept = await journal.select(ChangeFilter())
+    assert [planned_action(c) for c in kept] == [action, action]
+    assert journal.ledger.numbers.next_id > action.id
+    cache = Cache()
+    shown = node("n1", taints=action.taints)
+    cache.set("Node", shown.key, shown)
+    assert outcome_of(kept[0], Overlay(cache)) == ("confirmed", "the cluster shows it")
+    journal.ledger.settle_inherited(kept[0], "confirmed", T0, "the cluster shows it")
+    await journal.flush()
+    assert [bool(c.data) for c in await journal.select(ChangeFilter())] == [False, True]
+    await journal.close()
 
 
 # Bounds
 
 
-def test_old_changes_go(tmp_path: Path) -> None:
-    async def story() -> None:
-        journal = open_journal(str(tmp_path / "j.db"))
-        journal.ledger.note(lost("old"), T0, "", "")
-        journal.ledger.note(lost("new"), T0 + 100 * HOUR, "", "")
-        await journal.flush()
-        assert journal.store.prune(T0 + 7 * 24 * HOUR + 1) == 1
-        assert [c.name for c in await journal.select(ChangeFilter())] == ["new"]
-
-    run(story())
+async def test_old_changes_go(tmp_path: Path) -> None:
+    journal = open_journal(str(tmp_path / "j.db"))
+    journal.ledger.note(lost("old"), T0, "", "")
+    journal.ledger.note(lost("new"), T0 + 100 * HOUR, "", "")
+    await journal.flush()
+    assert journal.store.prune(T0 + 7 * 24 * HOUR + 1) == 1
+    assert [c.name for c in await journal.select(ChangeFilter())] == ["new"]
 
 
-def test_the_file_stays_below_its_limit_and_numbers_go_on(tmp_path: Path) -> None:
+async def test_the_file_stays_below_its_limit_and_numbers_go_on(tmp_path: Path) -> None:
     limit = 400_000
-
-    async def story() -> None:
-        store = Store(str(tmp_path / "j.db"), most_bytes=limit)
-        journal = Journal(store)
-        for number in range(6_000):
-            journal.ledger.note(lost(f"n{number}"), T0, "", "x" * 200)
-        await journal.flush()
-        assert store.size_bytes() > limit
-        while store.prune(T0):
-            pass
-        assert store.size_bytes() <= limit
-        assert store.next_id() == 6_000
-
-    run(story())
+    store = Store(str(tmp_path / "j.db"), most_bytes=limit)
+    journal = Journal(store)
+    for number in range(6_000):
+        journal.ledger.note(lost(f"n{number}"), T0, "", "x" * 200)
+    await journal.flush()
+    assert store.size_bytes() > limit
+    while store.prune(T0):
+        pass
+    assert store.size_bytes() <= limit
+    assert store.next_id() == 6_000
 
 
 # A daemon after another

@@ -86,24 +86,20 @@ def test_a_renewal_puts_the_check_off_once_and_by_a_grace_period() -> None:
 
 
 @pytest.mark.parametrize("held", [True, False])
-def test_a_renewal_that_waits_to_be_taken_in_was_told(tmp_path: Path, held: bool) -> None:
+async def test_a_renewal_that_waits_to_be_taken_in_was_told(tmp_path: Path, held: bool) -> None:
     """While no decision is taken, or in the same batch: the watch is not built anew for it."""
-
-    async def story() -> None:
-        lab = make_lab(tmp_path)
-        await lab.begin(node("n1"), lease("n1"))
-        asked_ns = lab.now
-        await lab.after(46)
-        renewal = Put("Lease", lab.version(lease("n1", lab.now - T0)))
-        told, read = WatchNews("Lease", [renewal]), LeasesRead(asked_ns, [renewal.obj])
-        lab.feed.states["Pod"].broken_since_ns = lab.steady if held else None
-        lab.feed.relisted.clear()
-        for batch in ([told], [read]) if held else ([told, read],):
-            await lab.tell(*batch)
-        assert bool(lab.watcher.stands_still) is held
-        assert "Lease" not in lab.feed.relisted
-
-    asyncio.run(story())
+    lab = make_lab(tmp_path)
+    await lab.begin(node("n1"), lease("n1"))
+    asked_ns = lab.now
+    await lab.after(46)
+    renewal = Put("Lease", lab.version(lease("n1", lab.now - T0)))
+    told, read = WatchNews("Lease", [renewal]), LeasesRead(asked_ns, [renewal.obj])
+    lab.feed.states["Pod"].broken_since_ns = lab.steady if held else None
+    lab.feed.relisted.clear()
+    for batch in ([told], [read]) if held else ([told, read],):
+        await lab.tell(*batch)
+    assert bool(lab.watcher.stands_still) is held
+    assert "Lease" not in lab.feed.relisted
 
 
 @pytest.mark.parametrize(
@@ -161,16 +157,12 @@ def test_a_write_that_only_the_list_shows_counts_from_v1_37_on(release: str, tak
     assert not lies, "it brought no renewal"
 
 
-def test_after_a_restore_all_kinds_are_listed_anew(tmp_path: Path) -> None:
+async def test_after_a_restore_all_kinds_are_listed_anew(tmp_path: Path) -> None:
     """Watches that wait for versions which do not come say nothing of any kind."""
-
-    async def story() -> None:
-        lab = make_lab(tmp_path)
-        await lab.begin(node("n1"), lease("n1"))
-        await lab.after(46)
-        lab.feed.relisted.clear()
-        await lab.tell(LeasesRead(lab.now, [], is_older=True))
-        assert {"Node", "Pod", "Lease"} <= set(lab.feed.relisted)
-        assert "were restored" in lab.watcher.stands_still
-
-    asyncio.run(story())
+    lab = make_lab(tmp_path)
+    await lab.begin(node("n1"), lease("n1"))
+    await lab.after(46)
+    lab.feed.relisted.clear()
+    await lab.tell(LeasesRead(lab.now, [], is_older=True))
+    assert {"Node", "Pod", "Lease"} <= set(lab.feed.relisted)
+    assert "were restored" in lab.watcher.stands_still

@@ -15,7 +15,7 @@ from kubectl_nodelife.daemon.changes import ChangeRecord
 from kubectl_nodelife.daemon.divergence_recorder import POLL_SECONDS, LeaseWatch
 from kubectl_nodelife.daemon.gate import ManagerBegan
 from kubectl_nodelife.kube.node import Node
-from tests.daemon.lab import SECOND, T0, Lab, lease, make_lab, node, pod, run, unreachable
+from tests.daemon.lab import SECOND, T0, Lab, lease, make_lab, node, pod, unreachable
 
 HOLDER = "cp-1_2"
 
@@ -41,47 +41,41 @@ async def beside_an_outage(tmp_path: Path) -> Lab:
     return lab
 
 
-def test_taints_are_stripped_and_timers_begin_afresh(tmp_path: Path) -> None:
-    async def story() -> None:
-        lab = await beside_an_outage(tmp_path)
-        await lab.after(20, "n2", "n3", "n4")
-        [timer] = await found(lab, "ScheduleEviction")
-        assert timer.outcome == "would"
-        began = lab.now
-        await lab.tell(ManagerBegan(began, HOLDER))
-        told = await lab.told()
-        assert ("ScheduleEviction", "p1", "superseded") in told
-        assert ("RemoveTaint", "n1", "would") in told
-        await lab.see(lost("NoSchedule"))  # the new one did it
-        assert ("RemoveTaint", "n1", "confirmed") in await lab.told()
-        await lab.after(1, "n2", "n3", "n4")
-        assert ("AddTaint", "n1", "would") in await lab.told()
-        await lab.see(lost("NoSchedule", "NoExecute"))
-        *ended, anew = await found(lab, "ScheduleEviction")
-        assert {c.outcome for c in ended} == {"superseded"}
-        assert anew.outcome != "superseded" and anew.time_ns > began
-        assert f"{HOLDER} began as the kube-controller-manager" in lab.watcher.cold_because
-
-    run(story())
+async def test_taints_are_stripped_and_timers_begin_afresh(tmp_path: Path) -> None:
+    lab = await beside_an_outage(tmp_path)
+    await lab.after(20, "n2", "n3", "n4")
+    [timer] = await found(lab, "ScheduleEviction")
+    assert timer.outcome == "would"
+    began = lab.now
+    await lab.tell(ManagerBegan(began, HOLDER))
+    told = await lab.told()
+    assert ("ScheduleEviction", "p1", "superseded") in told
+    assert ("RemoveTaint", "n1", "would") in told
+    await lab.see(lost("NoSchedule"))  # the new one did it
+    assert ("RemoveTaint", "n1", "confirmed") in await lab.told()
+    await lab.after(1, "n2", "n3", "n4")
+    assert ("AddTaint", "n1", "would") in await lab.told()
+    await lab.see(lost("NoSchedule", "NoExecute"))
+    *ended, anew = await found(lab, "ScheduleEviction")
+    assert {c.outcome for c in ended} == {"superseded"}
+    assert anew.outcome != "superseded" and anew.time_ns > began
+    assert f"{HOLDER} began as the kube-controller-manager" in lab.watcher.cold_because
 
 
-def test_a_silent_node_has_a_whole_grace_period_from_then_on(tmp_path: Path) -> None:
-    async def story() -> None:
-        lab = make_lab(tmp_path)
-        nodes = [node(f"n{i}") for i in (1, 2, 3)]
-        await lab.begin(*nodes, *(lease(f"n{i}") for i in (1, 2, 3)))
-        await lab.after(48, "n2", "n3")
-        began = lab.now
-        await lab.after(3, "n2", "n3")  # it is known only when the lease is read
-        await lab.tell(ManagerBegan(began, HOLDER))
-        await lab.after(46, "n2", "n3")  # 49 s after it began
-        assert [t for t in await lab.told() if t[2] == "would"] == []
-        await lab.after(7, "n2", "n3")
-        lost_at = {c.time_ns for c in await found(lab, "SetNodeCondition")}
-        # Its passes come every 5 s from its beginning; the one that finds 50 s over is the 11th.
-        assert lost_at == {began + 55 * SECOND}
-
-    run(story())
+async def test_a_silent_node_has_a_whole_grace_period_from_then_on(tmp_path: Path) -> None:
+    lab = make_lab(tmp_path)
+    nodes = [node(f"n{i}") for i in (1, 2, 3)]
+    await lab.begin(*nodes, *(lease(f"n{i}") for i in (1, 2, 3)))
+    await lab.after(48, "n2", "n3")
+    began = lab.now
+    await lab.after(3, "n2", "n3")  # it is known only when the lease is read
+    await lab.tell(ManagerBegan(began, HOLDER))
+    await lab.after(46, "n2", "n3")  # 49 s after it began
+    assert [t for t in await lab.told() if t[2] == "would"] == []
+    await lab.after(7, "n2", "n3")
+    lost_at = {c.time_ns for c in await found(lab, "SetNodeCondition")}
+    # Its passes come every 5 s from its beginning; the one that finds 50 s over is the 11th.
+    assert lost_at == {began + 55 * SECOND}
 
 
 def test_the_lease_is_read_often_while_nobody_renews_it() -> None:
@@ -107,19 +101,18 @@ def test_the_lease_is_read_often_while_nobody_renews_it() -> None:
     assert watch.pause_s == POLL_SECONDS  # not for ever
 
 
-def test_what_the_new_one_did_before_it_was_known_is_not_foretold_again(tmp_path: Path) -> None:
-    async def story() -> None:
-        lab = await beside_an_outage(tmp_path)
-        await lab.after(20, "n2", "n3", "n4")
-        began = lab.now
-        await lab.see(lost("NoSchedule"))
-        anew = unreachable("NoExecute", began + SECOND - T0)
-        node = lost("NoSchedule")
-        await lab.see(replace(node, spec=replace(node.spec, taints=(*node.spec.taints, anew))))
-        lab.pass_by(2)
-        await lab.tell(ManagerBegan(began, HOLDER))
-        await lab.after(1, "n2", "n3", "n4")
-        told = [t for t in await lab.told() if t[0] in ("AddTaint", "RemoveTaint")]
-        assert {outcome for _, _, outcome in told} == {"confirmed"} and len(told) == 2
-
-    run(story())
+async def test_what_the_new_one_did_before_it_was_known_is_not_foretold_again(
+    tmp_path: Path,
+) -> None:
+    lab = await beside_an_outage(tmp_path)
+    await lab.after(20, "n2", "n3", "n4")
+    began = lab.now
+    await lab.see(lost("NoSchedule"))
+    anew = unreachable("NoExecute", began + SECOND - T0)
+    node = lost("NoSchedule")
+    await lab.see(replace(node, spec=replace(node.spec, taints=(*node.spec.taints, anew))))
+    lab.pass_by(2)
+    await lab.tell(ManagerBegan(began, HOLDER))
+    await lab.after(1, "n2", "n3", "n4")
+    told = [t for t in await lab.told() if t[0] in ("AddTaint", "RemoveTaint")]
+    assert {outcome for _, _, outcome in told} == {"confirmed"} and len(told) == 2

@@ -11,7 +11,7 @@ import pytest
 from kubectl_nodelife.daemon.changes import WOULD, ChangeRecord
 from kubectl_nodelife.daemon.journal import open_journal
 from kubectl_nodelife.engine.overlay import CONFIRMED
-from tests.daemon.lab import Lab, run
+from tests.daemon.lab import Lab
 from tests.daemon.storms import Beside
 from tests.deep import first_few
 
@@ -48,33 +48,27 @@ def _without_message(detail: str) -> str:
 
 
 @pytest.mark.parametrize("seed", first_few(NOBODY_ACTS, 2))
-def test_where_nobody_acts_all_is_withdrawn_and_nothing_is_confirmed(seed: int) -> None:
-    async def story() -> None:
-        beside, changes, fresh = await played(seed, acts=False)
-        left = still_open(changes) - still_open(fresh)
-        assert not left
-        assert {c.controller for c in changes if c.outcome == WOULD} <= {"daemonset"}
-        confirmed = {c.name for c in changes if c.outcome == CONFIRMED}
-        assert confirmed <= beside.deleted_by_hand()
-
-    run(story())
+async def test_where_nobody_acts_all_is_withdrawn_and_nothing_is_confirmed(seed: int) -> None:
+    beside, changes, fresh = await played(seed, acts=False)
+    left = still_open(changes) - still_open(fresh)
+    assert not left
+    assert {c.controller for c in changes if c.outcome == WOULD} <= {"daemonset"}
+    confirmed = {c.name for c in changes if c.outcome == CONFIRMED}
+    assert confirmed <= beside.deleted_by_hand()
 
 
 @pytest.mark.parametrize("seed", first_few(CONTROLLERS_ACT, 2))
-def test_where_controllers_act_only_what_is_to_come_is_left(seed: int) -> None:
-    async def story() -> None:
-        beside, changes, fresh = await played(seed, acts=True)
-        left = still_open(changes) - still_open(fresh)
-        assert not left
-        confirmed_at = Counter(
-            (c.controller, c.action, c.uid, c.detail, c.settled_ns)
-            for c in changes
-            if c.outcome == CONFIRMED and c.kind in ("Node", "Pod") and c.action != "RecordEvent"
-        )
-        assert not [told for told, times in confirmed_at.items() if times > 1]
-        written = {a.target[1][1] for _, a in beside.did}
-        nameless = ("SetZoneState", "CreatePod")  # a new pod has the name that its maker gives it
-        ended = (c for c in changes if c.outcome == CONFIRMED and c.action not in nameless)
-        assert {c.name for c in ended} <= written | beside.deleted_by_hand()
-
-    run(story())
+async def test_where_controllers_act_only_what_is_to_come_is_left(seed: int) -> None:
+    beside, changes, fresh = await played(seed, acts=True)
+    left = still_open(changes) - still_open(fresh)
+    assert not left
+    confirmed_at = Counter(
+        (c.controller, c.action, c.uid, c.detail, c.settled_ns)
+        for c in changes
+        if c.outcome == CONFIRMED and c.kind in ("Node", "Pod") and c.action != "RecordEvent"
+    )
+    assert not [told for told, times in confirmed_at.items() if times > 1]
+    written = {a.target[1][1] for _, a in beside.did}
+    nameless = ("SetZoneState", "CreatePod")  # a new pod has the name that its maker gives it
+    ended = (c for c in changes if c.outcome == CONFIRMED and c.action not in nameless)
+    assert {c.name for c in ended} <= written | beside.deleted_by_hand()

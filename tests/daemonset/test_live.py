@@ -9,7 +9,7 @@ from typing import Any
 
 from kubectl_nodelife.sandbox.tls import Sandbox
 from tests.daemon.user import User, user
-from tests.loopback import play, sandbox, until
+from tests.loopback import sandbox, until
 
 LABELS = {"app": "agent"}
 AGENT: dict[str, Any] = {
@@ -93,115 +93,99 @@ def without_source(document: dict[str, Any]) -> dict[str, Any]:
     return {k: v for k, v in document.items() if k not in ("source", "warnings")}
 
 
-def test_the_daemon_and_a_first_look_say_the_same() -> None:
-    async def test() -> None:
-        async with cluster() as served, user(served.kubeconfig) as one:
-            await rolled_out(served, 1)
-            first = await one.run("daemonset", "agent", *IN_TOOLS)
-            assert "a first look" in first.err and "4 nodes should run it" in first.out
-            await one.ok("daemon", "start")
-            await rolled_out(served, 1, one)
-            for verb in VERBS:
-                told = await one.json(*verb, *IN_TOOLS)
-                direct = await one.json(*verb, *IN_TOOLS, "--no-daemon")
-                assert told["source"]["kind"] == "daemon"
-                assert direct["source"]["kind"] == "direct"
-                assert without_source(told) == without_source(direct), verb
-            assert (await one.run("daemonset", "agent", *IN_TOOLS, "-o", "wide")).err == ""
-            quiet = await one.run("daemonset", "-n", "nowhere")
-            assert (quiet.out, quiet.err) == ("", "No resources found in nowhere namespace\n")
-            assert "NAMESPACE" not in await one.ok("daemonset", "-A", "--no-headers")
-
-    play(test)
+async def test_the_daemon_and_a_first_look_say_the_same() -> None:
+    async with cluster() as served, user(served.kubeconfig) as one:
+        await rolled_out(served, 1)
+        first = await one.run("daemonset", "agent", *IN_TOOLS)
+        assert "a first look" in first.err and "4 nodes should run it" in first.out
+        await one.ok("daemon", "start")
+        await rolled_out(served, 1, one)
+        for verb in VERBS:
+            told = await one.json(*verb, *IN_TOOLS)
+            direct = await one.json(*verb, *IN_TOOLS, "--no-daemon")
+            assert told["source"]["kind"] == "daemon"
+            assert direct["source"]["kind"] == "direct"
+            assert without_source(told) == without_source(direct), verb
+        assert (await one.run("daemonset", "agent", *IN_TOOLS, "-o", "wide")).err == ""
+        quiet = await one.run("daemonset", "-n", "nowhere")
+        assert (quiet.out, quiet.err) == ("", "No resources found in nowhere namespace\n")
+        assert "NAMESPACE" not in await one.ok("daemonset", "-A", "--no-headers")
 
 
-def test_an_update_is_followed_to_its_end_and_back() -> None:
-    async def test() -> None:
-        async with cluster() as served, user(served.kubeconfig) as one:
-            await one.ok("daemon", "start")
-            await rolled_out(served, 1, one)
-            change(served, "agent:2")
-            followed = await one.run("daemonset", "status", "ds", "agent", *IN_TOOLS, "-w")
-            assert (followed.code, followed.err) == (0, "")
-            assert followed.out.splitlines()[-1] == 'daemon set "agent" successfully rolled out'
-            await rolled_out(served, 2, one)
-            undo = await one.json("daemonset", "undo", "ds", "agent", "--dry-run", *IN_TOOLS)
-            assert (undo["toRevision"], undo["dryRun"]) == (1, True)
-            assert undo["effects"][1] == "4 pods to be replaced, 0 with that revision already"
-            change(served, "agent:1")
-            words = ("daemonset", "status", "ds", "agent", *IN_TOOLS, "-w", "-o", "json")
-            decoder, text, done = json.JSONDecoder(), await one.ok(*words), []
-            while text:
-                document, end = decoder.raw_decode(text)
-                done.append(document["done"])
-                text = text[end:].lstrip()
-            assert done[-1] is True and not any(done[:-1])
-            await rolled_out(served, 3, one)
-
-    play(test)
+async def test_an_update_is_followed_to_its_end_and_back() -> None:
+    async with cluster() as served, user(served.kubeconfig) as one:
+        await one.ok("daemon", "start")
+        await rolled_out(served, 1, one)
+        change(served, "agent:2")
+        followed = await one.run("daemonset", "status", "ds", "agent", *IN_TOOLS, "-w")
+        assert (followed.code, followed.err) == (0, "")
+        assert followed.out.splitlines()[-1] == 'daemon set "agent" successfully rolled out'
+        await rolled_out(served, 2, one)
+        undo = await one.json("daemonset", "undo", "ds", "agent", "--dry-run", *IN_TOOLS)
+        assert (undo["toRevision"], undo["dryRun"]) == (1, True)
+        assert undo["effects"][1] == "4 pods to be replaced, 0 with that revision already"
+        change(served, "agent:1")
+        words = ("daemonset", "status", "ds", "agent", *IN_TOOLS, "-w", "-o", "json")
+        decoder, text, done = json.JSONDecoder(), await one.ok(*words), []
+        while text:
+            document, end = decoder.raw_decode(text)
+            done.append(document["done"])
+            text = text[end:].lstrip()
+        assert done[-1] is True and not any(done[:-1])
+        await rolled_out(served, 3, one)
 
 
-def test_a_wait_ends_with_the_set_or_with_its_time() -> None:
-    async def test() -> None:
-        async with cluster(minReadySeconds=3600) as served, user(served.kubeconfig) as one:
-            await one.ok("daemon", "start")
-            words = ("daemonset", "status", "ds", "agent", *IN_TOOLS, "-w")
-            late = await one.run(*words, "--timeout", "1s")
-            assert (late.code, late.err) == (
-                1,
-                "error: daemonset tools/agent: timed out waiting for the condition\n",
+async def test_a_wait_ends_with_the_set_or_with_its_time() -> None:
+    async with cluster(minReadySeconds=3600) as served, user(served.kubeconfig) as one:
+        await one.ok("daemon", "start")
+        words = ("daemonset", "status", "ds", "agent", *IN_TOOLS, "-w")
+        late = await one.run(*words, "--timeout", "1s")
+        assert (late.code, late.err) == (
+            1,
+            "error: daemonset tools/agent: timed out waiting for the condition\n",
+        )
+        waiting = await one.start(*words)
+        assert waiting.stdout is not None
+        assert b"Waiting for daemon set" in await waiting.stdout.readline()
+        forget(served)
+        _, err = await asyncio.wait_for(waiting.communicate(), 30)
+        assert err.decode() == "error: daemonset tools/agent: object has been deleted\n"
+        assert waiting.returncode == 1
+
+
+async def test_what_cannot_be_answered() -> None:
+    async with cluster() as served, user(served.kubeconfig) as one:
+        direct = await one.run("daemonset", "status", "ds", "agent", *IN_TOOLS, "-w")
+        assert (direct.code, direct.err) == (
+            2,
+            "error: --watch: watching is the daemon's work; run: kubectl nodelife daemon start\n",
+        )
+        for start in (False, True):
+            if start:
+                await one.ok("daemon", "start")
+            missing = await one.run("daemonset", "agnt", *IN_TOOLS)
+            assert missing.code == 1
+            assert missing.err.endswith(
+                'error: daemonsets.apps "tools/agnt" not found; did you mean tools/agent?\n'
             )
-            waiting = await one.start(*words)
-            assert waiting.stdout is not None
-            assert b"Waiting for daemon set" in await waiting.stdout.readline()
-            forget(served)
-            _, err = await asyncio.wait_for(waiting.communicate(), 30)
-            assert err.decode() == "error: daemonset tools/agent: object has been deleted\n"
-            assert waiting.returncode == 1
-
-    play(test)
+        elsewhere = await one.run("daemonset", "agent", "-n", "nowhere")
+        assert "it is in namespace tools: use -n" in elsewhere.err
+        assert (await one.run("daemonset", "--now", "2026-01-01T00:00:00Z")).code == 2
+        timeout = await one.run("daemonset", "status", "agent", "--watch=false", "--timeout=1s")
+        assert (timeout.code, timeout.err) == (2, "error: --timeout: is for --watch\n")
 
 
-def test_what_cannot_be_answered() -> None:
-    async def test() -> None:
-        async with cluster() as served, user(served.kubeconfig) as one:
-            direct = await one.run("daemonset", "status", "ds", "agent", *IN_TOOLS, "-w")
-            assert (direct.code, direct.err) == (
-                2,
-                "error: --watch: watching is the daemon's work; "
-                "run: kubectl nodelife daemon start\n",
-            )
-            for start in (False, True):
-                if start:
-                    await one.ok("daemon", "start")
-                missing = await one.run("daemonset", "agnt", *IN_TOOLS)
-                assert missing.code == 1
-                assert missing.err.endswith(
-                    'error: daemonsets.apps "tools/agnt" not found; did you mean tools/agent?\n'
-                )
-            elsewhere = await one.run("daemonset", "agent", "-n", "nowhere")
-            assert "it is in namespace tools: use -n" in elsewhere.err
-            assert (await one.run("daemonset", "--now", "2026-01-01T00:00:00Z")).code == 2
-            timeout = await one.run("daemonset", "status", "agent", "--watch=false", "--timeout=1s")
-            assert (timeout.code, timeout.err) == (2, "error: --timeout: is for --watch\n")
-
-    play(test)
-
-
-def test_what_may_not_be_read_is_left_open() -> None:
-    async def test() -> None:
-        async with cluster() as served, user(served.kubeconfig) as one:
-            await rolled_out(served, 1)
-            for kind in ("nodes", "pods", "controllerrevisions"):
-                served.server.faults.forbid = {kind}
-                await what_is_known_without(kind, one)
-            served.server.faults.forbid = {"daemonsets"}
-            counts = await one.run("daemonset", "agent", *IN_TOOLS, "-o", "json")
-            assert (counts.code, counts.out) == (1, "")
-            assert "cannot list resource" in counts.err
-            assert "see 'kubectl nodelife rbac'" in counts.err
-
-    play(test)
+async def test_what_may_not_be_read_is_left_open() -> None:
+    async with cluster() as served, user(served.kubeconfig) as one:
+        await rolled_out(served, 1)
+        for kind in ("nodes", "pods", "controllerrevisions"):
+            served.server.faults.forbid = {kind}
+            await what_is_known_without(kind, one)
+        served.server.faults.forbid = {"daemonsets"}
+        counts = await one.run("daemonset", "agent", *IN_TOOLS, "-o", "json")
+        assert (counts.code, counts.out) == (1, "")
+        assert "cannot list resource" in counts.err
+        assert "see 'kubectl nodelife rbac'" in counts.err
 
 
 async def what_is_known_without(kind: str, one: User) -> None:
@@ -224,14 +208,11 @@ async def what_is_known_without(kind: str, one: User) -> None:
         assert f"no {kind} were read" in status
 
 
-def test_a_daemon_that_may_not_read_sets_says_so() -> None:
-    async def test() -> None:
-        async with cluster() as served, user(served.kubeconfig) as one:
-            served.server.faults.forbid = {"daemonsets"}
-            await one.ok("daemon", "start")
-            said = await one.run("daemonset", "-A")
-            assert (said.code, said.out) == (1, "")
-            assert said.err.startswith("error: daemonsets.apps: ")
-            assert "cannot watch resource" in said.err and "rbac" in said.err
-
-    play(test)
+async def test_a_daemon_that_may_not_read_sets_says_so() -> None:
+    async with cluster() as served, user(served.kubeconfig) as one:
+        served.server.faults.forbid = {"daemonsets"}
+        await one.ok("daemon", "start")
+        said = await one.run("daemonset", "-A")
+        assert (said.code, said.out) == (1, "")
+        assert said.err.startswith("error: daemonsets.apps: ")
+        assert "cannot watch resource" in said.err and "rbac" in said.err

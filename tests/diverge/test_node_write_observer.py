@@ -26,7 +26,7 @@ from kubectl_nodelife.outlook.diverge.observations import (
     ObservedWrite,
     WriteAuthor,
 )
-from tests.daemon.lab import SECOND, T0, Lab, lease, make_lab, node, pod, run, unreachable
+from tests.daemon.lab import SECOND, T0, Lab, lease, make_lab, node, pod, unreachable
 from tests.diverge.recorded import RecordedLab, recorded_lab, unknown, with_taints
 
 CORDON = frozenset({UNSCHEDULABLE})
@@ -42,28 +42,22 @@ async def warm(folder: Path) -> tuple[Lab, RecordedLab]:
     return lab, watch
 
 
-def test_a_loss_with_the_silence_before_it(tmp_path: Path) -> None:
-    async def test() -> None:
-        lab, watch = await warm(tmp_path)
-        await lab.after(7)
-        await lab.see(unknown())
-        (seen,) = watch.observed("lost")
-        assert (seen.node, seen.zone, seen.ready) == ("n1", "a", "Unknown")
-        assert seen.silent_ns is not None and 7 <= seen.silent_ns / SECOND < 18
-
-    run(test())
+async def test_a_loss_with_the_silence_before_it(tmp_path: Path) -> None:
+    lab, watch = await warm(tmp_path)
+    await lab.after(7)
+    await lab.see(unknown())
+    (seen,) = watch.observed("lost")
+    assert (seen.node, seen.zone, seen.ready) == ("n1", "a", "Unknown")
+    assert seen.silent_ns is not None and 7 <= seen.silent_ns / SECOND < 18
 
 
-def test_a_silence_that_nobody_watched_is_not_told(tmp_path: Path) -> None:
-    async def test() -> None:
-        lab = make_lab(tmp_path)
-        watch = recorded_lab(lab)
-        await lab.begin(node(), lease())
-        await lab.after(5)
-        await lab.see(unknown())
-        assert [s.silent_ns for s in watch.observed("lost")] == [None]
-
-    run(test())
+async def test_a_silence_that_nobody_watched_is_not_told(tmp_path: Path) -> None:
+    lab = make_lab(tmp_path)
+    watch = recorded_lab(lab)
+    await lab.begin(node(), lease())
+    await lab.after(5)
+    await lab.see(unknown())
+    assert [s.silent_ns for s in watch.observed("lost")] == [None]
 
 
 @pytest.mark.parametrize(
@@ -76,52 +70,43 @@ def test_a_silence_that_nobody_watched_is_not_told(tmp_path: Path) -> None:
         (node(), with_taints(unknown(), unreachable("NoSchedule")), True, True, True),
     ],
 )
-def test_a_taint_and_whether_the_conditions_ask_for_it(
+async def test_a_taint_and_whether_the_conditions_ask_for_it(
     tmp_path: Path, before: Node, after: Node, own: bool, explained: bool, waits: bool
 ) -> None:
-    async def test() -> None:
-        lab, watch = await warm(tmp_path)
-        await lab.see(before)
-        await lab.see(after)
-        (seen,) = watch.observed(TAINTED)
-        assert (seen.own, seen.explained) == (own, explained)
-        assert (seen.waiting_ns is not None) == waits
-
-    run(test())
+    lab, watch = await warm(tmp_path)
+    await lab.see(before)
+    await lab.see(after)
+    (seen,) = watch.observed(TAINTED)
+    assert (seen.own, seen.explained) == (own, explained)
+    assert (seen.waiting_ns is not None) == waits
 
 
-def test_a_taint_that_is_taken_off_while_the_conditions_ask_for_it(tmp_path: Path) -> None:
-    async def test() -> None:
-        lab, watch = await warm(tmp_path)
-        other = node("n2", zone="b")
-        await lab.see(other, with_taints(unknown(), unreachable()))
-        await lab.see(unknown())
-        await lab.see(with_taints(unknown(), unreachable()))
-        await lab.see(node(posted_ns=SECOND))
-        assert [s.explained for s in watch.observed("untainted")] == [False, True]
-
-    run(test())
+async def test_a_taint_that_is_taken_off_while_the_conditions_ask_for_it(tmp_path: Path) -> None:
+    lab, watch = await warm(tmp_path)
+    other = node("n2", zone="b")
+    await lab.see(other, with_taints(unknown(), unreachable()))
+    await lab.see(unknown())
+    await lab.see(with_taints(unknown(), unreachable()))
+    await lab.see(node(posted_ns=SECOND))
+    assert [s.explained for s in watch.observed("untainted")] == [False, True]
 
 
-def test_cordons_drains_and_removals(tmp_path: Path) -> None:
-    async def test() -> None:
-        lab, watch = await warm(tmp_path)
-        managed = FieldManagers((FieldManager("kubectl", "Update", lab.now, CORDON),))
-        meta = NodeMeta(**msgspec.structs.asdict(node().metadata) | {"managed_fields": managed})
-        await lab.see(replace(node(), metadata=meta, spec=NodeSpec(unschedulable=True)))
-        evicted = pod()
-        condition = PodCondition("DisruptionTarget", "True", "EvictionByEvictionAPI")
-        conditions = (*evicted.status.conditions, condition)
-        await lab.see(replace(evicted, status=replace(evicted.status, conditions=conditions)))
-        await lab.see(node())
-        await lab.see(Gone("Node", ("", "n1")))
-        words = [s.what for s in watch.observed()]
-        assert words == ["cordoned", "drained", "uncordoned", "removed"]
-        (cordon,) = watch.observed("cordoned")
-        assert cordon.author is not None and cordon.author.manager == "kubectl"
-        assert watch.observed("drained")[0].detail == "default/p1"
-
-    run(test())
+async def test_cordons_drains_and_removals(tmp_path: Path) -> None:
+    lab, watch = await warm(tmp_path)
+    managed = FieldManagers((FieldManager("kubectl", "Update", lab.now, CORDON),))
+    meta = NodeMeta(**msgspec.structs.asdict(node().metadata) | {"managed_fields": managed})
+    await lab.see(replace(node(), metadata=meta, spec=NodeSpec(unschedulable=True)))
+    evicted = pod()
+    condition = PodCondition("DisruptionTarget", "True", "EvictionByEvictionAPI")
+    conditions = (*evicted.status.conditions, condition)
+    await lab.see(replace(evicted, status=replace(evicted.status, conditions=conditions)))
+    await lab.see(node())
+    await lab.see(Gone("Node", ("", "n1")))
+    words = [s.what for s in watch.observed()]
+    assert words == ["cordoned", "drained", "uncordoned", "removed"]
+    (cordon,) = watch.observed("cordoned")
+    assert cordon.author is not None and cordon.author.manager == "kubectl"
+    assert watch.observed("drained")[0].detail == "default/p1"
 
 
 ENTRY = {

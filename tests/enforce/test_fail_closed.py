@@ -43,42 +43,38 @@ class Feed:
         self.relisted += kinds
 
 
-def test_a_cluster_behind_another_name_stops_every_write() -> None:
+async def test_a_cluster_behind_another_name_stops_every_write() -> None:
     """Where the kubeconfig's context, or the address, leads elsewhere, recovery waits too."""
+    feed, guard = Feed(), Guard(UPSTREAM)
+    clock = DaemonClock(lambda: NOW, wall=lambda: NOW, steady=lambda: NOW, awake=lambda: NOW)
+    host = EnforcingHost(JOIN, lambda names: None, ActionNumbers())
+    settings = make_settings("v1.36")
+    role = EnforcingRole(host, {}, lambda because: None)
+    task = DecisionTask(
+        *(cast(Any, feed), clock, Ledger(), settings, ["pod-gc"], cast(Any, None), host),
+        role=role,
+    )
+    host.join(settings, ["pod-gc"])
+    one = SimpleNamespace(
+        leads=lambda: True,
+        because=lambda now_ns: "",
+        present=False,
+        absent_ns=NOW,
+        error="",
+    )
+    parts = cast(Any, (one, one, one, str, guard, lambda: NOW))
+    gate = WriteGate(*parts)
 
-    async def run() -> None:
-        feed, guard = Feed(), Guard(UPSTREAM)
-        clock = DaemonClock(lambda: NOW, wall=lambda: NOW, steady=lambda: NOW, awake=lambda: NOW)
-        host = EnforcingHost(JOIN, lambda names: None, ActionNumbers())
-        settings = make_settings("v1.36")
-        role = EnforcingRole(host, {}, lambda because: None)
-        task = DecisionTask(
-            *(cast(Any, feed), clock, Ledger(), settings, ["pod-gc"], cast(Any, None), host),
-            role=role,
-        )
-        host.join(settings, ["pod-gc"])
-        one = SimpleNamespace(
-            leads=lambda: True,
-            because=lambda now_ns: "",
-            present=False,
-            absent_ns=NOW,
-            error="",
-        )
-        parts = cast(Any, (one, one, one, str, guard, lambda: NOW))
-        gate = WriteGate(*parts)
+    def admitted() -> Any:
+        task.gate.may_decide(frozenset())
+        return guard.admit(RECOVERY, gate.view(host.cache, task), NOW)
 
-        def admitted() -> Any:
-            task.gate.may_decide(frozenset())
-            return guard.admit(RECOVERY, gate.view(host.cache, task), NOW)
-
-        assert admitted() == GO
-        await task._note(OtherCluster("kubeconfig", "context 'a' leads to https://b"), [])
-        held = admitted()
-        assert isinstance(held, Hold) and "leads to https://b" in held.because
-        await task._note(OtherCluster("kubeconfig", ""), [])
-        assert isinstance(admitted(), Hold) and feed.relisted, "until all is listed anew"
-
-    asyncio.run(run())
+    assert admitted() == GO
+    await task._note(OtherCluster("kubeconfig", "context 'a' leads to https://b"), [])
+    held = admitted()
+    assert isinstance(held, Hold) and "leads to https://b" in held.because
+    await task._note(OtherCluster("kubeconfig", ""), [])
+    assert isinstance(admitted(), Hold) and feed.relisted, "until all is listed anew"
 
 
 def test_a_cluster_that_does_not_say_which_it_is() -> None:
@@ -110,27 +106,21 @@ def marked(path: Path, name: str, text: str) -> Intents:
 
 
 @pytest.mark.parametrize("text", ["soon", "-1", "1e9", "{}", " "])
-def test_a_pause_that_cannot_be_read_is_for_ever(text: str, tmp_path: Path) -> None:
-    async def run() -> None:
-        intents = marked(tmp_path / "writes.db", "paused", text)
-        pause = Pause(intents)
-        assert pause.because(NOW) == "paused by `daemon pause`"
-        pause.end()
-        assert Pause(intents).because(NOW) == ""
+async def test_a_pause_that_cannot_be_read_is_for_ever(text: str, tmp_path: Path) -> None:
+    intents = marked(tmp_path / "writes.db", "paused", text)
+    pause = Pause(intents)
+    assert pause.because(NOW) == "paused by `daemon pause`"
+    pause.end()
+    assert Pause(intents).because(NOW) == ""
+    await intents.close()
+
+
+async def test_gone_nodes_that_cannot_be_read_open_the_breaker(tmp_path: Path) -> None:
+    for text, told in (("", 0), ('{"gone":{},"there":[]}', 0), ("[{", 1)):
+        intents, guard = marked(tmp_path / "writes.db", "nodes", text), Guard(UPSTREAM)
+        gone = GoneNodes(intents)
+        Tripwires(guard, Cache(), ["pod-gc"], gone).check_gone(NOW)
+        assert len(guard.breakers) == told
+        gone.forget()
+        assert not gone.unreadable, "a person has said go on"
         await intents.close()
-
-    asyncio.run(run())
-
-
-def test_gone_nodes_that_cannot_be_read_open_the_breaker(tmp_path: Path) -> None:
-    async def run() -> None:
-        for text, told in (("", 0), ('{"gone":{},"there":[]}', 0), ("[{", 1)):
-            intents, guard = marked(tmp_path / "writes.db", "nodes", text), Guard(UPSTREAM)
-            gone = GoneNodes(intents)
-            Tripwires(guard, Cache(), ["pod-gc"], gone).check_gone(NOW)
-            assert len(guard.breakers) == told
-            gone.forget()
-            assert not gone.unreadable, "a person has said go on"
-            await intents.close()
-
-    asyncio.run(run())

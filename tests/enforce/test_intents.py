@@ -46,17 +46,14 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "journal.writes.db"
 
 
-def test_begun_means_on_the_disk_and_many_come_in_one_batch(path: Path) -> None:
-    async def run() -> None:
-        intents = Intents(str(path))
-        numbers = await asyncio.gather(*(intents.begin(INTENT) for _ in range(50)))
-        assert numbers == list(range(1, 51))
-        assert states(path) == ["intent"] * 50
-        intents.note(1, "applied", 200, version="6")
-        await intents.close()
-        assert states(path)[:2] == ["applied", "intent"]
-
-    asyncio.run(run())
+async def test_begun_means_on_the_disk_and_many_come_in_one_batch(path: Path) -> None:
+    intents = Intents(str(path))
+    numbers = await asyncio.gather(*(intents.begin(INTENT) for _ in range(50)))
+    assert numbers == list(range(1, 51))
+    assert states(path) == ["intent"] * 50
+    intents.note(1, "applied", 200, version="6")
+    await intents.close()
+    assert states(path)[:2] == ["applied", "intent"]
 
 
 def test_what_a_killed_process_left_is_found_by_the_next(path: Path) -> None:
@@ -80,26 +77,20 @@ def test_what_a_killed_process_left_is_found_by_the_next(path: Path) -> None:
     asyncio.run(after())
 
 
-def test_one_process_at_a_time(path: Path) -> None:
-    async def run() -> None:
-        first = Intents(str(path))
-        with pytest.raises(Refused, match="another process"):
-            Intents(str(path))
-        await first.close()
-        await Intents(str(path)).close()
-
-    asyncio.run(run())
+async def test_one_process_at_a_time(path: Path) -> None:
+    first = Intents(str(path))
+    with pytest.raises(Refused, match="another process"):
+        Intents(str(path))
+    await first.close()
+    await Intents(str(path)).close()
 
 
-def test_a_journal_that_cannot_be_written_stops_enforcing(path: Path) -> None:
-    async def run() -> None:
-        intents = Intents(str(path))
-        intents._db.execute("DROP TABLE writes")
-        with pytest.raises(OSError, match="no such table"):
-            await intents.begin(INTENT)
-        assert intents.error
-
-    asyncio.run(run())
+async def test_a_journal_that_cannot_be_written_stops_enforcing(path: Path) -> None:
+    intents = Intents(str(path))
+    intents._db.execute("DROP TABLE writes")
+    with pytest.raises(OSError, match="no such table"):
+        await intents.begin(INTENT)
+    assert intents.error
 
 
 def test_another_version_is_refused_in_one_line(path: Path) -> None:
@@ -110,22 +101,19 @@ def test_another_version_is_refused_in_one_line(path: Path) -> None:
         Intents(str(path))
 
 
-def test_a_pause_survives_a_restart(path: Path) -> None:
-    async def run() -> None:
-        intents = Intents(str(path))
-        assert Pause(intents).because(0) == ""
-        Pause(intents).begin()
-        await intents.close()
-        again = Intents(str(path))
-        pause = Pause(again)
-        assert pause.because(0) == "paused by `daemon pause`"
-        pause.begin(until_ns=5)
-        assert pause.because(4) and not pause.because(5)
-        pause.end()
-        assert not Pause(again).because(0)
-        await again.close()
-
-    asyncio.run(run())
+async def test_a_pause_survives_a_restart(path: Path) -> None:
+    intents = Intents(str(path))
+    assert Pause(intents).because(0) == ""
+    Pause(intents).begin()
+    await intents.close()
+    again = Intents(str(path))
+    pause = Pause(again)
+    assert pause.because(0) == "paused by `daemon pause`"
+    pause.begin(until_ns=5)
+    assert pause.because(4) and not pause.because(5)
+    pause.end()
+    assert not Pause(again).because(0)
+    await again.close()
 
 
 @pytest.mark.parametrize(
@@ -138,7 +126,7 @@ def test_a_pause_survives_a_restart(path: Path) -> None:
         pytest.param("MarkPodNotReady", "6", "applied", id="changed-since"),
     ],
 )
-def test_settled_by_reading_never_by_sending(
+async def test_settled_by_reading_never_by_sending(
     path: Path, kind: str, found: str | None, state: str
 ) -> None:
     class Reader:
@@ -148,16 +136,13 @@ def test_settled_by_reading_never_by_sending(
                 return Answer(404, reason="NotFound")
             return Answer(200, Pod(ObjectMeta(name="p", namespace="d", resource_version=found)))
 
-    async def run() -> None:
-        intents = Intents(str(path))
-        number = await intents.begin(INTENT._replace(action=f'{{"type":"{kind}"}}'))
-        intents.note(number, "unknown")
-        await intents.flush()
-        await settle_unsettled(intents, cast(Any, Reader()))
-        assert states(path) == [state] and intents.unsettled() == []
-        await intents.close()
-
-    asyncio.run(run())
+    intents = Intents(str(path))
+    number = await intents.begin(INTENT._replace(action=f'{{"type":"{kind}"}}'))
+    intents.note(number, "unknown")
+    await intents.flush()
+    await settle_unsettled(intents, cast(Any, Reader()))
+    assert states(path) == [state] and intents.unsettled() == []
+    await intents.close()
 
 
 class Reads:
@@ -172,7 +157,7 @@ class Reads:
         return Answer(200, Pod(meta))
 
 
-def test_what_cannot_be_read_at_first_is_settled_later(
+async def test_what_cannot_be_read_at_first_is_settled_later(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(settling, "AGAIN_S", 0.01)
@@ -185,21 +170,17 @@ def test_what_cannot_be_read_at_first_is_settled_later(
             return Answer(503) if len(reads) < 3 else Answer(404, reason="NotFound")
 
     intents = Intents(str(path))
-
-    async def run() -> None:
-        intents.note(await intents.begin(INTENT), "unknown")
-        in_flight = await intents.begin(INTENT)
-        intents.note(in_flight, "sent")
-        later = asyncio.ensure_future(settle_later(intents, cast(Any, Late())))
-        while intents.has_unsettled:
-            await asyncio.sleep(0.01)
-        await asyncio.sleep(0.05)
-        later.cancel()
-        assert len(reads) == 3, "what is on its way is left alone, and what is settled too"
-        await intents.close()
-        assert states(path) == ["failed", "sent"]
-
-    asyncio.run(run())
+    intents.note(await intents.begin(INTENT), "unknown")
+    in_flight = await intents.begin(INTENT)
+    intents.note(in_flight, "sent")
+    later = asyncio.ensure_future(settle_later(intents, cast(Any, Late())))
+    while intents.has_unsettled:
+        await asyncio.sleep(0.01)
+    await asyncio.sleep(0.05)
+    later.cancel()
+    assert len(reads) == 3, "what is on its way is left alone, and what is settled too"
+    await intents.close()
+    assert states(path) == ["failed", "sent"]
 
 
 def left_open(folder: Path, cluster: str, **marks: str) -> None:
@@ -286,15 +267,12 @@ def test_journals_of_acts_keep_a_name_by_which_they_are_found(tmp_path: Path) ->
     assert fnmatch.filter(found, PATTERN)
 
 
-def test_a_pause_that_cannot_be_kept_holds_all_the_same(path: Path) -> None:
-    async def run() -> None:
-        intents = Intents(str(path))
-        pause = Pause(intents)
-        intents._db.execute("PRAGMA query_only = 1")
-        said = pause.begin()
-        assert pause.because(0)
-        assert said.startswith("writing is paused, until the daemon ends: a restart will not know")
-        assert "cannot be kept (" in said
-        await intents.close()
-
-    asyncio.run(run())
+async def test_a_pause_that_cannot_be_kept_holds_all_the_same(path: Path) -> None:
+    intents = Intents(str(path))
+    pause = Pause(intents)
+    intents._db.execute("PRAGMA query_only = 1")
+    said = pause.begin()
+    assert pause.because(0)
+    assert said.startswith("writing is paused, until the daemon ends: a restart will not know")
+    assert "cannot be kept (" in said
+    await intents.close()

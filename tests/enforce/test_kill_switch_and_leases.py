@@ -129,7 +129,7 @@ def test_where_leases_do_not_count_nobody_asks() -> None:
     assert lab.code("n1") == [200] and lab.asked == []
 
 
-def test_the_kill_switch_is_absent_only_by_the_servers_word() -> None:
+async def test_the_kill_switch_is_absent_only_by_the_servers_word() -> None:
     answers = [Answer(404, reason="NotFound"), Answer(503, message="down"), Answer(200)]
     now = [NOW, NOW + SECOND_NS, NOW + 2 * SECOND_NS]
 
@@ -137,17 +137,14 @@ def test_the_kill_switch_is_absent_only_by_the_servers_word() -> None:
         async def send(self, *_: Any, **__: Any) -> Answer:
             return answers.pop(0)
 
-    async def look() -> None:
-        switch = KillSwitch(cast(Any, Api()), lambda: now[0])
-        await switch.look()
-        assert (switch.absent_ns, switch.present) == (NOW, False)
-        now.pop(0)
-        await switch.look()
-        assert (switch.absent_ns, switch.present, switch.error) == (NOW, False, "down")
-        await switch.look()
-        assert switch.present and switch.absent_ns == NOW
-
-    asyncio.run(look())
+    switch = KillSwitch(cast(Any, Api()), lambda: now[0])
+    await switch.look()
+    assert (switch.absent_ns, switch.present) == (NOW, False)
+    now.pop(0)
+    await switch.look()
+    assert (switch.absent_ns, switch.present, switch.error) == (NOW, False, "down")
+    await switch.look()
+    assert switch.present and switch.absent_ns == NOW
 
 
 @pytest.mark.parametrize(
@@ -170,7 +167,9 @@ def test_the_kill_switch_was_seen_as_long_ago_as_either_clock_says(
 
 
 @pytest.mark.parametrize("there", [None, ""], ids=["no-lease-there", "a-released-lease-there"])
-def test_no_lease_is_written_in_another_cluster_at_the_same_address(there: str | None) -> None:
+async def test_no_lease_is_written_in_another_cluster_at_the_same_address(
+    there: str | None,
+) -> None:
     """The cluster behind an address was put up anew, or a VPN leads to another one."""
     sent: list[str] = []
     wrong = [""]
@@ -185,41 +184,35 @@ def test_no_lease_is_written_in_another_cluster_at_the_same_address(there: str |
     async def why() -> str:
         return wrong[0]
 
-    async def play() -> None:
-        keeper = LeaseKeeper(cast(Any, Api()), lambda: NOW, steady=lambda: NOW, name="lease")
-        keeper.why_wrong_cluster = why
-        assert await keeper.attempt() and sent == ["Get", "Post"]
-        assert await keeper.attempt() and sent[2:] == ["Replace"], "a renewal asks nobody"
-        sent.clear()
-        Api.server = other = LeaseServer()
-        if there is not None:
-            meta = {"name": "kubectl-nodelife-enforce", "uid": "other"}
-            other._keep({"metadata": meta, "spec": {"holderIdentity": there}})
-        wrong[0] = "another cluster is behind this address"
-        for _ in range(3):
-            assert not await keeper.attempt()
-        assert sent == ["Replace", "Get", "Get", "Get"], "one renewal, of a uid that is not there"
-        assert keeper.error == wrong[0] and other.version == (there is not None)
-
-    asyncio.run(play())
+    keeper = LeaseKeeper(cast(Any, Api()), lambda: NOW, steady=lambda: NOW, name="lease")
+    keeper.why_wrong_cluster = why
+    assert await keeper.attempt() and sent == ["Get", "Post"]
+    assert await keeper.attempt() and sent[2:] == ["Replace"], "a renewal asks nobody"
+    sent.clear()
+    Api.server = other = LeaseServer()
+    if there is not None:
+        meta = {"name": "kubectl-nodelife-enforce", "uid": "other"}
+        other._keep({"metadata": meta, "spec": {"holderIdentity": there}})
+    wrong[0] = "another cluster is behind this address"
+    for _ in range(3):
+        assert not await keeper.attempt()
+    assert sent == ["Replace", "Get", "Get", "Get"], "one renewal, of a uid that is not there"
+    assert keeper.error == wrong[0] and other.version == (there is not None)
 
 
-def test_a_lease_that_cannot_be_read_once_does_not_end_its_keeper() -> None:
+async def test_a_lease_that_cannot_be_read_once_does_not_end_its_keeper() -> None:
     server = LeaseServer()
 
     class Api:
         async def call(self, call: Any, **_: Any) -> Answer:
             return server.answer(call)
 
-    async def play() -> None:
-        keeper = LeaseKeeper(cast(Any, Api()), lambda: NOW, steady=lambda: NOW, name="lease")
-        assert await keeper.attempt()
-        whole = server.lease
-        assert whole is not None
-        server._keep({**whole, "spec": {**server.spec, "leaseTransitions": "x"}})
-        assert not await keeper.attempt() and not keeper.leads()
-        assert "cannot be understood" in keeper.error
-        server._keep(whole)
-        assert await keeper.attempt() and keeper.leads() and not keeper.error
-
-    asyncio.run(play())
+    keeper = LeaseKeeper(cast(Any, Api()), lambda: NOW, steady=lambda: NOW, name="lease")
+    assert await keeper.attempt()
+    whole = server.lease
+    assert whole is not None
+    server._keep({**whole, "spec": {**server.spec, "leaseTransitions": "x"}})
+    assert not await keeper.attempt() and not keeper.leads()
+    assert "cannot be understood" in keeper.error
+    server._keep(whole)
+    assert await keeper.attempt() and keeper.leads() and not keeper.error

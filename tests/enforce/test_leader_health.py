@@ -103,7 +103,7 @@ def test_no_descriptors() -> None:
     assert "no file or connection" in said and work.after(LOOK_S) == ""
 
 
-def test_the_lease_goes_once_nothing_is_on_its_way_and_is_not_tried_for_at_once() -> None:
+async def test_the_lease_goes_once_nothing_is_on_its_way_and_is_not_tried_for_at_once() -> None:
     server = LeaseServer()
     clock = [1_000 * SECOND_NS]
     idle, unfit = [False], [""]
@@ -112,30 +112,25 @@ def test_the_lease_goes_once_nothing_is_on_its_way_and_is_not_tried_for_at_once(
         async def call(self, call: Any, **_: Any) -> Answer:
             return server.answer(call)
 
-    async def play() -> None:
-        keeper = LeaseKeeper(
-            cast(Any, Api()), lambda: clock[0], steady=lambda: clock[0], name="lease"
-        )
-        keeper.why_unfit, keeper.is_idle = lambda: unfit[0], lambda: idle[0]
-        assert await keeper.attempt()
-        ours, unfit[0] = server.spec["holderIdentity"], "it hangs"
+    keeper = LeaseKeeper(cast(Any, Api()), lambda: clock[0], steady=lambda: clock[0], name="lease")
+    keeper.why_unfit, keeper.is_idle = lambda: unfit[0], lambda: idle[0]
+    assert await keeper.attempt()
+    ours, unfit[0] = server.spec["holderIdentity"], "it hangs"
+    running = asyncio.create_task(keeper.run())
+    await asyncio.sleep(0.05)
+    assert not keeper.leads(), "nothing is sent any more"
+    assert server.spec["holderIdentity"] == ours, "a write is still on its way"
+    idle[0] = True
+    await asyncio.sleep(0.2)
+    assert server.spec["holderIdentity"] == "" and keeper.error == "it hangs"
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)
+    unfit[0] = ""
+    for later_s, leads in ((10, False), (6, True)):
+        clock[0] += later_s * SECOND_NS
         running = asyncio.create_task(keeper.run())
         await asyncio.sleep(0.05)
-        assert not keeper.leads(), "nothing is sent any more"
-        assert server.spec["holderIdentity"] == ours, "a write is still on its way"
-        idle[0] = True
-        await asyncio.sleep(0.2)
-        assert server.spec["holderIdentity"] == "" and keeper.error == "it hangs"
         running.cancel()
         await asyncio.gather(running, return_exceptions=True)
-        unfit[0] = ""
-        for later_s, leads in ((10, False), (6, True)):
-            clock[0] += later_s * SECOND_NS
-            running = asyncio.create_task(keeper.run())
-            await asyncio.sleep(0.05)
-            running.cancel()
-            await asyncio.gather(running, return_exceptions=True)
-            assert keeper.leads() is leads
-        assert not keeper.error
-
-    asyncio.run(play())
+        assert keeper.leads() is leads
+    assert not keeper.error

@@ -237,24 +237,21 @@ def test_one_write_of_an_object_at_a_time_whoever_sends_it() -> None:
     assert not busy.twice and busy.most == 2, "p once, and q beside it"
 
 
-def test_a_slot_is_shared_by_what_has_one_key_and_given_on() -> None:
-    async def run() -> None:
-        slots, order = Slots(1), list[str]()
+async def test_a_slot_is_shared_by_what_has_one_key_and_given_on() -> None:
+    slots, order = Slots(1), list[str]()
 
-        async def work(key: str, name: str) -> None:
-            async with slots.taken(key):
-                order.append(name)
-                await asyncio.sleep(0.01)
+    async def work(key: str, name: str) -> None:
+        async with slots.taken(key):
+            order.append(name)
+            await asyncio.sleep(0.01)
 
-        first, other, gone = (asyncio.ensure_future(work(*x)) for x in ("a1", "b2", "c3"))
-        await asyncio.sleep(0)
-        gone.cancel()
-        await asyncio.gather(first, other, work("b", "4"), gone, return_exceptions=True)
-        assert order == ["1", "2", "4"]
-        await work("d", "5")
-        assert order[-1] == "5"
-
-    asyncio.run(run())
+    first, other, gone = (asyncio.ensure_future(work(*x)) for x in ("a1", "b2", "c3"))
+    await asyncio.sleep(0)
+    gone.cancel()
+    await asyncio.gather(first, other, work("b", "4"), gone, return_exceptions=True)
+    assert order == ["1", "2", "4"]
+    await work("d", "5")
+    assert order[-1] == "5"
 
 
 @pytest.mark.parametrize(("controller", "period_s"), [("node-lifecycle", 5), ("pod-gc", 20)])

@@ -24,7 +24,7 @@ from kubectl_nodelife.live.target import MAX_RESPONSE_BYTES, parse_size
 from tests.hostile import sicknesses
 from tests.hostile.server import hostile
 from tests.hostile.test_gentle import client, following
-from tests.loopback import play, until
+from tests.loopback import until
 
 NODES = Resource(kind_named("Node"))
 
@@ -33,29 +33,22 @@ def peak_bytes() -> int:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
 
-def test_a_gzip_bomb_ends_at_the_limit(tmp_path: Path) -> None:
+async def test_a_gzip_bomb_ends_at_the_limit(tmp_path: Path) -> None:
     """300 MiB in 300 KB of gzip: with a limit of 16 MiB it costs about as much."""
-
-    async def test() -> None:
-        async with hostile() as server:
-            server.sickness = sicknesses.gzip_bomb(300)
-            before = peak_bytes()
-            async with client(server, tmp_path, max_response_size="16Mi") as ours:
-                with pytest.raises(Failed, match=r"longer than 16 MiB.*--max-response-size"):
-                    await read_all(ours, NODES)
-            assert peak_bytes() - before < 120 << 20
-
-    play(test)
+    async with hostile() as server:
+        server.sickness = sicknesses.gzip_bomb(300)
+        before = peak_bytes()
+        async with client(server, tmp_path, max_response_size="16Mi") as ours:
+            with pytest.raises(Failed, match=r"longer than 16 MiB.*--max-response-size"):
+                await read_all(ours, NODES)
+        assert peak_bytes() - before < 120 << 20
 
 
-def test_the_limit_can_be_raised(tmp_path: Path) -> None:
-    async def test() -> None:
-        async with hostile() as server:
-            server.sickness = sicknesses.gzip_bomb(30)
-            async with client(server, tmp_path, max_response_size="64Mi") as ours:
-                assert await read_all(ours, NODES) == []
-
-    play(test)
+async def test_the_limit_can_be_raised(tmp_path: Path) -> None:
+    async with hostile() as server:
+        server.sickness = sicknesses.gzip_bomb(30)
+        async with client(server, tmp_path, max_response_size="64Mi") as ours:
+            assert await read_all(ours, NODES) == []
 
 
 def test_the_limit_is_a_quantity() -> None:
@@ -66,33 +59,29 @@ def test_the_limit_is_a_quantity() -> None:
             parse_size(text)
 
 
-def test_an_endless_watch_line_ends(tmp_path: Path) -> None:
+async def test_an_endless_watch_line_ends(tmp_path: Path) -> None:
     """The kind fails by name, the loop goes on meanwhile, and other kinds are watched."""
+    async with hostile() as server:
 
-    async def test() -> None:
-        async with hostile() as server:
+        async def sick(request: sicknesses.Request) -> bool:
+            return request.plural == "pods" and await sicknesses.endless_line(request)
 
-            async def sick(request: sicknesses.Request) -> bool:
-                return request.plural == "pods" and await sicknesses.endless_line(request)
+        server.sickness = sick
+        async with following(server, tmp_path) as seen:
+            stalls = []
 
-            server.sickness = sick
-            async with following(server, tmp_path) as seen:
-                stalls = []
+            async def feel() -> None:
+                while True:
+                    began = time.monotonic()
+                    await asyncio.sleep(0.01)
+                    stalls.append(time.monotonic() - began)
 
-                async def feel() -> None:
-                    while True:
-                        began = time.monotonic()
-                        await asyncio.sleep(0.01)
-                        stalls.append(time.monotonic() - began)
-
-                feeling = asyncio.create_task(feel())
-                states = seen.source.states
-                await until(lambda: "longer than 32 MiB" in states["Pod"].error)
-                feeling.cancel()
-                assert states["Node"].phase == "watching"
-                assert max(stalls) < 2
-
-    play(test)
+            feeling = asyncio.create_task(feel())
+            states = seen.source.states
+            await until(lambda: "longer than 32 MiB" in states["Pod"].error)
+            feeling.cancel()
+            assert states["Node"].phase == "watching"
+            assert max(stalls) < 2
 
 
 def test_a_long_line_costs_what_it_is_long() -> None:

@@ -84,7 +84,7 @@ def test_a_bug_at_one_node_leaves_the_others_their_pass(
     run(story())
 
 
-def test_a_bug_at_one_node_does_not_block_its_zones_queue(
+async def test_a_bug_at_one_node_does_not_block_its_zones_queue(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     real = eviction.swap_taints
@@ -96,45 +96,36 @@ def test_a_bug_at_one_node_does_not_block_its_zones_queue(
 
     monkeypatch.setattr(eviction, "swap_taints", fails)
 
-    async def story() -> None:
-        lab = make_lab(tmp_path)
-        await two_fall_silent(lab)
-        await lab.after(120, *LIVING)
-        taints = [c.name for c in await lab.changes() if c.action == "AddTaint"]
-        assert sorted(taints) == ["n1", "n2", "n2"], "NoSchedule alone is the node worker's"
-
-    run(story())
+    lab = make_lab(tmp_path)
+    await two_fall_silent(lab)
+    await lab.after(120, *LIVING)
+    taints = [c.name for c in await lab.changes() if c.action == "AddTaint"]
+    assert sorted(taints) == ["n1", "n2", "n2"], "NoSchedule alone is the node worker's"
 
 
-def test_an_unreadable_pod_leaves_its_node_to_be_decided_on(tmp_path: Path) -> None:
-    async def story() -> None:
-        lab = make_lab(tmp_path)
-        await two_fall_silent(lab)
-        await lab.see(pod("p4", "n1"))
-        await lab.tell(WatchNews("Pod", [BAD_POD]))
-        await lab.after(500, *LIVING)
-        told = by_target(await lab.told(outcome="would"))
-        assert {"SetNodeCondition", "AddTaint"} <= told["n1"]
-        assert {"MarkPodNotReady", "DeletePod"} <= told["p4"]
-        assert "p1" not in told
-
-    run(story())
+async def test_an_unreadable_pod_leaves_its_node_to_be_decided_on(tmp_path: Path) -> None:
+    lab = make_lab(tmp_path)
+    await two_fall_silent(lab)
+    await lab.see(pod("p4", "n1"))
+    await lab.tell(WatchNews("Pod", [BAD_POD]))
+    await lab.after(500, *LIVING)
+    told = by_target(await lab.told(outcome="would"))
+    assert {"SetNodeCondition", "AddTaint"} <= told["n1"]
+    assert {"MarkPodNotReady", "DeletePod"} <= told["p4"]
+    assert "p1" not in told
 
 
-def test_an_unreadable_lease_is_no_silence(tmp_path: Path) -> None:
-    async def story() -> None:
-        lab = make_lab(tmp_path)
-        await two_fall_silent(lab)
-        await lab.tell(WatchNews("Lease", [BAD_LEASE]))
-        await lab.after(500, *LIVING)
-        told = by_target(await lab.told(outcome="would"))
-        assert not {"n1", "p1"} & set(told)
-        assert "DeletePod" in told["p2"]
-
-    run(story())
+async def test_an_unreadable_lease_is_no_silence(tmp_path: Path) -> None:
+    lab = make_lab(tmp_path)
+    await two_fall_silent(lab)
+    await lab.tell(WatchNews("Lease", [BAD_LEASE]))
+    await lab.after(500, *LIVING)
+    told = by_target(await lab.told(outcome="would"))
+    assert not {"n1", "p1"} & set(told)
+    assert "DeletePod" in told["p2"]
 
 
-def test_a_bug_in_placing_one_node_leaves_the_others_their_pass(
+async def test_a_bug_in_placing_one_node_leaves_the_others_their_pass(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     real = Zones.place
@@ -144,17 +135,14 @@ def test_a_bug_in_placing_one_node_leaves_the_others_their_pass(
             raise KeyError("n1")
         return real(self, seen)
 
-    async def story() -> None:
-        lab = make_lab(tmp_path)
-        await two_fall_silent(lab)
-        monkeypatch.setattr(Zones, "place", fails)
-        await lab.after(120, *LIVING)
-        told = by_target(await lab.told(outcome="would"))
-        assert {"SetNodeCondition", "AddTaint"} <= told["n2"]
-        assert "n1" not in told
-        assert list(lab.watcher.host.cache.quarantine.bugs) == [("node-lifecycle", N1)]
-
-    run(story())
+    lab = make_lab(tmp_path)
+    await two_fall_silent(lab)
+    monkeypatch.setattr(Zones, "place", fails)
+    await lab.after(120, *LIVING)
+    told = by_target(await lab.told(outcome="would"))
+    assert {"SetNodeCondition", "AddTaint"} <= told["n2"]
+    assert "n1" not in told
+    assert list(lab.watcher.host.cache.quarantine.bugs) == [("node-lifecycle", N1)]
 
 
 def fails_at_n1(*args: Any, **more: Any) -> Any:
@@ -178,7 +166,7 @@ def fails_at_n1(*args: Any, **more: Any) -> Any:
         (NodeWriteObserver, "changed"),
     ],
 )
-def test_who_only_looks_on_holds_up_nothing(
+async def test_who_only_looks_on_holds_up_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, where: Any, name: str
 ) -> None:
     real = getattr(where, name)
@@ -188,36 +176,30 @@ def test_who_only_looks_on_holds_up_nothing(
 
     monkeypatch.setattr(where, name, fails)
 
-    async def story() -> None:
-        lab = make_lab(tmp_path)
-        DivergenceRecorder(lab.watcher, lab.journal, cast(Any, None), CLUSTER)
-        await two_fall_silent(lab)
-        await lab.see(node("n1"), node("n2"))
-        quarantine = lab.watcher.host.cache.quarantine
-        assert [about for _, about in quarantine.bugs] == [N1]
-        await lab.after(120, *LIVING)
-        told = by_target(await lab.told(outcome="would"))
-        assert {"SetNodeCondition", "AddTaint"} <= told["n1"] & told["n2"]
-        monkeypatch.setattr(where, name, real)
-        await lab.see(node("n1"))
-        assert not quarantine.bugs
-
-    run(story())
+    lab = make_lab(tmp_path)
+    DivergenceRecorder(lab.watcher, lab.journal, cast(Any, None), CLUSTER)
+    await two_fall_silent(lab)
+    await lab.see(node("n1"), node("n2"))
+    quarantine = lab.watcher.host.cache.quarantine
+    assert [about for _, about in quarantine.bugs] == [N1]
+    await lab.after(120, *LIVING)
+    told = by_target(await lab.told(outcome="would"))
+    assert {"SetNodeCondition", "AddTaint"} <= told["n1"] & told["n2"]
+    monkeypatch.setattr(where, name, real)
+    await lab.see(node("n1"))
+    assert not quarantine.bugs
 
 
-def test_an_order_of_events_that_fails_loses_none(
+async def test_an_order_of_events_that_fails_loses_none(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def story() -> None:
-        lab = make_lab(tmp_path)
-        await two_fall_silent(lab)
-        monkeypatch.setattr(follower, "in_order", lambda events: events[1 / 0])
-        await lab.see(pod("p6", "n1"), node("n6"))
-        cache = lab.watcher.host.cache
-        assert cache.pod("default", "p6") and cache.node("n6")
-        assert [who for who, _ in cache.quarantine.bugs] == ["follower"]
-
-    run(story())
+    lab = make_lab(tmp_path)
+    await two_fall_silent(lab)
+    monkeypatch.setattr(follower, "in_order", lambda events: events[1 / 0])
+    await lab.see(pod("p6", "n1"), node("n6"))
+    cache = lab.watcher.host.cache
+    assert cache.pod("default", "p6") and cache.node("n6")
+    assert [who for who, _ in cache.quarantine.bugs] == ["follower"]
 
 
 def cache_fails_at(monkeypatch: pytest.MonkeyPatch, *names: str) -> None:
@@ -231,41 +213,34 @@ def cache_fails_at(monkeypatch: pytest.MonkeyPatch, *names: str) -> None:
     monkeypatch.setattr(Cache, "set", fails)
 
 
-def test_an_object_that_the_cache_fails_at_is_set_aside_alone(
+async def test_an_object_that_the_cache_fails_at_is_set_aside_alone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def story() -> None:
-        lab = make_lab(tmp_path)
-        await two_fall_silent(lab)
-        cache_fails_at(monkeypatch, "p1")
-        new = [lab.version(obj) for obj in (pod("p1", "n1"), pod("p7", "n1"))]
-        await lab.tell(WatchNews("Pod", [Put("Pod", obj) for obj in new]))
-        cache = lab.watcher.host.cache
-        assert cache.pod("default", "p7") is not None
-        assert list(cache.quarantine.unreadable) == [("Pod", ("default", "p1"))]
-        monkeypatch.undo()
-        await lab.see(pod("p1", "n1"))
-        assert not cache.quarantine
-
-    run(story())
+    lab = make_lab(tmp_path)
+    await two_fall_silent(lab)
+    cache_fails_at(monkeypatch, "p1")
+    new = [lab.version(obj) for obj in (pod("p1", "n1"), pod("p7", "n1"))]
+    await lab.tell(WatchNews("Pod", [Put("Pod", obj) for obj in new]))
+    cache = lab.watcher.host.cache
+    assert cache.pod("default", "p7") is not None
+    assert list(cache.quarantine.unreadable) == [("Pod", ("default", "p1"))]
+    monkeypatch.undo()
+    await lab.see(pod("p1", "n1"))
+    assert not cache.quarantine
 
 
-def test_a_first_list_with_such_an_object_is_taken_in(
+async def test_a_first_list_with_such_an_object_is_taken_in(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     cache_fails_at(monkeypatch, "n1")
-
-    async def story() -> None:
-        lab = make_lab(tmp_path)
-        await two_fall_silent(lab)
-        assert lab.watcher.synced.is_set()
-        cache = lab.watcher.host.cache
-        assert set(cache.nodes) == {"n2", *LIVING}
-        assert ("Node", ("", "n1")) in cache.quarantine.unreadable
-        await lab.after(300, *LIVING)
-        assert set(by_target(await lab.told(outcome="would"))) == {"n2", "p2"}
-
-    run(story())
+    lab = make_lab(tmp_path)
+    await two_fall_silent(lab)
+    assert lab.watcher.synced.is_set()
+    cache = lab.watcher.host.cache
+    assert set(cache.nodes) == {"n2", *LIVING}
+    assert ("Node", ("", "n1")) in cache.quarantine.unreadable
+    await lab.after(300, *LIVING)
+    assert set(by_target(await lab.told(outcome="would"))) == {"n2", "p2"}
 
 
 def test_a_batch_that_fails_is_no_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -332,48 +307,39 @@ async def listed(lab: Lab, kind: str, *objects: Any) -> None:
     await lab.tell(ListNews(kind, found, 0, [nameless(kind)]))
 
 
-def test_what_a_list_with_a_nameless_item_lacks_may_be_that_one(tmp_path: Path) -> None:
-    async def story() -> None:
-        lab = make_lab(tmp_path)
-        await two_fall_silent(lab)
-        await listed(lab, "Node", *map(node, ("n1", "n2", "n3", "n4")))
-        cache = lab.watcher.host.cache
-        assert "n5" in cache.nodes, "no more is known of it than that it is not there by name"
-        assert cache.is_quarantined("Node", ("", "n5"))
-        assert not cache.is_quarantined("Node", ("", "n1"))
-        await lab.after(400, *LIVING)
-        told = by_target(await lab.told(outcome="would"))
-        assert {"SetNodeCondition", "AddTaint"} <= told["n1"]
-        assert not {"n5", "p5"} & set(told)
-        await lab.tell(ListNews("Node", [lab.version(node(n)) for n in ("n1", "n2", "n3", "n4")]))
-        assert "n5" not in cache.nodes and not cache.quarantine
-
-    run(story())
+async def test_what_a_list_with_a_nameless_item_lacks_may_be_that_one(tmp_path: Path) -> None:
+    lab = make_lab(tmp_path)
+    await two_fall_silent(lab)
+    await listed(lab, "Node", *map(node, ("n1", "n2", "n3", "n4")))
+    cache = lab.watcher.host.cache
+    assert "n5" in cache.nodes, "no more is known of it than that it is not there by name"
+    assert cache.is_quarantined("Node", ("", "n5"))
+    assert not cache.is_quarantined("Node", ("", "n1"))
+    await lab.after(400, *LIVING)
+    told = by_target(await lab.told(outcome="would"))
+    assert {"SetNodeCondition", "AddTaint"} <= told["n1"]
+    assert not {"n5", "p5"} & set(told)
+    await lab.tell(ListNews("Node", [lab.version(node(n)) for n in ("n1", "n2", "n3", "n4")]))
+    assert "n5" not in cache.nodes and not cache.quarantine
 
 
-def test_a_nameless_lease_may_be_that_of_a_node_without_one(tmp_path: Path) -> None:
-    async def story() -> None:
-        lab = make_lab(tmp_path)
-        await lab.begin(*map(node, ("n1", "n2", "n3")), *map(lease, ("n2", "n3")), pod("p1", "n1"))
-        await listed(lab, "Lease", *map(lease, ("n2", "n3")))
-        await lab.after(500, "n3")
-        told = by_target(await lab.told(outcome="would"))
-        assert not {"n1", "p1"} & set(told)
-        assert "SetNodeCondition" in told["n2"]
-
-    run(story())
+async def test_a_nameless_lease_may_be_that_of_a_node_without_one(tmp_path: Path) -> None:
+    lab = make_lab(tmp_path)
+    await lab.begin(*map(node, ("n1", "n2", "n3")), *map(lease, ("n2", "n3")), pod("p1", "n1"))
+    await listed(lab, "Lease", *map(lease, ("n2", "n3")))
+    await lab.after(500, "n3")
+    told = by_target(await lab.told(outcome="would"))
+    assert not {"n1", "p1"} & set(told)
+    assert "SetNodeCondition" in told["n2"]
 
 
-def test_a_nameless_node_may_be_that_of_a_pod_without_one(tmp_path: Path) -> None:
-    async def story() -> None:
-        lab = make_lab(tmp_path)
-        await lab.begin(node("n1"), lease("n1"), pod("p1", "n1"))
-        await listed(lab, "Node", node("n1"))
-        await lab.see(pod("p9", "n9"))
-        await lab.after(300, "n1")
-        assert "p9" not in by_target(await lab.told(outcome="would"))
-        await lab.tell(ListNews("Node", [lab.version(node("n1"))]))
-        await lab.after(300, "n1")
-        assert "DeletePod" in by_target(await lab.told(outcome="would"))["p9"]
-
-    run(story())
+async def test_a_nameless_node_may_be_that_of_a_pod_without_one(tmp_path: Path) -> None:
+    lab = make_lab(tmp_path)
+    await lab.begin(node("n1"), lease("n1"), pod("p1", "n1"))
+    await listed(lab, "Node", node("n1"))
+    await lab.see(pod("p9", "n9"))
+    await lab.after(300, "n1")
+    assert "p9" not in by_target(await lab.told(outcome="would"))
+    await lab.tell(ListNews("Node", [lab.version(node("n1"))]))
+    await lab.after(300, "n1")
+    assert "DeletePod" in by_target(await lab.told(outcome="would"))["p9"]

@@ -88,7 +88,9 @@ def test_no_open_write_is_forgotten(how: str, journal: bytes, tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("column", ["state", "kind", "action", "namespace"])
-def test_a_row_that_makes_no_sense_stays_open(column: str, journal: bytes, tmp_path: Path) -> None:
+async def test_a_row_that_makes_no_sense_stays_open(
+    column: str, journal: bytes, tmp_path: Path
+) -> None:
     path = tmp_path / "a.writes.db"
     path.write_bytes(journal)
     with sqlite3.connect(path) as db:
@@ -97,13 +99,9 @@ def test_a_row_that_makes_no_sense_stays_open(column: str, journal: bytes, tmp_p
             db.execute("UPDATE writes SET state = 'sent' WHERE id = 9")
     intents = Intents(str(path))
     assert {write.id for write in intents.unsettled()} == {9, *OPEN}
-
-    async def settle() -> None:
-        await settle_unsettled(intents, cast(Writer, Server()))
-        assert intents.has_unsettled
-        await intents.close()
-
-    asyncio.run(settle())
+    await settle_unsettled(intents, cast(Writer, Server()))
+    assert intents.has_unsettled
+    await intents.close()
 
 
 def test_tables_whose_text_is_damaged_are_refused_with_a_line(

@@ -9,7 +9,6 @@ from typing import Any
 
 from tests.daemon.user import SET, user
 from tests.hostile.server import Hostile, Request, hostile
-from tests.loopback import play
 from tests.objects import lease, node
 
 NODES = [f"n{number}" for number in range(6)]
@@ -66,12 +65,8 @@ async def look_on(folder: Path, dead: list[str]) -> None:
         beating.cancel()
 
 
-def test_a_watch_of_bookmarks_only_is_not_believed(tmp_path: Path) -> None:
+async def test_a_watch_of_bookmarks_only_is_not_believed(tmp_path: Path) -> None:
     """Two daemons beside one another: all alive, and one dead. Grace period: 3 s."""
-
-    async def test() -> None:
-        async with asyncio.TaskGroup() as group:
-            group.create_task(look_on(tmp_path / "all-alive", []))
-            group.create_task(look_on(tmp_path / "one-dead", ["n0"]))
-
-    play(test)
+    async with asyncio.TaskGroup() as group:
+        group.create_task(look_on(tmp_path / "all-alive", []))
+        group.create_task(look_on(tmp_path / "one-dead", ["n0"]))

@@ -27,7 +27,7 @@ from kubectl_nodelife.live.source import ListWatchSource
 from kubectl_nodelife.live.target import find_target
 from tests.hostile import sicknesses
 from tests.hostile.server import Hostile, Sickness, hostile
-from tests.loopback import play, until
+from tests.loopback import until
 from tests.source_reader import Seen
 
 SECONDS = 6.0
@@ -78,7 +78,7 @@ STORMS = [
 ]
 
 
-def test_no_storm(tmp_path: Path) -> None:
+async def test_no_storm(tmp_path: Path) -> None:
     """All storms at once, each on a server of its own: it is waiting that takes the time."""
 
     async def storm(sickness: Sickness, folder: Path) -> dict[str, int]:
@@ -90,57 +90,43 @@ def test_no_storm(tmp_path: Path) -> None:
             plurals = {r.plural for r in server.requests}
             return {plural: len(server.asked(plural)) for plural in plurals}
 
-    async def test() -> None:
-        counts = await asyncio.gather(
-            *(storm(row.values[0], tmp_path / str(row.id)) for row in STORMS)
-        )
-        most = {str(row.id): max(found.values()) for row, found in zip(STORMS, counts, strict=True)}
-        assert all(count <= 2 * SECONDS for count in most.values()), most
-        assert all(len(found.keys() - {"namespaces"}) == len(KINDS) for found in counts)
-
-    play(test)
+    counts = await asyncio.gather(*(storm(row.values[0], tmp_path / str(row.id)) for row in STORMS))
+    most = {str(row.id): max(found.values()) for row, found in zip(STORMS, counts, strict=True)}
+    assert all(count <= 2 * SECONDS for count in most.values()), most
+    assert all(len(found.keys() - {"namespaces"}) == len(KINDS) for found in counts)
 
 
-def test_a_long_retry_after_is_capped_and_told(tmp_path: Path) -> None:
-    async def test() -> None:
-        async with hostile() as server:
-            server.sickness = sicknesses.failing(503, {"Retry-After": "999999999999"})
-            async with following(server, tmp_path) as seen:
-                state = seen.source.states["Pod"]
-                await until(lambda: state.retry_at_ns)
-                left_s = (state.retry_at_ns - time.monotonic_ns()) / 1e9
-                assert left_s <= MOST_RETRY_AFTER_S
-                assert (state.phase, state.failures) == (FAILING, 1)
-                assert "503" in state.error
-
-    play(test)
+async def test_a_long_retry_after_is_capped_and_told(tmp_path: Path) -> None:
+    async with hostile() as server:
+        server.sickness = sicknesses.failing(503, {"Retry-After": "999999999999"})
+        async with following(server, tmp_path) as seen:
+            state = seen.source.states["Pod"]
+            await until(lambda: state.retry_at_ns)
+            left_s = (state.retry_at_ns - time.monotonic_ns()) / 1e9
+            assert left_s <= MOST_RETRY_AFTER_S
+            assert (state.phase, state.failures) == (FAILING, 1)
+            assert "503" in state.error
 
 
-def test_an_event_that_names_nothing_is_told_and_costs_one_list(tmp_path: Path) -> None:
-    async def test() -> None:
-        async with hostile() as server:
-            server.sickness = sicknesses.nameless_events(open_s=30)
-            async with following(server, tmp_path) as seen:
-                state = seen.source.states["Pod"]
-                await until(lambda: state.nameless == 2 and state.phase == "watching")
-                await asyncio.sleep(1)
-                assert len(server.asked("pods")) == 2, "the watch goes on, after one new list"
-                assert "have no name" in failing({"Pod": state})[-1]
-
-    play(test)
+async def test_an_event_that_names_nothing_is_told_and_costs_one_list(tmp_path: Path) -> None:
+    async with hostile() as server:
+        server.sickness = sicknesses.nameless_events(open_s=30)
+        async with following(server, tmp_path) as seen:
+            state = seen.source.states["Pod"]
+            await until(lambda: state.nameless == 2 and state.phase == "watching")
+            await asyncio.sleep(1)
+            assert len(server.asked("pods")) == 2, "the watch goes on, after one new list"
+            assert "have no name" in failing({"Pod": state})[-1]
 
 
-def test_a_server_that_is_well_again_is_watched_again(tmp_path: Path) -> None:
-    async def test() -> None:
-        async with hostile() as server:
-            server.sickness = sicknesses.failing(503, {"Retry-After": "0"})
-            async with following(server, tmp_path) as seen:
-                await until(lambda: seen.source.states["Pod"].failures)
-                server.sickness = None
-                await until(lambda: all(s.phase == "watching" for s in seen.source.states.values()))
-                assert all(s.failures == 0 and not s.error for s in seen.source.states.values())
-
-    play(test)
+async def test_a_server_that_is_well_again_is_watched_again(tmp_path: Path) -> None:
+    async with hostile() as server:
+        server.sickness = sicknesses.failing(503, {"Retry-After": "0"})
+        async with following(server, tmp_path) as seen:
+            await until(lambda: seen.source.states["Pod"].failures)
+            server.sickness = None
+            await until(lambda: all(s.phase == "watching" for s in seen.source.states.values()))
+            assert all(s.failures == 0 and not s.error for s in seen.source.states.values())
 
 
 def test_pauses_are_client_gos() -> None:
@@ -153,15 +139,12 @@ def test_pauses_are_client_gos() -> None:
     assert backoff.next_s(999999999999) == MOST_RETRY_AFTER_S
 
 
-def test_a_login_page_is_called_one(tmp_path: Path) -> None:
-    async def test() -> None:
-        async with hostile() as server:
-            server.sickness = sicknesses.login_page
-            async with client(server, tmp_path) as ours:
-                with pytest.raises(Failed, match=r"127\.0\.0\.1.*web page.*log in"):
-                    await read_all(ours, Resource(kind_named("Node")))
-
-    play(test)
+async def test_a_login_page_is_called_one(tmp_path: Path) -> None:
+    async with hostile() as server:
+        server.sickness = sicknesses.login_page
+        async with client(server, tmp_path) as ours:
+            with pytest.raises(Failed, match=r"127\.0\.0\.1.*web page.*log in"):
+                await read_all(ours, Resource(kind_named("Node")))
 
 
 def test_daemon_status_tells_why_nothing_comes() -> None:

@@ -14,11 +14,10 @@ from kubectl_nodelife.daemon.changes import ChangeFilter, Store
 from kubectl_nodelife.daemon.instance import AlreadyRuns
 from kubectl_nodelife.daemon.journal import open_journal
 from kubectl_nodelife.daemon.process import claim_state
-from tests.daemon.lab import T0, run
+from tests.daemon.lab import T0
 from tests.daemon.plans import lost
 from tests.daemon.user import user
 from tests.hostile.server import hostile
-from tests.loopback import play
 
 KUBE_SYSTEM = {
     "apiVersion": "v1",
@@ -27,38 +26,31 @@ KUBE_SYSTEM = {
 }
 
 
-def test_two_runtime_folders_are_no_two_daemons(tmp_path: Path) -> None:
-    async def test() -> None:
-        async with hostile([KUBE_SYSTEM]) as server, user(server.kubeconfig(tmp_path)) as someone:
-            await someone.begin()
-            first = someone.environ["NODELIFE_RUNTIME_DIR"]
-            someone.environ["NODELIFE_RUNTIME_DIR"] = f"{someone.home}/s"
-            said = await someone.run("daemon", "start")
-            assert "a daemon writes this cluster's journal already (pid " in said.err
-            assert (await someone.run("daemon", "status")).code == 3
-            someone.environ["NODELIFE_RUNTIME_DIR"] = first
-            assert (await someone.health())["synced"]
-
-    play(test)
+async def test_two_runtime_folders_are_no_two_daemons(tmp_path: Path) -> None:
+    async with hostile([KUBE_SYSTEM]) as server, user(server.kubeconfig(tmp_path)) as someone:
+        await someone.begin()
+        first = someone.environ["NODELIFE_RUNTIME_DIR"]
+        someone.environ["NODELIFE_RUNTIME_DIR"] = f"{someone.home}/s"
+        said = await someone.run("daemon", "start")
+        assert "a daemon writes this cluster's journal already (pid " in said.err
+        assert (await someone.run("daemon", "status")).code == 3
+        someone.environ["NODELIFE_RUNTIME_DIR"] = first
+        assert (await someone.health())["synced"]
 
 
-def test_another_way_to_the_same_cluster_is_the_same_journal(tmp_path: Path) -> None:
+async def test_another_way_to_the_same_cluster_is_the_same_journal(tmp_path: Path) -> None:
     """By another name of the server: the UID of kube-system tells."""
-
-    async def test() -> None:
-        async with hostile([KUBE_SYSTEM]) as server, user(server.kubeconfig(tmp_path)) as someone:
-            await someone.begin()
-            port = server.url.rpartition(":")[2]
-            other = ("--server", f"http://localhost:{port}")
-            said = await someone.run("daemon", "start", *other)
-            assert "a daemon writes this cluster's journal already" in said.err
-            await someone.ok("daemon", "restart")  # the lock goes with the daemon
-            await someone.ok("daemon", "stop")
-            await someone.ok("daemon", "start", *other)
-            folders = list((someone.home / ".local/state/nodelife").iterdir())
-            assert len([p for p in folders if p.is_dir() and not p.is_symlink()]) == 1
-
-    play(test)
+    async with hostile([KUBE_SYSTEM]) as server, user(server.kubeconfig(tmp_path)) as someone:
+        await someone.begin()
+        port = server.url.rpartition(":")[2]
+        other = ("--server", f"http://localhost:{port}")
+        said = await someone.run("daemon", "start", *other)
+        assert "a daemon writes this cluster's journal already" in said.err
+        await someone.ok("daemon", "restart")  # the lock goes with the daemon
+        await someone.ok("daemon", "stop")
+        await someone.ok("daemon", "start", *other)
+        folders = list((someone.home / ".local/state/nodelife").iterdir())
+        assert len([p for p in folders if p.is_dir() and not p.is_symlink()]) == 1
 
 
 def claimed(root: Path, identity: str, key: str) -> str:
@@ -127,45 +119,39 @@ def no_column(db: sqlite3.Connection) -> None:
         (no_column, False),
     ],
 )
-def test_a_damaged_journal_is_said_and_stops_nothing(
+async def test_a_damaged_journal_is_said_and_stops_nothing(
     tmp_path: Path, damage: Callable[[sqlite3.Connection], None], kept: bool
 ) -> None:
     """Rows that make no sense are left out; a file that is not ours is moved aside."""
     path = str(tmp_path / "j.db")
-
-    async def story() -> None:
-        journal = open_journal(path)
-        for name in ("n1", "n2"):
-            journal.ledger.note(lost(name), T0, "", "")
-        await journal.close()
-        with contextlib.closing(sqlite3.connect(path)) as db, db:
-            damage(db)
-        again = open_journal(path)
-        again.ledger.note(lost("n3"), T0, "", "")
-        names = [change.name for change in await again.select(ChangeFilter())]
-        assert names[-1] == "n3" and ("n2" in names) == kept
-        assert (again.warning != "") == (damage is not take_the_mark)
-        assert bool(list(tmp_path.glob("j.db.broken-*"))) != kept
-        await again.close()
-
-    run(story())
+    journal = open_journal(path)
+    for name in ("n1", "n2"):
+        journal.ledger.note(lost(name), T0, "", "")
+    await journal.close()
+    with contextlib.closing(sqlite3.connect(path)) as db, db:
+        damage(db)
+    again = open_journal(path)
+    again.ledger.note(lost("n3"), T0, "", "")
+    names = [change.name for change in await again.select(ChangeFilter())]
+    assert names[-1] == "n3" and ("n2" in names) == kept
+    assert (again.warning != "") == (damage is not take_the_mark)
+    assert bool(list(tmp_path.glob("j.db.broken-*"))) != kept
+    await again.close()
 
 
 @pytest.mark.parametrize("replace", [False, True])
-def test_a_journal_deleted_while_it_is_written_is_begun_anew(tmp_path: Path, replace: bool) -> None:
+async def test_a_journal_deleted_while_it_is_written_is_begun_anew(
+    tmp_path: Path, replace: bool
+) -> None:
     path = str(tmp_path / "j.db")
-
-    async def story() -> None:
-        journal = open_journal(path)
-        journal.ledger.note(lost("n1"), T0, "", "")
-        await journal.flush()
-        os.unlink(path)
-        if replace:
-            Path(path).write_bytes(b"no database" * 1000)
-        journal.ledger.note(lost("n2"), T0, "", "")
-        await journal.flush()
-        assert journal.error == "" and "deleted, or replaced" in journal.warning
-        await journal.close()
-        assert [change.name for change in Store(path).select(ChangeFilter())] == ["n2"]
-
-    run(story())
+    journal = open_journal(path)
+    journal.ledger.note(lost("n1"), T0, "", "")
+    await journal.flush()
+    os.unlink(path)
+    if replace:
+        Path(path).write_bytes(b"no database" * 1000)
+    journal.ledger.note(lost("n2"), T0, "", "")
+    await journal.flush()
+    assert journal.error == "" and "deleted, or replaced" in journal.warning
+    await journal.close()
+    assert [change.name for change in Store(path).select(ChangeFilter())] == ["n2"]

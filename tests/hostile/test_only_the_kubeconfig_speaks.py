@@ -19,7 +19,6 @@ from kubectl_nodelife.live.connection import Connection
 from kubectl_nodelife.live.target import find_target
 from tests.hostile.server import hostile
 from tests.hostile.sicknesses import redirecting
-from tests.loopback import play
 
 
 async def ask(path: str, environ: dict[str, str] | None = None, **flags: Any) -> bytes:
@@ -43,54 +42,40 @@ def netrc(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("netrc")
 @pytest.mark.parametrize("tls", [True, False])
 @pytest.mark.parametrize("user", [{"token": "t"}, {}], ids=["token", "nobody"])
-def test_netrc_says_nothing(tmp_path: Path, tls: bool, user: dict[str, str]) -> None:
-    async def test() -> None:
-        async with hostile(tls=tls) as server:
-            await ask(server.kubeconfig(tmp_path, user))
-            sent = [request.headers.get("authorization") for request in server.requests]
-            assert sent == (["Bearer t"] if user and tls else [None])
-
-    play(test)
+async def test_netrc_says_nothing(tmp_path: Path, tls: bool, user: dict[str, str]) -> None:
+    async with hostile(tls=tls) as server:
+        await ask(server.kubeconfig(tmp_path, user))
+        sent = [request.headers.get("authorization") for request in server.requests]
+        assert sent == (["Bearer t"] if user and tls else [None])
 
 
 @pytest.mark.parametrize("tls", [True, False])
-def test_a_redirect_is_an_error_with_both_hosts(tmp_path: Path, tls: bool) -> None:
+async def test_a_redirect_is_an_error_with_both_hosts(tmp_path: Path, tls: bool) -> None:
     """To another host, over TLS or not: neither token nor impersonation goes there."""
-
-    async def test() -> None:
-        async with hostile(tls=tls) as server, hostile() as other:
-            server.sickness = redirecting(other.url)
-            path = server.kubeconfig(tmp_path, {"token": "t"})
-            with pytest.raises(Failed) as said:
-                await ask(path, impersonate="root")
-            assert server.url in str(said.value) and other.url in str(said.value)
-            assert len(server.requests) == 1 and other.requests == []
-
-    play(test)
+    async with hostile(tls=tls) as server, hostile() as other:
+        server.sickness = redirecting(other.url)
+        path = server.kubeconfig(tmp_path, {"token": "t"})
+        with pytest.raises(Failed) as said:
+            await ask(path, impersonate="root")
+        assert server.url in str(said.value) and other.url in str(said.value)
+        assert len(server.requests) == 1 and other.requests == []
 
 
-def test_a_redirect_to_nowhere_is_an_error_too(tmp_path: Path) -> None:
-    async def test() -> None:
-        async with hostile() as server:
-            for location in ("", "http://[", "\x7f"):
-                server.sickness = redirecting(location)
-                with pytest.raises(NodelifeError):
-                    await ask(server.kubeconfig(tmp_path))
-
-    play(test)
+async def test_a_redirect_to_nowhere_is_an_error_too(tmp_path: Path) -> None:
+    async with hostile() as server:
+        for location in ("", "http://[", "\x7f"):
+            server.sickness = redirecting(location)
+            with pytest.raises(NodelifeError):
+                await ask(server.kubeconfig(tmp_path))
 
 
-def test_an_authority_together_with_no_checks_is_refused(tmp_path: Path) -> None:
+async def test_an_authority_together_with_no_checks_is_refused(tmp_path: Path) -> None:
     """As kubectl: "specifying a root certificates file with the insecure flag is not allowed"."""
-
-    async def test() -> None:
-        async with hostile(tls=True) as server:
-            path = server.kubeconfig(tmp_path, **{"insecure-skip-tls-verify": True})
-            with pytest.raises(BadInput, match="certificate authority together with insecure"):
-                await ask(path)
-            await ask(path, insecure_skip_tls_verify=True)  # the flag takes the CA's place
-
-    play(test)
+    async with hostile(tls=True) as server:
+        path = server.kubeconfig(tmp_path, **{"insecure-skip-tls-verify": True})
+        with pytest.raises(BadInput, match="certificate authority together with insecure"):
+            await ask(path)
+        await ask(path, insecure_skip_tls_verify=True)  # the flag takes the CA's place
 
 
 class Proxy:
@@ -119,50 +104,43 @@ async def proxy() -> AsyncIterator[Proxy]:
         listening.close()
 
 
-def test_the_proxy_is_the_kubeconfigs_then_the_environments(tmp_path: Path) -> None:
-    async def test() -> None:
-        async with hostile() as server, proxy() as theirs, proxy() as ours:
-            environ = {"HTTPS_PROXY": theirs.url, "HTTP_PROXY": theirs.url}
-            elsewhere = {"server": "https://nodelife.invalid:6443"}
-            user = {"token": "t"}
-            with pytest.raises(NodelifeError):
-                await ask(server.kubeconfig(tmp_path, user, **elsewhere), environ)
-            assert [head.split()[1] for head in theirs.asked] == ["nodelife.invalid:6443"]
-            with pytest.raises(NodelifeError):
-                path = server.kubeconfig(tmp_path, user, **elsewhere, **{"proxy-url": ours.url})
-                await ask(path, {**environ, "NO_PROXY": "*"})
-            assert [head.split()[1] for head in ours.asked] == ["nodelife.invalid:6443"]
-            assert not any("Bearer" in head for head in ours.asked + theirs.asked)
-            await ask(server.kubeconfig(tmp_path), environ)  # loopback goes by no proxy
-            assert (len(theirs.asked), len(ours.asked)) == (1, 1)
-
-    play(test)
+async def test_the_proxy_is_the_kubeconfigs_then_the_environments(tmp_path: Path) -> None:
+    async with hostile() as server, proxy() as theirs, proxy() as ours:
+        environ = {"HTTPS_PROXY": theirs.url, "HTTP_PROXY": theirs.url}
+        elsewhere = {"server": "https://nodelife.invalid:6443"}
+        user = {"token": "t"}
+        with pytest.raises(NodelifeError):
+            await ask(server.kubeconfig(tmp_path, user, **elsewhere), environ)
+        assert [head.split()[1] for head in theirs.asked] == ["nodelife.invalid:6443"]
+        with pytest.raises(NodelifeError):
+            path = server.kubeconfig(tmp_path, user, **elsewhere, **{"proxy-url": ours.url})
+            await ask(path, {**environ, "NO_PROXY": "*"})
+        assert [head.split()[1] for head in ours.asked] == ["nodelife.invalid:6443"]
+        assert not any("Bearer" in head for head in ours.asked + theirs.asked)
+        await ask(server.kubeconfig(tmp_path), environ)  # loopback goes by no proxy
+        assert (len(theirs.asked), len(ours.asked)) == (1, 1)
 
 
-def test_netrc_gives_a_proxy_nothing(
+async def test_netrc_gives_a_proxy_nothing(
     tmp_path: Path, netrc: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def test() -> None:
-        async with hostile() as server, proxy() as theirs:
-            monkeypatch.setenv("HTTPS_PROXY", theirs.url)  # of this process, as of a shell
-            elsewhere = {"server": "https://nodelife.invalid:6443"}
-            with pytest.raises(NodelifeError):
-                environ = {"https_proxy": theirs.url}
-                await ask(server.kubeconfig(tmp_path, {"token": "t"}, **elsewhere), environ)
-            (head,) = theirs.asked
-            assert "authorization" not in head.lower()
-
-    play(test)
+    async with hostile() as server, proxy() as theirs:
+        monkeypatch.setenv("HTTPS_PROXY", theirs.url)  # of this process, as of a shell
+        elsewhere = {"server": "https://nodelife.invalid:6443"}
+        with pytest.raises(NodelifeError):
+            environ = {"https_proxy": theirs.url}
+            await ask(server.kubeconfig(tmp_path, {"token": "t"}, **elsewhere), environ)
+        (head,) = theirs.asked
+        assert "authorization" not in head.lower()
 
 
-def test_no_keys_of_sessions_are_logged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    async def test() -> None:
-        async with hostile(tls=True) as server:
-            monkeypatch.setenv("SSLKEYLOGFILE", str(tmp_path / "keys"))
-            await ask(server.kubeconfig(tmp_path, {"token": "t"}))
-            assert not (tmp_path / "keys").exists()
-
-    play(test)
+async def test_no_keys_of_sessions_are_logged(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with hostile(tls=True) as server:
+        monkeypatch.setenv("SSLKEYLOGFILE", str(tmp_path / "keys"))
+        await ask(server.kubeconfig(tmp_path, {"token": "t"}))
+        assert not (tmp_path / "keys").exists()
 
 
 @pytest.mark.parametrize(
@@ -174,15 +152,10 @@ def test_no_keys_of_sessions_are_logged(tmp_path: Path, monkeypatch: pytest.Monk
         pytest.param({"tokenFile": "TOKEN"}, id="not-UTF-8"),
     ],
 )
-def test_what_no_header_can_hold_is_an_error(tmp_path: Path, user: dict[str, str]) -> None:
-    async def test() -> None:
-        (tmp_path / "token").write_bytes(b"\xff\xfe\x00t")
-        told = {
-            key: str(tmp_path / "token") if key == "tokenFile" else v for key, v in user.items()
-        }
-        async with hostile(tls=True) as server:
-            with pytest.raises(Failed):
-                await ask(server.kubeconfig(tmp_path, told))
-            assert server.requests == []
-
-    play(test)
+async def test_what_no_header_can_hold_is_an_error(tmp_path: Path, user: dict[str, str]) -> None:
+    (tmp_path / "token").write_bytes(b"\xff\xfe\x00t")
+    told = {key: str(tmp_path / "token") if key == "tokenFile" else v for key, v in user.items()}
+    async with hostile(tls=True) as server:
+        with pytest.raises(Failed):
+            await ask(server.kubeconfig(tmp_path, told))
+        assert server.requests == []

@@ -49,24 +49,21 @@ def written_by(home: Path) -> dict[str, str]:
     return {str(path): path.read_bytes().decode("latin-1") for path in files}
 
 
-def test_no_answer_and_no_file_of_a_daemon_tells_them(tmp_path: Path) -> None:
-    async def story() -> None:
-        objects = cluster()
-        assert len(found_in(json.dumps(objects))) > 600
-        async with hostile(objects) as server, user(server.kubeconfig(tmp_path)) as one:
-            started = await one.run("daemon", "start", *(f"--set={flag}" for flag in FLAGS))
-            assert started.code == 0, started
-            await until_pods_go(one)
-            for arguments in ANSWERS:
-                said = await one.run(*arguments)
-                assert said.code in (0, 4), (arguments, said)
-                assert said.out, arguments
-                assert found_in(said.out + said.err) == set(), arguments
-            files = written_by(one.home)
-            assert any(name.endswith("journal.db") for name in files)
-            assert any(name.endswith("daemon.log") for name in files)
-            telling = {name: found_in(text) for name, text in files.items() if SECRET in text}
-            assert telling == {}
-            assert server.writes == []
-
-    asyncio.run(story())
+async def test_no_answer_and_no_file_of_a_daemon_tells_them(tmp_path: Path) -> None:
+    objects = cluster()
+    assert len(found_in(json.dumps(objects))) > 600
+    async with hostile(objects) as server, user(server.kubeconfig(tmp_path)) as one:
+        started = await one.run("daemon", "start", *(f"--set={flag}" for flag in FLAGS))
+        assert started.code == 0, started
+        await until_pods_go(one)
+        for arguments in ANSWERS:
+            said = await one.run(*arguments)
+            assert said.code in (0, 4), (arguments, said)
+            assert said.out, arguments
+            assert found_in(said.out + said.err) == set(), arguments
+        files = written_by(one.home)
+        assert any(name.endswith("journal.db") for name in files)
+        assert any(name.endswith("daemon.log") for name in files)
+        telling = {name: found_in(text) for name, text in files.items() if SECRET in text}
+        assert telling == {}
+        assert server.writes == []

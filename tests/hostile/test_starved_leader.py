@@ -21,7 +21,7 @@ import pytest
 from kubectl_nodelife.sandbox.tls import Sandbox
 from tests.daemon.user import PATIENT, User, silence, user
 from tests.hostile.holders import Holders, impersonating
-from tests.loopback import play, sandbox, until
+from tests.loopback import sandbox, until
 
 IDLE = 1_000
 CONTROLLERS = "node-lifecycle,taint-eviction"
@@ -108,19 +108,16 @@ async def two_daemons(folder: Path, most: int = 256) -> AsyncIterator[Two]:
 
 
 @pytest.mark.parametrize("most", [64, 256])
-def test_a_thousand_idle_connections_do_not_end_enforcing(most: int, tmp_path: Path) -> None:
-    async def test() -> None:
-        async with two_daemons(tmp_path, most) as two:
-            idle = idle_connections(two.port)
-            held = await asyncio.to_thread(idle.__enter__)
-            try:
-                assert len(held) > IDLE // 2
-                await two.called_lost("a1")
-                assert two.holders.holder() == "first" and not two.holders.wrote["second"]
-            finally:
-                idle.__exit__(None, None, None)
-
-    play(test)
+async def test_a_thousand_idle_connections_do_not_end_enforcing(most: int, tmp_path: Path) -> None:
+    async with two_daemons(tmp_path, most) as two:
+        idle = idle_connections(two.port)
+        held = await asyncio.to_thread(idle.__enter__)
+        try:
+            assert len(held) > IDLE // 2
+            await two.called_lost("a1")
+            assert two.holders.holder() == "first" and not two.holders.wrote["second"]
+        finally:
+            idle.__exit__(None, None, None)
 
 
 needs_prlimit = pytest.mark.skipif(
@@ -136,28 +133,24 @@ needs_prlimit = pytest.mark.skipif(
         pytest.param("RLIMIT_FSIZE", 0, id="a-disk-that-turns-read-only"),
     ],
 )
-def test_a_leader_that_cannot_work_gives_its_lease_up(
+async def test_a_leader_that_cannot_work_gives_its_lease_up(
     what: str, least: int, tmp_path: Path
 ) -> None:
     """The kernel refuses every write to a file, as on a disk that was remounted read-only; a real
     one cannot be while files are open.
     """
-
-    async def test() -> None:
-        async with two_daemons(tmp_path) as two:
-            await two.called_lost("a2")
-            pid, limit = (await two.first.health())["pid"], getattr(resource, what)
-            before = resource.prlimit(pid, limit)
-            resource.prlimit(pid, limit, (least, before[1]))
-            taken_at = time.monotonic()
-            silence(two.served, "b1")
-            await until(lambda: two.holders.holder() == "second", 15)
-            await two.called_lost("a1")
-            await until(lambda: ready(two.served, "b1") == "Unknown")
-            resource.prlimit(pid, limit, before)
-            assert two.holders.wrote["first"] and two.holders.wrote["second"]
-            assert max(two.holders.wrote["first"]) < taken_at + 1, "nothing without its intent"
-            health = await two.first.health()
-            assert not health["enforcement"]["enforcing"] and health["enforcement"]["because"]
-
-    play(test)
+    async with two_daemons(tmp_path) as two:
+        await two.called_lost("a2")
+        pid, limit = (await two.first.health())["pid"], getattr(resource, what)
+        before = resource.prlimit(pid, limit)
+        resource.prlimit(pid, limit, (least, before[1]))
+        taken_at = time.monotonic()
+        silence(two.served, "b1")
+        await until(lambda: two.holders.holder() == "second", 15)
+        await two.called_lost("a1")
+        await until(lambda: ready(two.served, "b1") == "Unknown")
+        resource.prlimit(pid, limit, before)
+        assert two.holders.wrote["first"] and two.holders.wrote["second"]
+        assert max(two.holders.wrote["first"]) < taken_at + 1, "nothing without its intent"
+        health = await two.first.health()
+        assert not health["enforcement"]["enforcing"] and health["enforcement"]["because"]

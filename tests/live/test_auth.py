@@ -27,7 +27,7 @@ from kubectl_nodelife.live.client import ApiError, Client
 from kubectl_nodelife.live.connection import Connection
 from kubectl_nodelife.live.target import Target, find_target
 from kubectl_nodelife.sandbox.tls import make_certificate
-from tests.loopback import KUBECTL, play
+from tests.loopback import KUBECTL
 
 TOLD = ("Authorization", "Impersonate-User", "Impersonate-Uid", "Impersonate-Group")
 KEYS = make_certificate()
@@ -184,7 +184,7 @@ FLAGS = {
 
 @pytest.mark.skipif(KUBECTL is None, reason="there is no kubectl on this machine to compare with")
 @pytest.mark.parametrize("user, flags, tls", OVER)
-def test_we_say_who_we_are_as_kubectl_does(
+async def test_we_say_who_we_are_as_kubectl_does(
     tmp_path: Path, user: dict[str, Any], flags: dict[str, Any], tls: bool
 ) -> None:
     (tmp_path / "token").write_text("from-file\n")
@@ -201,170 +201,136 @@ def test_we_say_who_we_are_as_kubectl_does(
     if "--as-user-extra" in given and not knows("--as-user-extra"):
         given = given[: given.index("--as-user-extra")]
         flags = {k: v for k, v in flags.items() if k != "impersonate_user_extra"}
+    async with listener(tmp_path, tls=tls) as server:
+        path = kubeconfig(tmp_path, server.url, user)
+        await ask_with_kubectl(path, *given)
+        theirs = server.told()
+        await ask(path, tmp_path, **flags)
+        assert server.told() == theirs
 
-    async def test() -> None:
-        async with listener(tmp_path, tls=tls) as server:
+
+async def test_nobody_over_tls_sends_no_credentials_and_is_not_asked(tmp_path: Path) -> None:
+    async with listener(tmp_path) as server:
+        await ask(kubeconfig(tmp_path, server.url, {}), tmp_path)
+        assert server.told() == []
+
+
+async def test_extra_fields_are_escaped(tmp_path: Path) -> None:
+    async with listener(tmp_path) as server:
+        path = kubeconfig(tmp_path, server.url, {"token": "t"})
+        extra = ("Some/Key=1", "Some/Key=2", "a%=x")
+        await ask(path, tmp_path, impersonate="ann", impersonate_user_extra=extra)
+        assert server.told() == [
+            ("Authorization", "Bearer t"),
+            ("Impersonate-Extra-A%25", "x"),
+            ("Impersonate-Extra-Some%2Fkey".title(), "1"),
+            ("Impersonate-Extra-Some%2Fkey".title(), "2"),
+            ("Impersonate-User", "ann"),
+        ]
+
+
+async def test_a_failing_plugin_sends_no_request(tmp_path: Path) -> None:
+    async with listener(tmp_path) as server:
+        user = {"exec": plugin(str(tmp_path / "no-such-file"))}
+        with pytest.raises(Failed, match=r"exit code 1.*No such file"):
+            await ask(kubeconfig(tmp_path, server.url, user), tmp_path)
+        assert server.seen == []
+
+
+async def test_a_refused_token_is_fetched_anew_once(tmp_path: Path) -> None:
+    (tmp_path / "token").write_text("old")
+    async with listener(tmp_path) as server:
+        user = {"exec": plugin(str(tmp_path / "token"))}
+        target = find_target(Connection(kubeconfig=kubeconfig(tmp_path, server.url, user)), {})
+        client = Client(Session(target, {}))
+        await client.read("/x")
+        (tmp_path / "token").write_text("new")
+        server.wanted = "new"
+        await client.read("/x")
+        told = [headers["Authorization"] for headers in server.seen]
+        assert told == ["Bearer old", "Bearer old", "Bearer new"]
+        server.wanted = "another"
+        with pytest.raises(ApiError, match="Unauthorized"):
+            await client.read("/x")
+        assert len(server.seen) == 5
+        await client.close()
+
+
+async def test_other_credentials_of_the_kubeconfig_are_taken(tmp_path: Path) -> None:
+    (tmp_path / "token").write_text("slow")
+    async with listener(tmp_path) as server:
+
+        def found(user: dict[str, Any]) -> Target:
             path = kubeconfig(tmp_path, server.url, user)
-            await ask_with_kubectl(path, *given)
-            theirs = server.told()
-            await ask(path, tmp_path, **flags)
-            assert server.told() == theirs
+            return find_target(Connection(kubeconfig=path), {})
 
-    play(test)
-
-
-def test_nobody_over_tls_sends_no_credentials_and_is_not_asked(tmp_path: Path) -> None:
-    async def test() -> None:
-        async with listener(tmp_path) as server:
-            await ask(kubeconfig(tmp_path, server.url, {}), tmp_path)
-            assert server.told() == []
-
-    play(test)
-
-
-def test_extra_fields_are_escaped(tmp_path: Path) -> None:
-    async def test() -> None:
-        async with listener(tmp_path) as server:
-            path = kubeconfig(tmp_path, server.url, {"token": "t"})
-            extra = ("Some/Key=1", "Some/Key=2", "a%=x")
-            await ask(path, tmp_path, impersonate="ann", impersonate_user_extra=extra)
-            assert server.told() == [
-                ("Authorization", "Bearer t"),
-                ("Impersonate-Extra-A%25", "x"),
-                ("Impersonate-Extra-Some%2Fkey".title(), "1"),
-                ("Impersonate-Extra-Some%2Fkey".title(), "2"),
-                ("Impersonate-User", "ann"),
-            ]
-
-    play(test)
+        session = Session(found({"token": "old"}), {})
+        client = Client(session)
+        await client.read("/x")
+        session.take(found({"token": "new"}))
+        await client.read("/x")
+        session.take(found({"exec": plugin(str(tmp_path / "token"))}))
+        asking = asyncio.ensure_future(client.read("/x"))
+        await asyncio.sleep(0.01)  # the plugin runs
+        session.take(found({"token": "newest"}))
+        await asking
+        told = [headers["Authorization"] for headers in server.seen]
+        assert told == ["Bearer old", "Bearer new", "Bearer newest"]
+        await client.close()
 
 
-def test_a_failing_plugin_sends_no_request(tmp_path: Path) -> None:
-    async def test() -> None:
-        async with listener(tmp_path) as server:
-            user = {"exec": plugin(str(tmp_path / "no-such-file"))}
-            with pytest.raises(Failed, match=r"exit code 1.*No such file"):
-                await ask(kubeconfig(tmp_path, server.url, user), tmp_path)
-            assert server.seen == []
-
-    play(test)
-
-
-def test_a_refused_token_is_fetched_anew_once(tmp_path: Path) -> None:
-    async def test() -> None:
-        (tmp_path / "token").write_text("old")
-        async with listener(tmp_path) as server:
-            user = {"exec": plugin(str(tmp_path / "token"))}
-            target = find_target(Connection(kubeconfig=kubeconfig(tmp_path, server.url, user)), {})
-            client = Client(Session(target, {}))
-            await client.read("/x")
-            (tmp_path / "token").write_text("new")
-            server.wanted = "new"
-            await client.read("/x")
-            told = [headers["Authorization"] for headers in server.seen]
-            assert told == ["Bearer old", "Bearer old", "Bearer new"]
-            server.wanted = "another"
-            with pytest.raises(ApiError, match="Unauthorized"):
-                await client.read("/x")
-            assert len(server.seen) == 5
-            await client.close()
-
-    play(test)
+async def test_many_requests_at_once_fetch_a_token_once_and_renew_it_once(tmp_path: Path) -> None:
+    (tmp_path / "token").write_text("old")
+    async with listener(tmp_path) as server:
+        ran = tmp_path / "ran"
+        user = {"exec": plugin(str(tmp_path / "token"))}
+        user["exec"]["args"][1] += f"; open({str(ran)!r}, 'a').write('x')"
+        target = find_target(Connection(kubeconfig=kubeconfig(tmp_path, server.url, user)), {})
+        client = Client(Session(target, {}))
+        await asyncio.gather(*(client.read("/x") for _ in range(5)))
+        assert ran.read_text() == "x"
+        (tmp_path / "token").write_text("new")
+        server.wanted = "new"
+        await asyncio.gather(*(client.read("/x") for _ in range(5)))
+        assert ran.read_text() == "xx"
+        await client.close()
 
 
-def test_other_credentials_of_the_kubeconfig_are_taken(tmp_path: Path) -> None:
-    async def test() -> None:
-        (tmp_path / "token").write_text("slow")
-        async with listener(tmp_path) as server:
-
-            def found(user: dict[str, Any]) -> Target:
-                path = kubeconfig(tmp_path, server.url, user)
-                return find_target(Connection(kubeconfig=path), {})
-
-            session = Session(found({"token": "old"}), {})
-            client = Client(session)
-            await client.read("/x")
-            session.take(found({"token": "new"}))
-            await client.read("/x")
-            session.take(found({"exec": plugin(str(tmp_path / "token"))}))
-            asking = asyncio.ensure_future(client.read("/x"))
-            await asyncio.sleep(0.01)  # the plugin runs
-            session.take(found({"token": "newest"}))
-            await asking
-            told = [headers["Authorization"] for headers in server.seen]
-            assert told == ["Bearer old", "Bearer new", "Bearer newest"]
-            await client.close()
-
-    play(test)
-
-
-def test_many_requests_at_once_fetch_a_token_once_and_renew_it_once(tmp_path: Path) -> None:
-    async def test() -> None:
-        (tmp_path / "token").write_text("old")
-        async with listener(tmp_path) as server:
-            ran = tmp_path / "ran"
-            user = {"exec": plugin(str(tmp_path / "token"))}
-            user["exec"]["args"][1] += f"; open({str(ran)!r}, 'a').write('x')"
-            target = find_target(Connection(kubeconfig=kubeconfig(tmp_path, server.url, user)), {})
-            client = Client(Session(target, {}))
-            await asyncio.gather(*(client.read("/x") for _ in range(5)))
-            assert ran.read_text() == "x"
-            (tmp_path / "token").write_text("new")
-            server.wanted = "new"
-            await asyncio.gather(*(client.read("/x") for _ in range(5)))
-            assert ran.read_text() == "xx"
-            await client.close()
-
-    play(test)
-
-
-def test_an_unknown_authority_is_refused_unless_checks_are_off(tmp_path: Path) -> None:
-    async def test() -> None:
-        async with listener(tmp_path) as server:
-            other = base64.b64encode(make_certificate().certificate.encode()).decode()
-            path = kubeconfig(
-                tmp_path, server.url, {"token": "t"}, **{"certificate-authority-data": other}
-            )
-            with pytest.raises(Unreachable, match="certificate is not trusted") as told:
-                await ask(path, tmp_path)
-            assert "was reached" in told.value.remedy and "VPN" not in str(told.value)
-            assert server.seen == []
-            await ask(path, tmp_path, insecure_skip_tls_verify=True)
-            assert len(server.seen) == 1
-
-    play(test)
-
-
-def test_the_name_to_check_can_be_another(tmp_path: Path) -> None:
-    async def test() -> None:
-        async with listener(tmp_path) as server:
-            path = kubeconfig(tmp_path, server.url, {"token": "t"})
-            with pytest.raises(Unreachable, match="not trusted: Hostname mismatch"):
-                await ask(path, tmp_path, tls_server_name="elsewhere.example")
-            await ask(path, tmp_path, tls_server_name="localhost")
-
-    play(test)
-
-
-def test_what_cannot_be_read_is_named(tmp_path: Path) -> None:
-    async def test() -> None:
-        async with listener(tmp_path) as server:
-            path = kubeconfig(tmp_path, server.url, {"tokenFile": str(tmp_path / "gone")})
-            with pytest.raises(NodelifeError, match="gone: cannot read the token"):
-                await ask(path, tmp_path)
-            (tmp_path / "empty").write_text("\n")
-            path = kubeconfig(tmp_path, server.url, {"tokenFile": str(tmp_path / "empty")})
-            with pytest.raises(NodelifeError, match="empty"):
-                await ask(path, tmp_path)
-            assert server.seen == []
-
-    play(test)
-
-
-def test_nobody_there_is_unreachable(tmp_path: Path) -> None:
-    async def test() -> None:
-        path = kubeconfig(tmp_path, "https://127.0.0.1:1", {"token": "t"})
-        with pytest.raises(Unreachable, match="cannot be reached"):
+async def test_an_unknown_authority_is_refused_unless_checks_are_off(tmp_path: Path) -> None:
+    async with listener(tmp_path) as server:
+        other = base64.b64encode(make_certificate().certificate.encode()).decode()
+        path = kubeconfig(
+            tmp_path, server.url, {"token": "t"}, **{"certificate-authority-data": other}
+        )
+        with pytest.raises(Unreachable, match="certificate is not trusted") as told:
             await ask(path, tmp_path)
+        assert "was reached" in told.value.remedy and "VPN" not in str(told.value)
+        assert server.seen == []
+        await ask(path, tmp_path, insecure_skip_tls_verify=True)
+        assert len(server.seen) == 1
 
-    play(test)
+
+async def test_the_name_to_check_can_be_another(tmp_path: Path) -> None:
+    async with listener(tmp_path) as server:
+        path = kubeconfig(tmp_path, server.url, {"token": "t"})
+        with pytest.raises(Unreachable, match="not trusted: Hostname mismatch"):
+            await ask(path, tmp_path, tls_server_name="elsewhere.example")
+        await ask(path, tmp_path, tls_server_name="localhost")
+
+
+async def test_what_cannot_be_read_is_named(tmp_path: Path) -> None:
+    async with listener(tmp_path) as server:
+        path = kubeconfig(tmp_path, server.url, {"tokenFile": str(tmp_path / "gone")})
+        with pytest.raises(NodelifeError, match="gone: cannot read the token"):
+            await ask(path, tmp_path)
+        (tmp_path / "empty").write_text("\n")
+        path = kubeconfig(tmp_path, server.url, {"tokenFile": str(tmp_path / "empty")})
+        with pytest.raises(NodelifeError, match="empty"):
+            await ask(path, tmp_path)
+        assert server.seen == []
+
+
+async def test_nobody_there_is_unreachable(tmp_path: Path) -> None:
+    path = kubeconfig(tmp_path, "https://127.0.0.1:1", {"token": "t"})
+    with pytest.raises(Unreachable, match="cannot be reached"):
+        await ask(path, tmp_path)

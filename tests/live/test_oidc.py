@@ -27,7 +27,6 @@ from kubectl_nodelife.live.kubeconfig import AuthProvider
 from kubectl_nodelife.live.target import find_target
 from kubectl_nodelife.sandbox.tls import make_certificate
 from tests.hostile.server import hostile
-from tests.loopback import play
 
 KEYS = make_certificate()
 AUTHORITY = base64.b64encode(KEYS.certificate.encode()).decode()
@@ -137,34 +136,27 @@ REFRESHED, KEPT = "refreshed", "kept"
         pytest.param(lambda: f"x.{encoded([1])}.y", "not a valid JWT", id="claims-that-are-none"),
     ],
 )
-def test_when_a_token_is_refreshed(tmp_path: Path, token: Any, expected: str) -> None:
+async def test_when_a_token_is_refreshed(tmp_path: Path, token: Any, expected: str) -> None:
     """One that cannot be read is an error even where there is a refresh-token, as in client-go."""
-
-    async def test() -> None:
-        async with issuer(tmp_path) as idp:
-            given = token()
-            provider = idp.provider(id_token=given)
-            if expected in (KEPT, REFRESHED):
-                found = await provider.id_token()
-                assert found == (given if expected == KEPT else idp.answer["id_token"])
-                assert provider.expires_ns > time.time_ns()
-                assert bool(idp.asked) == (expected == REFRESHED)
-            else:
-                with pytest.raises(NodelifeError, match=expected):
-                    await provider.id_token()
-                assert idp.asked == []
-
-    play(test)
-
-
-def test_without_a_refresh_token_nobody_is_asked(tmp_path: Path) -> None:
-    async def test() -> None:
-        async with issuer(tmp_path) as idp:
-            with pytest.raises(NodelifeError, match="no valid id-token, and no refresh-token"):
-                await idp.provider(refresh_token="").id_token()
+    async with issuer(tmp_path) as idp:
+        given = token()
+        provider = idp.provider(id_token=given)
+        if expected in (KEPT, REFRESHED):
+            found = await provider.id_token()
+            assert found == (given if expected == KEPT else idp.answer["id_token"])
+            assert provider.expires_ns > time.time_ns()
+            assert bool(idp.asked) == (expected == REFRESHED)
+        else:
+            with pytest.raises(NodelifeError, match=expected):
+                await provider.id_token()
             assert idp.asked == []
 
-    play(test)
+
+async def test_without_a_refresh_token_nobody_is_asked(tmp_path: Path) -> None:
+    async with issuer(tmp_path) as idp:
+        with pytest.raises(NodelifeError, match="no valid id-token, and no refresh-token"):
+            await idp.provider(refresh_token="").id_token()
+        assert idp.asked == []
 
 
 @pytest.mark.parametrize("missing", ["idp_issuer_url", "client_id"])
@@ -174,41 +166,36 @@ def test_what_must_be_there(missing: str) -> None:
 
 
 @pytest.mark.parametrize("slash", ["", "/"])
-def test_what_a_refresh_sends(tmp_path: Path, slash: str) -> None:
+async def test_what_a_refresh_sends(tmp_path: Path, slash: str) -> None:
     """No scope; the client by Basic, each half escaped as in a query; a new token is kept."""
-
-    async def test() -> None:
-        async with issuer(tmp_path) as idp:
-            provider = idp.provider(client_id="me:and/you", idp_issuer_url=idp.url + slash)
-            idp.answer = {"access_token": "a", "id_token": lasting(1), "refresh_token": "refresh-2"}
-            await provider.id_token()
-            assert idp.asked == ["GET /.well-known/openid-configuration", "POST /token"]
-            assert idp.clients == ["me%3Aand%2Fyou:the%2Fsecret+of%2Bthe+client"]
-            idp.answer = {"access_token": "a", "id_token": lasting(1)}
-            await provider.id_token()
-            idp.answer["id_token"] = lasting(3600)
-            assert await provider.id_token() == await provider.id_token()
-            sent = [form.pop("refresh_token") for form in idp.forms]
-            assert sent == ["refresh-1", "refresh-2", "refresh-2"]
-            assert idp.forms == [{"grant_type": "refresh_token"}] * 3
-
-    play(test)
+    async with issuer(tmp_path) as idp:
+        provider = idp.provider(client_id="me:and/you", idp_issuer_url=idp.url + slash)
+        idp.answer = {"access_token": "a", "id_token": lasting(1), "refresh_token": "refresh-2"}
+        await provider.id_token()
+        assert idp.asked == ["GET /.well-known/openid-configuration", "POST /token"]
+        assert idp.clients == ["me%3Aand%2Fyou:the%2Fsecret+of%2Bthe+client"]
+        idp.answer = {"access_token": "a", "id_token": lasting(1)}
+        await provider.id_token()
+        idp.answer["id_token"] = lasting(3600)
+        assert await provider.id_token() == await provider.id_token()
+        sent = [form.pop("refresh_token") for form in idp.forms]
+        assert sent == ["refresh-1", "refresh-2", "refresh-2"]
+        assert idp.forms == [{"grant_type": "refresh_token"}] * 3
 
 
 @pytest.mark.parametrize("secret", [SECRET, ""])
-def test_where_basic_is_refused_the_client_stands_in_the_form(tmp_path: Path, secret: str) -> None:
-    async def test() -> None:
-        async with issuer(tmp_path) as idp:
-            idp.takes_basic = False
-            idp.answer = {"access_token": "a", "id_token": lasting(1)}
-            provider = idp.provider(client_secret=secret)
-            await provider.id_token()
-            await provider.id_token()  # and is not tried again
-            assert [bool(client) for client in idp.clients] == [True, False, False]
-            assert idp.forms[1]["client_id"] == "me"
-            assert idp.forms[1].get("client_secret", "") == secret
-
-    play(test)
+async def test_where_basic_is_refused_the_client_stands_in_the_form(
+    tmp_path: Path, secret: str
+) -> None:
+    async with issuer(tmp_path) as idp:
+        idp.takes_basic = False
+        idp.answer = {"access_token": "a", "id_token": lasting(1)}
+        provider = idp.provider(client_secret=secret)
+        await provider.id_token()
+        await provider.id_token()  # and is not tried again
+        assert [bool(client) for client in idp.clients] == [True, False, False]
+        assert idp.forms[1]["client_id"] == "me"
+        assert idp.forms[1].get("client_secret", "") == secret
 
 
 @pytest.mark.parametrize(
@@ -228,66 +215,54 @@ def test_where_basic_is_refused_the_client_stands_in_the_form(tmp_path: Path, se
         ({"redirect": "https://127.0.0.1:1/elsewhere"}, "127.0.0.1:1"),
     ],
 )
-def test_bad_answers_are_errors_without_secrets(
+async def test_bad_answers_are_errors_without_secrets(
     tmp_path: Path, change: dict[str, Any], told: str
 ) -> None:
-    async def test() -> None:
-        async with issuer(tmp_path) as idp:
-            vars(idp).update(change)
-            with pytest.raises(NodelifeError) as said:
-                await idp.provider().id_token()
-            text = f"{said.value} {said.value.remedy}"
-            assert told in text
-            assert "refresh-1" not in text and SECRET not in text
-
-    play(test)
+    async with issuer(tmp_path) as idp:
+        vars(idp).update(change)
+        with pytest.raises(NodelifeError) as said:
+            await idp.provider().id_token()
+        text = f"{said.value} {said.value.remedy}"
+        assert told in text
+        assert "refresh-1" not in text and SECRET not in text
 
 
 @pytest.mark.parametrize("authority", ["data", "file", "none", "another", "no PEM"])
-def test_the_issuers_certificate_is_always_checked(tmp_path: Path, authority: str) -> None:
-    async def test() -> None:
-        async with issuer(tmp_path) as idp:
-            another = base64.b64encode(make_certificate().certificate.encode()).decode()
-            given = {
-                "data": {},
-                "file": {
-                    "idp_certificate_authority_data": "",
-                    "idp_certificate_authority": str(tmp_path / "crt"),
-                },
-                "none": {"idp_certificate_authority_data": ""},
-                "another": {"idp_certificate_authority_data": another},
-                "no PEM": {"idp_certificate_authority_data": "bm8gUEVN"},
-            }[authority]
-            provider = idp.provider(**given)
-            if authority in ("data", "file"):
-                assert await provider.id_token()
-            else:
-                with pytest.raises(NodelifeError):
-                    await provider.id_token()
-                assert idp.forms == [], "no secret goes to whom nobody knows"
-
-    play(test)
+async def test_the_issuers_certificate_is_always_checked(tmp_path: Path, authority: str) -> None:
+    async with issuer(tmp_path) as idp:
+        another = base64.b64encode(make_certificate().certificate.encode()).decode()
+        given = {
+            "data": {},
+            "file": {
+                "idp_certificate_authority_data": "",
+                "idp_certificate_authority": str(tmp_path / "crt"),
+            },
+            "none": {"idp_certificate_authority_data": ""},
+            "another": {"idp_certificate_authority_data": another},
+            "no PEM": {"idp_certificate_authority_data": "bm8gUEVN"},
+        }[authority]
+        provider = idp.provider(**given)
+        if authority in ("data", "file"):
+            assert await provider.id_token()
+        else:
+            with pytest.raises(NodelifeError):
+                await provider.id_token()
+            assert idp.forms == [], "no secret goes to whom nobody knows"
 
 
-def test_an_issuer_by_plain_http_is_refused() -> None:
-    async def test() -> None:
-        with pytest.raises(NodelifeError, match="not an https URL"):
-            await Issuer().provider(idp_issuer_url="http://127.0.0.1:1").id_token()
-
-    play(test)
+async def test_an_issuer_by_plain_http_is_refused() -> None:
+    with pytest.raises(NodelifeError, match="not an https URL"):
+        await Issuer().provider(idp_issuer_url="http://127.0.0.1:1").id_token()
 
 
-def test_requests_carry_the_token_and_share_one_refresh(tmp_path: Path) -> None:
-    async def test() -> None:
-        async with issuer(tmp_path) as idp, hostile(tls=True) as server:
-            config = idp.provider()._config
-            user = {"auth-provider": {"name": "oidc", "config": config}}
-            path = server.kubeconfig(tmp_path, user)
-            client = Client(Session(find_target(Connection(kubeconfig=path), {}), {}))
-            await asyncio.gather(*(client.read("/version") for _ in range(5)))
-            sent = {request.headers["authorization"] for request in server.requests}
-            assert sent == {f"Bearer {idp.answer['id_token']}"}
-            assert len(idp.forms) == 1
-            await client.close()
-
-    play(test)
+async def test_requests_carry_the_token_and_share_one_refresh(tmp_path: Path) -> None:
+    async with issuer(tmp_path) as idp, hostile(tls=True) as server:
+        config = idp.provider()._config
+        user = {"auth-provider": {"name": "oidc", "config": config}}
+        path = server.kubeconfig(tmp_path, user)
+        client = Client(Session(find_target(Connection(kubeconfig=path), {}), {}))
+        await asyncio.gather(*(client.read("/version") for _ in range(5)))
+        sent = {request.headers["authorization"] for request in server.requests}
+        assert sent == {f"Bearer {idp.answer['id_token']}"}
+        assert len(idp.forms) == 1
+        await client.close()

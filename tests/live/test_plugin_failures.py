@@ -21,7 +21,6 @@ from kubectl_nodelife.live.client import Client
 from kubectl_nodelife.live.connection import Connection
 from kubectl_nodelife.live.plugin import run_program
 from kubectl_nodelife.live.target import find_target
-from tests.loopback import play
 
 V1 = "client.authentication.k8s.io/v1"
 
@@ -81,20 +80,17 @@ def kubeconfig(folder: Path, script: str, *, count: bool = False) -> str:
 
 
 @pytest.mark.parametrize("script, complaint", FAILURES)
-def test_each_of_many_requests_fails_with_the_plugins_words(
+async def test_each_of_many_requests_fails_with_the_plugins_words(
     tmp_path: Path, script: str, complaint: str
 ) -> None:
-    async def test() -> None:
-        path = kubeconfig(tmp_path, script, count=True)
-        flags = Connection(kubeconfig=path, request_timeout="1500ms")
-        client = Client(Session(find_target(flags, {}), {"PATH": "/usr/bin:/bin"}))
-        asked = (client.read("/x") for _ in range(8))
-        errors = await asyncio.gather(*asked, return_exceptions=True)
-        await client.close()
-        assert all(isinstance(e, Failed) and complaint in str(e) for e in errors), errors
-        assert (tmp_path / "ran").read_text() == "x"  # nobody is sent to a login page eight times
-
-    play(test)
+    path = kubeconfig(tmp_path, script, count=True)
+    flags = Connection(kubeconfig=path, request_timeout="1500ms")
+    client = Client(Session(find_target(flags, {}), {"PATH": "/usr/bin:/bin"}))
+    asked = (client.read("/x") for _ in range(8))
+    errors = await asyncio.gather(*asked, return_exceptions=True)
+    await client.close()
+    assert all(isinstance(e, Failed) and complaint in str(e) for e in errors), errors
+    assert (tmp_path / "ran").read_text() == "x"  # nobody is sent to a login page eight times
 
 
 @pytest.mark.parametrize("script, complaint", FAILURES)
@@ -138,28 +134,25 @@ def test_a_program_that_is_waited_for_no_longer_is_ended(tmp_path: Path, after_s
         assert not Path(f"/proc/{number}").exists()
 
 
-def test_a_failure_is_said_again_for_a_moment_and_then_the_plugin_is_asked_anew(
+async def test_a_failure_is_said_again_for_a_moment_and_then_the_plugin_is_asked_anew(
     tmp_path: Path,
 ) -> None:
-    async def test() -> None:
-        path = kubeconfig(tmp_path, AT_ONCE, count=True)
-        flags = Connection(kubeconfig=path)
-        session = Session(find_target(flags, {}), {"PATH": "/usr/bin:/bin"})
-        client = Client(session)
-        for _ in range(3):
-            with pytest.raises(Failed, match="token expired"):
-                await client.read("/x")
-        assert (tmp_path / "ran").read_text() == "x"
-        session._again_at = 0.0  # as some seconds later
+    path = kubeconfig(tmp_path, AT_ONCE, count=True)
+    flags = Connection(kubeconfig=path)
+    session = Session(find_target(flags, {}), {"PATH": "/usr/bin:/bin"})
+    client = Client(session)
+    for _ in range(3):
         with pytest.raises(Failed, match="token expired"):
             await client.read("/x")
-        assert (tmp_path / "ran").read_text() == "xx"
-        session.take(find_target(flags, {}))  # other credentials are tried at once
-        with pytest.raises(Failed, match="token expired"):
-            await client.read("/x")
-        assert (tmp_path / "ran").read_text() == "xxx"
-
-    play(test)
+    assert (tmp_path / "ran").read_text() == "x"
+    session._again_at = 0.0  # as some seconds later
+    with pytest.raises(Failed, match="token expired"):
+        await client.read("/x")
+    assert (tmp_path / "ran").read_text() == "xx"
+    session.take(find_target(flags, {}))  # other credentials are tried at once
+    with pytest.raises(Failed, match="token expired"):
+        await client.read("/x")
+    assert (tmp_path / "ran").read_text() == "xxx"
 
 
 LIVE_VERBS = [

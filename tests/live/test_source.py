@@ -76,112 +76,91 @@ def change(served: Sandbox, name: str = "a1", **labels: str) -> None:
 
 
 @pytest.mark.parametrize("how", ["watch-list", "pages", "server-without-watch-list"])
-def test_list_and_watch_show_what_there_is(how: str) -> None:
-    async def test() -> None:
-        async with sandbox() as served:
-            served.server.faults.watch_list = how != "server-without-watch-list"
-            pace = WatchPacing(**{**_fields(FAST), "page_size": 3})
-            wanted = ("Node", "Pod", "Lease")
-            async with following(served, *wanted, pace=pace, watch_list=how != "pages") as seen:
-                await until(watching(seen, "Node", "Pod", "Lease"))
-                await until(lambda: len(seen.objects) == 3 and agrees(seen, served))
-                assert len(seen.objects["Node"]) == 4
-                change(served, mark="yes")
-                await until(lambda: agrees(seen, served))
-                node = seen.objects["Node"][("", "a1")]
-                assert (node.metadata.labels or {})["mark"] == "yes"
-                assert sorted(seen.listed) == ["Lease", "Node", "Pod"]
-                lists = served.server.requests.get("list", 0)
-                assert lists == 0 if how == "watch-list" else lists >= 2 + 6 + 1
-
-    play(test)
+async def test_list_and_watch_show_what_there_is(how: str) -> None:
+    async with sandbox() as served:
+        served.server.faults.watch_list = how != "server-without-watch-list"
+        pace = WatchPacing(**{**_fields(FAST), "page_size": 3})
+        wanted = ("Node", "Pod", "Lease")
+        async with following(served, *wanted, pace=pace, watch_list=how != "pages") as seen:
+            await until(watching(seen, "Node", "Pod", "Lease"))
+            await until(lambda: len(seen.objects) == 3 and agrees(seen, served))
+            assert len(seen.objects["Node"]) == 4
+            change(served, mark="yes")
+            await until(lambda: agrees(seen, served))
+            node = seen.objects["Node"][("", "a1")]
+            assert (node.metadata.labels or {})["mark"] == "yes"
+            assert sorted(seen.listed) == ["Lease", "Node", "Pod"]
+            lists = served.server.requests.get("list", 0)
+            assert lists == 0 if how == "watch-list" else lists >= 2 + 6 + 1
 
 
 @pytest.mark.parametrize("watch_list", [True, False])
-def test_objects_with_nulls_where_none_belong_are_read(watch_list: bool) -> None:
-    async def test() -> None:
-        async with sandbox() as served:
-            change(served, odd=None)  # type: ignore[arg-type]
-            async with following(served, "Node", watch_list=watch_list) as seen:
-                await until(lambda: "Node" in seen.objects and agrees(seen, served))
-                assert "odd" not in (seen.objects["Node"][("", "a1")].metadata.labels or {})
-
-    play(test)
+async def test_objects_with_nulls_where_none_belong_are_read(watch_list: bool) -> None:
+    async with sandbox() as served:
+        change(served, odd=None)  # type: ignore[arg-type]
+        async with following(served, "Node", watch_list=watch_list) as seen:
+            await until(lambda: "Node" in seen.objects and agrees(seen, served))
+            assert "odd" not in (seen.objects["Node"][("", "a1")].metadata.labels or {})
 
 
-def test_cut_and_torn_watches_go_on_where_they_were() -> None:
-    async def test() -> None:
-        async with sandbox() as served, following(served, "Node") as seen:
-            await until(watching(seen, "Node"))
-            for torn in (False, True):
-                served.server.faults.torn = torn
-                served.server.faults.cut_watches = 1
-                change(served, torn=str(torn))
-                await until(lambda: served.server.faults.cut_watches == 0)
-                change(served, again=str(torn))
-                await until(lambda: agrees(seen, served))
-            assert seen.listed == ["Node"], "a cut watch needs no new list"
-
-    play(test)
-
-
-def test_an_expired_version_means_a_new_list_in_which_the_lost_are_missing() -> None:
-    async def test() -> None:
-        async with sandbox() as served, following(served, "Node") as seen:
-            await until(watching(seen, "Node"))
-            served.server.faults.expire_watches.add("nodes")
+async def test_cut_and_torn_watches_go_on_where_they_were() -> None:
+    async with sandbox() as served, following(served, "Node") as seen:
+        await until(watching(seen, "Node"))
+        for torn in (False, True):
+            served.server.faults.torn = torn
             served.server.faults.cut_watches = 1
-            served.cluster.api.drop("Node", ("", "b2"))
-            await until(lambda: seen.listed == ["Node", "Node"])
+            change(served, torn=str(torn))
+            await until(lambda: served.server.faults.cut_watches == 0)
+            change(served, again=str(torn))
             await until(lambda: agrees(seen, served))
-            assert ("", "b2") not in seen.objects["Node"]
-
-    play(test)
+        assert seen.listed == ["Node"], "a cut watch needs no new list"
 
 
-def test_a_version_too_old_in_the_middle_of_a_watch() -> None:
-    async def test() -> None:
-        async with sandbox() as served, following(served, "Node") as seen:
+async def test_an_expired_version_means_a_new_list_in_which_the_lost_are_missing() -> None:
+    async with sandbox() as served, following(served, "Node") as seen:
+        await until(watching(seen, "Node"))
+        served.server.faults.expire_watches.add("nodes")
+        served.server.faults.cut_watches = 1
+        served.cluster.api.drop("Node", ("", "b2"))
+        await until(lambda: seen.listed == ["Node", "Node"])
+        await until(lambda: agrees(seen, served))
+        assert ("", "b2") not in seen.objects["Node"]
+
+
+async def test_a_version_too_old_in_the_middle_of_a_watch() -> None:
+    async with sandbox() as served, following(served, "Node") as seen:
+        await until(watching(seen, "Node"))
+        collection = served.cluster.api.served.collections["Node"]
+        served.server.faults.cut_watches = 1
+        change(served, a="1")
+        change(served, b="1")
+        collection.compact(0)
+        await until(lambda: len(seen.listed) == 2)
+        await until(lambda: agrees(seen, served))
+
+
+async def test_a_hung_watch_is_noticed_and_opened_anew() -> None:
+    async with sandbox() as served:
+        pace = WatchPacing(**{**_fields(FAST), "silence_s": 0.4})
+        async with following(served, "Node", pace=pace) as seen:
             await until(watching(seen, "Node"))
-            collection = served.cluster.api.served.collections["Node"]
-            served.server.faults.cut_watches = 1
-            change(served, a="1")
-            change(served, b="1")
-            collection.compact(0)
-            await until(lambda: len(seen.listed) == 2)
+            served.server.faults.hang_watches.add("nodes")
+            change(served, hidden="yes")
+            watches = served.server.requests["watch"]
+            await until(lambda: served.server.requests["watch"] > watches)
+            served.server.faults.hang_watches.clear()
             await until(lambda: agrees(seen, served))
-
-    play(test)
-
-
-def test_a_hung_watch_is_noticed_and_opened_anew() -> None:
-    async def test() -> None:
-        async with sandbox() as served:
-            pace = WatchPacing(**{**_fields(FAST), "silence_s": 0.4})
-            async with following(served, "Node", pace=pace) as seen:
-                await until(watching(seen, "Node"))
-                served.server.faults.hang_watches.add("nodes")
-                change(served, hidden="yes")
-                watches = served.server.requests["watch"]
-                await until(lambda: served.server.requests["watch"] > watches)
-                served.server.faults.hang_watches.clear()
-                await until(lambda: agrees(seen, served))
-                assert seen.listed == ["Node"]
-
-    play(test)
+            assert seen.listed == ["Node"]
 
 
-def test_the_gap_of_a_hung_watch_begins_with_its_last_sign_of_life() -> None:
-    async def test() -> None:
-        async with sandbox() as served:
-            pace = WatchPacing(**{**_fields(FAST), "silence_s": 0.4})
-            async with following(served, "Node", pace=pace) as seen:
-                await until(watching(seen, "Node"))
-                served.server.faults.hang_watches.add("nodes")
-                await until(lambda: any(phase.gap_ns for phase in seen.phases))
-                assert max(phase.gap_ns for phase in seen.phases) >= 0.4e9
-
-    play(test)
+async def test_the_gap_of_a_hung_watch_begins_with_its_last_sign_of_life() -> None:
+    async with sandbox() as served:
+        pace = WatchPacing(**{**_fields(FAST), "silence_s": 0.4})
+        async with following(served, "Node", pace=pace) as seen:
+            await until(watching(seen, "Node"))
+            served.server.faults.hang_watches.add("nodes")
+            await until(lambda: any(phase.gap_ns for phase in seen.phases))
+            assert max(phase.gap_ns for phase in seen.phases) >= 0.4e9
 
 
 @pytest.mark.parametrize("stuck_in", ["watch", "connecting", "list", "pause"])
@@ -214,162 +193,132 @@ def test_a_new_list_interrupts_whatever_waits(stuck_in: str) -> None:
     play(test, seconds=30.0)
 
 
-def test_a_refused_kind_is_declared_and_taken_up_once_it_is_allowed() -> None:
-    async def test() -> None:
-        async with sandbox() as served:
-            served.server.faults.forbid.add("pods")
-            async with following(served, "Node", "Pod") as seen:
-                await until(lambda: seen.source.states["Pod"].phase == REFUSED)
-                await until(watching(seen, "Node"))
-                assert "pods is forbidden" in seen.source.states["Pod"].error
-                await until(lambda: KindPhase("Pod", REFUSED) in seen.phases)
-                served.server.faults.forbid.clear()
-                await until(watching(seen, "Node", "Pod"))
-                await until(lambda: agrees(seen, served))
-
-    play(test)
+async def test_a_refused_kind_is_declared_and_taken_up_once_it_is_allowed() -> None:
+    async with sandbox() as served:
+        served.server.faults.forbid.add("pods")
+        async with following(served, "Node", "Pod") as seen:
+            await until(lambda: seen.source.states["Pod"].phase == REFUSED)
+            await until(watching(seen, "Node"))
+            assert "pods is forbidden" in seen.source.states["Pod"].error
+            await until(lambda: KindPhase("Pod", REFUSED) in seen.phases)
+            served.server.faults.forbid.clear()
+            await until(watching(seen, "Node", "Pod"))
+            await until(lambda: agrees(seen, served))
 
 
-def test_a_kind_that_is_not_served_is_absent() -> None:
-    async def test() -> None:
-        async with sandbox() as served:
-            served.server.faults.failures.append(
-                Failure(404, times=100, resources=("poddisruptionbudgets",))
-            )
-            async with following(served, "PodDisruptionBudget") as seen:
-                state = seen.source.states["PodDisruptionBudget"]
-                await until(lambda: state.phase == ABSENT)
-
-    play(test)
+async def test_a_kind_that_is_not_served_is_absent() -> None:
+    async with sandbox() as served:
+        served.server.faults.failures.append(
+            Failure(404, times=100, resources=("poddisruptionbudgets",))
+        )
+        async with following(served, "PodDisruptionBudget") as seen:
+            state = seen.source.states["PodDisruptionBudget"]
+            await until(lambda: state.phase == ABSENT)
 
 
 @pytest.mark.parametrize("code", [429, 503])
-def test_retry_after_is_obeyed(code: int) -> None:
-    async def test() -> None:
-        async with sandbox() as served:
-            failure = Failure(code, times=1, retry_after_s=1, resources=("nodes",))
-            served.server.faults.failures.append(failure)
-            async with following(served, "Node") as seen:
-                began = asyncio.get_running_loop().time()
-                await until(watching(seen, "Node"))
-                assert asyncio.get_running_loop().time() - began >= 1
-                assert seen.source.states["Node"].phase == WATCHING
-                assert KindPhase("Node", FAILING) in seen.phases  # status says why nothing comes
-
-    play(test)
-
-
-def test_errors_without_advice_are_tried_again_after_a_pause() -> None:
-    async def test() -> None:
-        async with sandbox() as served:
-            served.server.faults.failures.append(Failure(500, times=3, resources=("nodes",)))
-            async with following(served, "Node") as seen:
-                await until(lambda: seen.source.states["Node"].phase == FAILING)
-                assert "injected" in seen.source.states["Node"].error
-                await until(watching(seen, "Node"))
-                assert seen.source.states["Node"].error == ""
-
-    play(test)
-
-
-def test_a_server_that_goes_and_comes_back_is_a_gap_of_that_length() -> None:
-    async def test() -> None:
-        async with sandbox() as served, following(served, "Node") as seen:
+async def test_retry_after_is_obeyed(code: int) -> None:
+    async with sandbox() as served:
+        failure = Failure(code, times=1, retry_after_s=1, resources=("nodes",))
+        served.server.faults.failures.append(failure)
+        async with following(served, "Node") as seen:
+            began = asyncio.get_running_loop().time()
             await until(watching(seen, "Node"))
-            await served.hang_up()
+            assert asyncio.get_running_loop().time() - began >= 1
+            assert seen.source.states["Node"].phase == WATCHING
+            assert KindPhase("Node", FAILING) in seen.phases  # status says why nothing comes
+
+
+async def test_errors_without_advice_are_tried_again_after_a_pause() -> None:
+    async with sandbox() as served:
+        served.server.faults.failures.append(Failure(500, times=3, resources=("nodes",)))
+        async with following(served, "Node") as seen:
             await until(lambda: seen.source.states["Node"].phase == FAILING)
-            assert "cannot be reached" in seen.source.states["Node"].error or (
-                "broke" in seen.source.states["Node"].error
-            )
-            change(served, meanwhile="yes")
-            await asyncio.sleep(0.5)
-            await served.listen()
-            await until(lambda: agrees(seen, served))
-            gaps = [phase.gap_ns for phase in seen.phases if phase.phase == WATCHING]
-            assert max(gaps) >= 500_000_000
-            assert seen.listed == ["Node"]
-
-    play(test)
-
-
-def test_a_connection_lost_while_events_are_gathered_is_opened_anew() -> None:
-    async def test() -> None:
-        pace = WatchPacing(**{**_fields(FAST), "gather_s": 0.5})
-        async with sandbox() as served, following(served, "Node", pace=pace) as seen:
+            assert "injected" in seen.source.states["Node"].error
             await until(watching(seen, "Node"))
-            change(served, first="yes")
-            await until(lambda: agrees(seen, served))  # the follower has told, and gathers now
-            change(served, second="yes")
-            await served.hang_up()
-            await served.listen()
-            await until(lambda: agrees(seen, served))
-
-    play(test)
+            assert seen.source.states["Node"].error == ""
 
 
-def test_credentials_that_are_renewed_end_no_watch(tmp_path: Path) -> None:
-    async def test() -> None:
-        async with sandbox() as served:
-            target = target_of(served)
-            (tmp_path / "token").write_text(target.user.token)
-            target = msgspec.structs.replace(target, user=User(token_file=str(tmp_path / "token")))
-            ours = Client(Session(target, {}))
-            source = ListWatchSource(ours, [Resource(kind_named("Node"))], FAST)
-            seen = Seen(source)
-            tasks = [asyncio.create_task(source.run()), asyncio.create_task(seen.read())]
-            await until(watching(seen, "Node"))
-            assert ours.session.renew(1)
-            await ours.read("/version")
-            change(served, later="yes")
-            await until(lambda: agrees(seen, served))
-            assert served.server.requests["watch"] == 1
-            for task in tasks:
-                task.cancel()
-            await ours.close()
-
-    play(test)
+async def test_a_server_that_goes_and_comes_back_is_a_gap_of_that_length() -> None:
+    async with sandbox() as served, following(served, "Node") as seen:
+        await until(watching(seen, "Node"))
+        await served.hang_up()
+        await until(lambda: seen.source.states["Node"].phase == FAILING)
+        assert "cannot be reached" in seen.source.states["Node"].error or (
+            "broke" in seen.source.states["Node"].error
+        )
+        change(served, meanwhile="yes")
+        await asyncio.sleep(0.5)
+        await served.listen()
+        await until(lambda: agrees(seen, served))
+        gaps = [phase.gap_ns for phase in seen.phases if phase.phase == WATCHING]
+        assert max(gaps) >= 500_000_000
+        assert seen.listed == ["Node"]
 
 
-def test_a_refused_token_is_an_error_that_says_so() -> None:
-    async def test() -> None:
-        async with sandbox() as served:
-            served.server.faults.refuse_tokens = True
-            async with following(served, "Node") as seen:
-                await until(lambda: seen.source.states["Node"].phase == FAILING)
-                assert "(401)" in seen.source.states["Node"].error
-
-    play(test)
-
-
-def test_a_reader_that_is_slow_loses_nothing() -> None:
-    async def test() -> None:
-        async with sandbox() as served, client(served) as ours:
-            source = ListWatchSource(ours, [Resource(kind_named("Node"))], FAST, queue_length=1)
-            run = asyncio.create_task(source.run())
-            for number in range(300):
-                change(served, number=str(number))
-                if number % 50 == 0:
-                    await asyncio.sleep(0.01)
-            seen = Seen(source)
-            await asyncio.sleep(0.2)
-            read = asyncio.create_task(seen.read())
-            await until(lambda: "Node" in seen.objects and agrees(seen, served))
-            for task in (run, read):
-                task.cancel()
-
-    play(test)
+async def test_a_connection_lost_while_events_are_gathered_is_opened_anew() -> None:
+    pace = WatchPacing(**{**_fields(FAST), "gather_s": 0.5})
+    async with sandbox() as served, following(served, "Node", pace=pace) as seen:
+        await until(watching(seen, "Node"))
+        change(served, first="yes")
+        await until(lambda: agrees(seen, served))  # the follower has told, and gathers now
+        change(served, second="yes")
+        await served.hang_up()
+        await served.listen()
+        await until(lambda: agrees(seen, served))
 
 
-def test_nothing_but_get_is_ever_sent() -> None:
-    async def test() -> None:
-        async with sandbox() as served:
-            served.server.faults.fail_writes = True
-            async with following(served, "Node", "Pod", "Lease") as seen:
-                await until(watching(seen, "Node", "Pod", "Lease"))
-            assert served.server.faults.writes_seen == []
-            assert set(served.server.requests) <= {"get", "list", "watch"}
+async def test_credentials_that_are_renewed_end_no_watch(tmp_path: Path) -> None:
+    async with sandbox() as served:
+        target = target_of(served)
+        (tmp_path / "token").write_text(target.user.token)
+        target = msgspec.structs.replace(target, user=User(token_file=str(tmp_path / "token")))
+        ours = Client(Session(target, {}))
+        source = ListWatchSource(ours, [Resource(kind_named("Node"))], FAST)
+        seen = Seen(source)
+        tasks = [asyncio.create_task(source.run()), asyncio.create_task(seen.read())]
+        await until(watching(seen, "Node"))
+        assert ours.session.renew(1)
+        await ours.read("/version")
+        change(served, later="yes")
+        await until(lambda: agrees(seen, served))
+        assert served.server.requests["watch"] == 1
+        for task in tasks:
+            task.cancel()
+        await ours.close()
 
-    play(test)
+
+async def test_a_refused_token_is_an_error_that_says_so() -> None:
+    async with sandbox() as served:
+        served.server.faults.refuse_tokens = True
+        async with following(served, "Node") as seen:
+            await until(lambda: seen.source.states["Node"].phase == FAILING)
+            assert "(401)" in seen.source.states["Node"].error
+
+
+async def test_a_reader_that_is_slow_loses_nothing() -> None:
+    async with sandbox() as served, client(served) as ours:
+        source = ListWatchSource(ours, [Resource(kind_named("Node"))], FAST, queue_length=1)
+        run = asyncio.create_task(source.run())
+        for number in range(300):
+            change(served, number=str(number))
+            if number % 50 == 0:
+                await asyncio.sleep(0.01)
+        seen = Seen(source)
+        await asyncio.sleep(0.2)
+        read = asyncio.create_task(seen.read())
+        await until(lambda: "Node" in seen.objects and agrees(seen, served))
+        for task in (run, read):
+            task.cancel()
+
+
+async def test_nothing_but_get_is_ever_sent() -> None:
+    async with sandbox() as served:
+        served.server.faults.fail_writes = True
+        async with following(served, "Node", "Pod", "Lease") as seen:
+            await until(watching(seen, "Node", "Pod", "Lease"))
+        assert served.server.faults.writes_seen == []
+        assert set(served.server.requests) <= {"get", "list", "watch"}
 
 
 def _fields(pace: WatchPacing) -> dict[str, Any]:

@@ -25,7 +25,7 @@ from kubectl_nodelife.daemon.metrics.values import Histogram
 from kubectl_nodelife.errors import BadInput
 from kubectl_nodelife.sandbox.tls import make_certificate
 from tests.daemon.user import SET, silence, user
-from tests.loopback import play, sandbox
+from tests.loopback import sandbox
 from tests.metrics.promtool import RULES, needs_promtool, promtool
 
 PROMETHEUS = shutil.which("prometheus")
@@ -212,30 +212,24 @@ def test_promtool_is_content_with_every_family(accept: str) -> None:
 
 
 @pytest.mark.skipif(PROMETHEUS is None, reason="there is no prometheus on this machine")
-def test_a_real_prometheus_scrapes_the_daemon(tmp_path: Path) -> None:
-    async def test() -> None:
-        port, own = free_port(), free_port()
-        async with (
-            sandbox(controllers=ALL, flags=FLAGS) as cluster,
-            user(cluster.kubeconfig) as one,
-        ):
-            await one.begin(*SET, f"--metrics-bind-address=127.0.0.1:{port}", "--metrics-per-node")
-            assert (await one.health())["metrics"] == f"http://127.0.0.1:{port}/metrics"
-            process = await _prometheus(tmp_path, port, own)
-            try:
-                await _until(own, "min_over_time(up[10s]) == 1 and count_over_time(up[10s]) > 4")
-                silence(cluster, "a1")
-                lost = 'sum(nodelife_nodes{state="unreachable"}) == 1'
-                await _until(own, lost)
-                await _until(own, 'ALERTS{alertname="NodeLifeNodeAboutToBeLost"}')
-                dropped = "sum(increase(prometheus_target_scrapes_sample_out_of_order_total[5m]))"
-                await _until(own, f"{dropped} == 0")
-                await _until(own, "min_over_time(up[1m]) == 1")
-            finally:
-                process.terminate()
-                await process.wait()
-
-    play(test)
+async def test_a_real_prometheus_scrapes_the_daemon(tmp_path: Path) -> None:
+    port, own = free_port(), free_port()
+    async with sandbox(controllers=ALL, flags=FLAGS) as cluster, user(cluster.kubeconfig) as one:
+        await one.begin(*SET, f"--metrics-bind-address=127.0.0.1:{port}", "--metrics-per-node")
+        assert (await one.health())["metrics"] == f"http://127.0.0.1:{port}/metrics"
+        process = await _prometheus(tmp_path, port, own)
+        try:
+            await _until(own, "min_over_time(up[10s]) == 1 and count_over_time(up[10s]) > 4")
+            silence(cluster, "a1")
+            lost = 'sum(nodelife_nodes{state="unreachable"}) == 1'
+            await _until(own, lost)
+            await _until(own, 'ALERTS{alertname="NodeLifeNodeAboutToBeLost"}')
+            dropped = "sum(increase(prometheus_target_scrapes_sample_out_of_order_total[5m]))"
+            await _until(own, f"{dropped} == 0")
+            await _until(own, "min_over_time(up[1m]) == 1")
+        finally:
+            process.terminate()
+            await process.wait()
 
 
 async def _prometheus(folder: Path, port: int, own: int) -> asyncio.subprocess.Process:

@@ -29,7 +29,7 @@ from kubectl_nodelife.daemon.notices import (
 )
 from kubectl_nodelife.errors import BadInput
 from tests.daemon.user import SET, silence, user
-from tests.loopback import play, sandbox
+from tests.loopback import sandbox
 
 SECOND = 10**9
 NOW = 1_767_225_600 * SECOND
@@ -141,9 +141,7 @@ def test_waiting_notices_are_replaced_by_newer_ones_limited_and_summed_up(
     assert len(sent) == 21 and sent[-1].event == "tooManyNotices"
 
 
-def test_a_webhook_is_tried_again_and_follows_no_redirect(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_webhook_is_tried_again_and_follows_no_redirect(monkeypatch: pytest.MonkeyPatch) -> None:
     codes = [503, 429, 302]
     taken: list[tuple[Any, str | None]] = []
 
@@ -195,32 +193,28 @@ def test_a_command_gets_json_and_is_ended_in_time(
     run(test)
 
 
-def test_a_daemon_tells_of_a_lost_node_and_of_its_return(tmp_path: Path) -> None:
+async def test_a_daemon_tells_of_a_lost_node_and_of_its_return(tmp_path: Path) -> None:
     out = tmp_path / "told"
     script = tmp_path / "tell.py"
     script.write_text(f"import sys; open({str(out)!r}, 'a').write(sys.stdin.read() + '\\n')")
+    async with (
+        sandbox(controllers=("node-lifecycle",), flags=FLAGS) as served,
+        user(served.kubeconfig) as one,
+    ):
+        command = f"--notify={sys.executable} {script}"
+        await one.begin(*SET, command, "--notify-on=nodeLost")
 
-    async def test() -> None:
-        async with (
-            sandbox(controllers=("node-lifecycle",), flags=FLAGS) as served,
-            user(served.kubeconfig) as one,
-        ):
-            command = f"--notify={sys.executable} {script}"
-            await one.begin(*SET, command, "--notify-on=nodeLost")
+        async def warm() -> bool:
+            return not (await one.health())["cold"]
 
-            async def warm() -> bool:
-                return not (await one.health())["cold"]
+        async def told(state: str) -> list[dict[str, Any]]:
+            lines = out.read_text().splitlines() if out.exists() else []
+            return [n for n in map(json.loads, lines) if n["state"] == state]
 
-            async def told(state: str) -> list[dict[str, Any]]:
-                lines = out.read_text().splitlines() if out.exists() else []
-                return [n for n in map(json.loads, lines) if n["state"] == state]
-
-            await one.until(warm)
-            silence(served, "a1")
-            (first,) = await one.until(lambda: told(FIRING))
-            assert first["key"] == "nodeLost/a1" and first["event"] == "nodeLost"
-            silence(served, "a1", "start")
-            (last,) = await one.until(lambda: told(RESOLVED))
-            assert last["key"] == first["key"]
-
-    play(test)
+        await one.until(warm)
+        silence(served, "a1")
+        (first,) = await one.until(lambda: told(FIRING))
+        assert first["key"] == "nodeLost/a1" and first["event"] == "nodeLost"
+        silence(served, "a1", "start")
+        (last,) = await one.until(lambda: told(RESOLVED))
+        assert last["key"] == first["key"]

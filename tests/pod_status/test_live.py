@@ -14,7 +14,7 @@ from typing import Any
 
 from kubectl_nodelife.kube.times import SECOND_NS, format_time
 from kubectl_nodelife.sandbox.tls import Sandbox
-from tests.loopback import kubectl, needs_kubectl, play, sandbox
+from tests.loopback import kubectl, needs_kubectl, sandbox
 
 LONG_AGO = format_time(time.time_ns() - 3600 * SECOND_NS)
 CONTAINER = {"name": "c", "image": "example/c:1"}
@@ -71,46 +71,35 @@ async def nodelife(served: Sandbox, *words: str) -> Any:
     return json.loads(out)
 
 
-def test_a_look_at_a_live_cluster() -> None:
-    async def test() -> None:
-        async with sandbox(generate=None, objects=[well_node(), stuck_pod()]) as served:
-            answer = await nodelife(served, "audit", "-A")
-            assert answer["source"]["kind"] == "direct"
-            assert [f["class"] for f in answer["findings"]] == ["stuck-not-ready"]
-            assert (await nodelife(served, "audit"))["findings"] == []  # namespace default
-            found = await nodelife(served, "audit", "-n", "shop")
-            assert [f["name"] for f in found["findings"]] == ["stuck"]
-
-    play(test)
+async def test_a_look_at_a_live_cluster() -> None:
+    async with sandbox(generate=None, objects=[well_node(), stuck_pod()]) as served:
+        answer = await nodelife(served, "audit", "-A")
+        assert answer["source"]["kind"] == "direct"
+        assert [f["class"] for f in answer["findings"]] == ["stuck-not-ready"]
+        assert (await nodelife(served, "audit"))["findings"] == []  # namespace default
+        found = await nodelife(served, "audit", "-n", "shop")
+        assert [f["name"] for f in found["findings"]] == ["stuck"]
 
 
-def test_two_looks_too_close_prove_nothing() -> None:
-    async def test() -> None:
-        async with sandbox(generate=None, objects=[well_node(), stuck_pod()]) as served:
-            words = ("repair", "-n", "shop", "--dry-run=client", "--wait", "100ms")
-            plan = await nodelife(served, *words)
-            (step,) = plan["steps"]
-            assert "not proven to have been so for 60s" in step["refusals"][0]
-
-    play(test)
+async def test_two_looks_too_close_prove_nothing() -> None:
+    async with sandbox(generate=None, objects=[well_node(), stuck_pod()]) as served:
+        words = ("repair", "-n", "shop", "--dry-run=client", "--wait", "100ms")
+        plan = await nodelife(served, *words)
+        (step,) = plan["steps"]
+        assert "not proven to have been so for 60s" in step["refusals"][0]
 
 
 @needs_kubectl
-def test_the_patch_is_taken_once_and_then_refused() -> None:
-    async def test() -> None:
-        async with sandbox(generate=None, objects=[well_node(), stuck_pod()]) as served:
-            (step,) = (await nodelife(served, "repair", "-n", "shop", "--dry-run=client"))["steps"]
-            body = json.dumps(step["request"]["body"])
-            patch = ("patch", "pod", "-n", "shop", "stuck", "--subresource=status", "-p", body)
-            await kubectl(served, *patch)
-            pod = json.loads(
-                await kubectl(served, "get", "pod", "-n", "shop", "stuck", "-o", "json")
-            )
-            conditions = {c["type"]: c for c in pod["status"]["conditions"]}
-            assert conditions["Ready"]["status"] == "True"
-            assert conditions["ContainersReady"]["lastTransitionTime"] == LONG_AGO
-            assert (await nodelife(served, "audit", "-A"))["findings"] == []
-            again = await kubectl(served, *patch, check=False)
-            assert "Conflict" in again or "modified" in again
-
-    play(test)
+async def test_the_patch_is_taken_once_and_then_refused() -> None:
+    async with sandbox(generate=None, objects=[well_node(), stuck_pod()]) as served:
+        (step,) = (await nodelife(served, "repair", "-n", "shop", "--dry-run=client"))["steps"]
+        body = json.dumps(step["request"]["body"])
+        patch = ("patch", "pod", "-n", "shop", "stuck", "--subresource=status", "-p", body)
+        await kubectl(served, *patch)
+        pod = json.loads(await kubectl(served, "get", "pod", "-n", "shop", "stuck", "-o", "json"))
+        conditions = {c["type"]: c for c in pod["status"]["conditions"]}
+        assert conditions["Ready"]["status"] == "True"
+        assert conditions["ContainersReady"]["lastTransitionTime"] == LONG_AGO
+        assert (await nodelife(served, "audit", "-A"))["findings"] == []
+        again = await kubectl(served, *patch, check=False)
+        assert "Conflict" in again or "modified" in again

@@ -18,7 +18,7 @@ from kubectl_nodelife.live.news import REFUSED, WATCHING
 from kubectl_nodelife.live.requests import Resource, WatchPacing
 from kubectl_nodelife.live.source import ListWatchSource
 from kubectl_nodelife.live.target import find_target
-from tests.loopback import play, until
+from tests.loopback import until
 from tests.real.control_plane import ControlPlane, control_plane
 from tests.source_reader import Seen
 
@@ -74,44 +74,35 @@ def agrees(plane: ControlPlane, seen: Seen) -> bool:
 
 
 @pytest.mark.parametrize("watch_list", [True, False], ids=["watch-list", "pages"])
-def test_what_is_there_and_what_comes(plane: ControlPlane, watch_list: bool) -> None:
-    async def test() -> None:
-        async with following(plane, "Node", "Pod", watch_list=watch_list) as (seen, client):
-            await until(lambda: agrees(plane, seen))
-            name = f"late-{watch_list}".lower()
-            plane.api.create(PODS, pod(name))
-            await until(lambda: agrees(plane, seen))
-            plane.api.delete(f"{PODS}/{name}", {"gracePeriodSeconds": 0})
-            await until(lambda: agrees(plane, seen))
-            assert seen.listed.count("Pod") == 1
-            assert client.clock.known
-
-    play(test)
+async def test_what_is_there_and_what_comes(plane: ControlPlane, watch_list: bool) -> None:
+    async with following(plane, "Node", "Pod", watch_list=watch_list) as (seen, client):
+        await until(lambda: agrees(plane, seen))
+        name = f"late-{watch_list}".lower()
+        plane.api.create(PODS, pod(name))
+        await until(lambda: agrees(plane, seen))
+        plane.api.delete(f"{PODS}/{name}", {"gracePeriodSeconds": 0})
+        await until(lambda: agrees(plane, seen))
+        assert seen.listed.count("Pod") == 1
+        assert client.clock.known
 
 
-def test_a_user_without_rights_is_refused_each_kind(plane: ControlPlane) -> None:
-    async def test() -> None:
-        async with following(plane, "Node", "Pod", user="nobody") as (seen, _):
-            states = seen.source.states
-            await until(lambda: all(state.phase == REFUSED for state in states.values()))
-            assert 'User "nobody" cannot' in states["Node"].error
-
-    play(test)
+async def test_a_user_without_rights_is_refused_each_kind(plane: ControlPlane) -> None:
+    async with following(plane, "Node", "Pod", user="nobody") as (seen, _):
+        states = seen.source.states
+        await until(lambda: all(state.phase == REFUSED for state in states.values()))
+        assert 'User "nobody" cannot' in states["Node"].error
 
 
-def test_an_api_server_that_is_gone_for_a_while(plane: ControlPlane) -> None:
-    async def test() -> None:
-        async with following(plane, "Node", "Pod") as (seen, _):
-            states = seen.source.states
-            await until(lambda: all(state.phase == WATCHING for state in states.values()))
-            await asyncio.to_thread(plane.restart, "kube-apiserver")
-            await asyncio.to_thread(
-                plane.api.merge, f"{NODES}/n0", {"metadata": {"labels": {"a": "b"}}}
-            )
-            await until(lambda: agrees(plane, seen))
-            await until(lambda: any(p.gap_ns > 100_000_000 for p in seen.phases))
-
-    play(test)
+async def test_an_api_server_that_is_gone_for_a_while(plane: ControlPlane) -> None:
+    async with following(plane, "Node", "Pod") as (seen, _):
+        states = seen.source.states
+        await until(lambda: all(state.phase == WATCHING for state in states.values()))
+        await asyncio.to_thread(plane.restart, "kube-apiserver")
+        await asyncio.to_thread(
+            plane.api.merge, f"{NODES}/n0", {"metadata": {"labels": {"a": "b"}}}
+        )
+        await until(lambda: agrees(plane, seen))
+        await until(lambda: any(p.gap_ns > 100_000_000 for p in seen.phases))
 
 
 def test_nothing_was_written_by_us(plane: ControlPlane) -> None:

@@ -228,28 +228,24 @@ def test_a_restart_of_the_controller_manager(stand: Stand) -> None:
     stand.check(set_up)
 
 
-def test_while_the_controller_manager_is_stopped_nothing_is_confirmed(stand: Stand) -> None:
+async def test_while_the_controller_manager_is_stopped_nothing_is_confirmed(stand: Stand) -> None:
     set_up = while_stopped()
     set_up.prepare(stand.ground)
+    async with user(str(stand.plane.kubeconfig)) as one:
+        await begin_to_watch(one)
+        await asyncio.to_thread(stand.plane.stop, "kube-controller-manager")
+        before = {c["id"] for c in (await one.json("changes"))["items"]}
+        await asyncio.to_thread(play, stand.ground, [set_up], 24)
+        told = (await one.json("changes"))["items"]
+        since = [c for c in told if c["id"] not in before]
+        words = {(c["action"], c["outcome"]) for c in since}
+        wanted = ("SetNodeCondition", "AddTaint", "MarkPodNotReady", "DeletePod")
+        assert {(action, "would") for action in wanted} <= words
+        assert not [c for c in since if c["outcome"] == "confirmed"]
+        stand.ground.start(*set_up.nodes["stopped"])
 
-    async def test() -> None:
-        async with user(str(stand.plane.kubeconfig)) as one:
-            await begin_to_watch(one)
-            await asyncio.to_thread(stand.plane.stop, "kube-controller-manager")
-            before = {c["id"] for c in (await one.json("changes"))["items"]}
-            await asyncio.to_thread(play, stand.ground, [set_up], 24)
-            told = (await one.json("changes"))["items"]
-            since = [c for c in told if c["id"] not in before]
-            words = {(c["action"], c["outcome"]) for c in since}
-            wanted = ("SetNodeCondition", "AddTaint", "MarkPodNotReady", "DeletePod")
-            assert {(action, "would") for action in wanted} <= words
-            assert not [c for c in since if c["outcome"] == "confirmed"]
-            stand.ground.start(*set_up.nodes["stopped"])
+        async def withdrawn() -> bool:
+            now = (await one.json("changes"))["items"]
+            return all(c["outcome"] == "superseded" for c in now if c["id"] not in before)
 
-            async def withdrawn() -> bool:
-                now = (await one.json("changes"))["items"]
-                return all(c["outcome"] == "superseded" for c in now if c["id"] not in before)
-
-            await one.until(withdrawn)
-
-    asyncio.run(test())
+        await one.until(withdrawn)

@@ -3,7 +3,6 @@ telephone and of A4."""
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable
 from pathlib import Path
 from typing import Final
@@ -82,34 +81,26 @@ async def look(one: Browser, width: int, media: str) -> None:
 
 
 @pytest.mark.parametrize("name", PAGES)
-def test_no_text_is_cut(name: str, tmp_path: Path) -> None:
+async def test_no_text_is_cut(name: str, tmp_path: Path) -> None:
     path = tmp_path / "page.html"
     path.write_text(PAGES[name]())
-
-    async def seen() -> None:
-        async with browser() as one:
-            await one.go(path.as_uri())
-            for width, media in WIDTHS:
-                await look(one, width, media)
-                assert await one.run(CUT) == [], (width, media)
-                wide = await one.run(
-                    "return [...document.querySelectorAll('.lane .track')]"
-                    ".map((track) => track.getBoundingClientRect().width)"
-                )
-                assert wide and min(wide) > 150, (width, media)
-
-    asyncio.run(seen())
+    async with browser() as one:
+        await one.go(path.as_uri())
+        for width, media in WIDTHS:
+            await look(one, width, media)
+            assert await one.run(CUT) == [], (width, media)
+            wide = await one.run(
+                "return [...document.querySelectorAll('.lane .track')]"
+                ".map((track) => track.getBoundingClientRect().width)"
+            )
+            assert wide and min(wide) > 150, (width, media)
 
 
-def test_a_text_that_is_cut_is_found(tmp_path: Path) -> None:
+async def test_a_text_that_is_cut_is_found(tmp_path: Path) -> None:
     path = tmp_path / "page.html"
     path.write_text(
         '<svg width="100%"><text x="99%" y="20">never: kubelet-unreachable</text></svg>'
     )
-
-    async def seen() -> None:
-        async with browser() as one:
-            await one.go(path.as_uri())
-            assert await one.run(CUT) == ["never: kubelet-unreachable"]
-
-    asyncio.run(seen())
+    async with browser() as one:
+        await one.go(path.as_uri())
+        assert await one.run(CUT) == ["never: kubelet-unreachable"]

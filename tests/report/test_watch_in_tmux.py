@@ -16,7 +16,7 @@ from contextlib import contextmanager
 import pytest
 
 from tests.daemon.user import PATIENT, User, silence, user
-from tests.loopback import play, sandbox
+from tests.loopback import sandbox
 
 TMUX = shutil.which("tmux")
 WIDTHS = (80, 120, 200)
@@ -61,44 +61,41 @@ def windows(one: User) -> Iterator[Windows]:
 
 
 @pytest.mark.skipif(TMUX is None, reason="there is no tmux on this machine")
-def test_what_is_watched_is_drawn_in_its_place() -> None:
-    async def test() -> None:
-        async with sandbox(flags=PATIENT) as served, user(served.kubeconfig) as one:
-            await one.watching(PATIENT)
-            with windows(one) as open_windows:
-                terminals = [(verb, width) for verb in VERBS for width in WIDTHS]
-                for verb, width in terminals:
-                    open_windows.open(verb, width)
+async def test_what_is_watched_is_drawn_in_its_place() -> None:
+    async with sandbox(flags=PATIENT) as served, user(served.kubeconfig) as one:
+        await one.watching(PATIENT)
+        with windows(one) as open_windows:
+            terminals = [(verb, width) for verb in VERBS for width in WIDTHS]
+            for verb, width in terminals:
+                open_windows.open(verb, width)
 
-                async def shown(words: str, verb: str, width: int) -> str:
-                    async def found() -> str:
-                        text = open_windows.shown(verb, width)
-                        return text if words in text else ""
+            async def shown(words: str, verb: str, width: int) -> str:
+                async def found() -> str:
+                    text = open_windows.shown(verb, width)
+                    return text if words in text else ""
 
-                    text: str = await one.until(found)
-                    return text
+                text: str = await one.until(found)
+                return text
 
-                for width in WIDTHS:
-                    first = await shown("NAME ", "status", width)
-                    assert "None of 4 nodes is in trouble." in first
-                    await shown("No changes yet", "changes", width)
-                silence(served, "a1")
-                for width in WIDTHS:
-                    lost = await shown("overdue", "status", width)
-                    check_page(lost, width)
-                    assert lost.startswith("1 of 4 nodes is in trouble; the worst is a1: ")
-                    assert rows_of(lost, "a1") == 1, lost
-                    told = await shown("AddTaint", "changes", width)
-                    check_page(told, width)
-                    assert told.count("TIME ") == 1 and "No changes yet" not in told
-                    assert re.search(r"^\d\d:\d\d:\d\dZ +would ", told, re.MULTILINE), told
-                await asyncio.sleep(3)  # some more drawings
-                for verb, width in terminals:
-                    whole = open_windows.shown(verb, width, with_history=True)
-                    assert whole.count("NAME " if verb == "status" else "TIME ") == 1, whole
-                    check_page(whole, width)
-
-    play(test)
+            for width in WIDTHS:
+                first = await shown("NAME ", "status", width)
+                assert "None of 4 nodes is in trouble." in first
+                await shown("No changes yet", "changes", width)
+            silence(served, "a1")
+            for width in WIDTHS:
+                lost = await shown("overdue", "status", width)
+                check_page(lost, width)
+                assert lost.startswith("1 of 4 nodes is in trouble; the worst is a1: ")
+                assert rows_of(lost, "a1") == 1, lost
+                told = await shown("AddTaint", "changes", width)
+                check_page(told, width)
+                assert told.count("TIME ") == 1 and "No changes yet" not in told
+                assert re.search(r"^\d\d:\d\d:\d\dZ +would ", told, re.MULTILINE), told
+            await asyncio.sleep(3)  # some more drawings
+            for verb, width in terminals:
+                whole = open_windows.shown(verb, width, with_history=True)
+                assert whole.count("NAME " if verb == "status" else "TIME ") == 1, whole
+                check_page(whole, width)
 
 
 def check_page(text: str, width: int) -> None:

@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from tests.daemon.user import silence
-from tests.loopback import play
 from tests.release.users import TOOLS
 from tests.ui.browser import Browser, needs_chromium
 from tests.ui.test_page import ZONES, opened
@@ -64,25 +63,22 @@ async def as_it_begins(window: Browser) -> None:
 VIEWS = (as_it_begins, explained, as_table, with_help)
 
 
-def test_axe_finds_nothing_serious() -> None:
-    async def test() -> None:
-        async with opened() as page:
-            window = page.browser
-            for name in ("a1", "a2", "a3", "a4", "b2"):
-                silence(page.served, name)
-            await window.until(f"{LEGEND}.includes('unreachable 5')")
-            found = {}
-            for view in VIEWS:
-                await view(window)
-                for scheme in ("light", "dark"):
-                    for width in (360, 1280):
-                        await window.look(width, 900, scheme)
-                        found[f"{view.__name__}, {scheme}, {width}"] = await violations(window)
-            assert {where: what for where, what in found.items() if what} == {}
-            await window.run(BREAK)
-            assert any("button-name" in each for each in await violations(window))
-
-    play(test)
+async def test_axe_finds_nothing_serious() -> None:
+    async with opened() as page:
+        window = page.browser
+        for name in ("a1", "a2", "a3", "a4", "b2"):
+            silence(page.served, name)
+        await window.until(f"{LEGEND}.includes('unreachable 5')")
+        found = {}
+        for view in VIEWS:
+            await view(window)
+            for scheme in ("light", "dark"):
+                for width in (360, 1280):
+                    await window.look(width, 900, scheme)
+                    found[f"{view.__name__}, {scheme}, {width}"] = await violations(window)
+        assert {where: what for where, what in found.items() if what} == {}
+        await window.run(BREAK)
+        assert any("button-name" in each for each in await violations(window))
 
 
 BREAK = """

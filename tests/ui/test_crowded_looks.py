@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 
 from bench.ui import NODES
-from tests.loopback import play
 from tests.ui.browser import Browser, needs_chromium
 from tests.ui.test_drawing import shown
 from tests.ui.test_looks import (
@@ -75,40 +74,32 @@ async def tabs(window: Browser) -> tuple[str, str]:
     return page, painter["handle"]
 
 
-def test_a_zone_of_many_nodes_looks_as_it_did(pytestconfig: pytest.Config) -> None:
-    async def test() -> None:
-        async with shown(NODES) as (window, told), asyncio.TaskGroup() as group:
-            page, painter = await tabs(window)
-            quiet = await pictured(window, page, painter, 1280, MANY[1280], "light")
-            await window.command("POST", "window", handle=page)
-            told.tell_frame(dark_s=HALF_DARK_S, changes=1, situated=True)
-            still = group.create_task(stand_still(told))
-            await window.until("return document.querySelectorAll('.soonest li').length === 10")
-            await window.until(
-                "return document.getElementById('happened-list').children.length > 0"
-            )
-            found = await all_pictured(window, page, painter, "many-", MANY)
-            await window.command("POST", "window", handle=painter)
-            assert await far_from_kept(window, found, pytestconfig) == {}
-            assert await window.run(DIFFERENT, found["many-1280-light"], quiet) > TOLERATED
-            still.cancel()
-
-    play(test, 300.0)
+async def test_a_zone_of_many_nodes_looks_as_it_did(pytestconfig: pytest.Config) -> None:
+    async with shown(NODES) as (window, told), asyncio.TaskGroup() as group:
+        page, painter = await tabs(window)
+        quiet = await pictured(window, page, painter, 1280, MANY[1280], "light")
+        await window.command("POST", "window", handle=page)
+        told.tell_frame(dark_s=HALF_DARK_S, changes=1, situated=True)
+        still = group.create_task(stand_still(told))
+        await window.until("return document.querySelectorAll('.soonest li').length === 10")
+        await window.until("return document.getElementById('happened-list').children.length > 0")
+        found = await all_pictured(window, page, painter, "many-", MANY)
+        await window.command("POST", "window", handle=painter)
+        assert await far_from_kept(window, found, pytestconfig) == {}
+        assert await window.run(DIFFERENT, found["many-1280-light"], quiet) > TOLERATED
+        still.cancel()
 
 
-def test_other_clusters_look_as_they_did(pytestconfig: pytest.Config) -> None:
-    async def test() -> None:
-        answers = {"clusters": told_of_others}
-        async with shown(30, answers) as (window, told), asyncio.TaskGroup() as group:
-            page, painter = await tabs(window)
-            still = group.create_task(stand_still(told))
-            await window.until("return document.querySelectorAll('#clusters li').length === 3")
-            found = await all_pictured(window, page, painter, "others-", TOP)
-            await window.command("POST", "window", handle=page)
-            await window.run("document.getElementById('others').remove()")
-            without = await pictured(window, page, painter, 1280, TOP[1280], "light")
-            assert await far_from_kept(window, found, pytestconfig) == {}
-            assert await window.run(DIFFERENT, found["others-1280-light"], without) > TOLERATED
-            still.cancel()
-
-    play(test, 300.0)
+async def test_other_clusters_look_as_they_did(pytestconfig: pytest.Config) -> None:
+    answers = {"clusters": told_of_others}
+    async with shown(30, answers) as (window, told), asyncio.TaskGroup() as group:
+        page, painter = await tabs(window)
+        still = group.create_task(stand_still(told))
+        await window.until("return document.querySelectorAll('#clusters li').length === 3")
+        found = await all_pictured(window, page, painter, "others-", TOP)
+        await window.command("POST", "window", handle=page)
+        await window.run("document.getElementById('others').remove()")
+        without = await pictured(window, page, painter, 1280, TOP[1280], "light")
+        assert await far_from_kept(window, found, pytestconfig) == {}
+        assert await window.run(DIFFERENT, found["others-1280-light"], without) > TOLERATED
+        still.cancel()

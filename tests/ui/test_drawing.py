@@ -13,7 +13,6 @@ from bench.ui import DarkZone, Told
 from kubectl_nodelife.daemon.server import Answer, Stream
 from kubectl_nodelife.outlook.node_verdict import Option
 from kubectl_nodelife.outlook.situation import Situation
-from tests.loopback import play
 from tests.ui.browser import DOWN, Browser, browser, needs_chromium
 
 pytestmark = needs_chromium
@@ -65,25 +64,20 @@ async def settled(window: Browser) -> dict[str, int]:
     return before
 
 
-def test_a_node_that_changes_is_drawn_and_the_others_are_not() -> None:
-    async def test() -> None:
-        async with shown(NODES) as (window, told):
-            told.tell_row(name="node-00004", state="cordoned")
-            await window.until(f"{LEGEND}.includes('cordoned 1')")
-            drawn = await settled(window)
-            assert 1 <= drawn.get("fillRect", 0) <= 3, drawn  # its dot, where it is and was
-            assert "drawImage" not in drawn
-
-    play(test)
+async def test_a_node_that_changes_is_drawn_and_the_others_are_not() -> None:
+    async with shown(NODES) as (window, told):
+        told.tell_row(name="node-00004", state="cordoned")
+        await window.until(f"{LEGEND}.includes('cordoned 1')")
+        drawn = await settled(window)
+        assert 1 <= drawn.get("fillRect", 0) <= 3, drawn  # its dot, where it is and was
+        assert "drawImage" not in drawn
 
 
-def test_many_lost_nodes_are_drawn_from_few_pictures() -> None:
+async def test_many_lost_nodes_are_drawn_from_few_pictures() -> None:
     """All nodes of the zone have a ring; rings of the same length are one picture."""
     nodes = 900
-
-    async def test() -> None:
-        async with shown(nodes) as (window, told):
-            made = """
+    async with shown(nodes) as (window, told):
+        made = """
               const { transferToImageBitmap: made } = OffscreenCanvas.prototype;
               window.pictures = 0;
               OffscreenCanvas.prototype.transferToImageBitmap = function () {
@@ -91,74 +85,62 @@ def test_many_lost_nodes_are_drawn_from_few_pictures() -> None:
                 return made.apply(this);
               };
             """
-            await window.run(made)
-            told.tell_frame(dark_s=30.0)
-            await window.until(f"{LEGEND}.includes('unreachable {nodes // 3}')")
-            await window.until("return window.calls.drawImage >= arguments[0]", nodes // 3)
-            assert await window.run("return window.pictures") <= 20
-
-    play(test)
+        await window.run(made)
+        told.tell_frame(dark_s=30.0)
+        await window.until(f"{LEGEND}.includes('unreachable {nodes // 3}')")
+        await window.until("return window.calls.drawImage >= arguments[0]", nodes // 3)
+        assert await window.run("return window.pictures") <= 20
 
 
-def test_a_zone_of_many_nodes_has_one_height_and_says_what_comes_soonest() -> None:
+async def test_a_zone_of_many_nodes_has_one_height_and_says_what_comes_soonest() -> None:
     """What comes next is beside it, where there is room; nodes lost are as many squares."""
     heights = "return [...document.querySelectorAll('.zone')].map((zone) => zone.offsetHeight)"
     first = "return [...document.querySelector('.soonest').children].map((row) => row.innerText)"
-
-    async def test() -> None:
-        async with shown(NODES) as (window, told):
-            quiet = await window.run(heights)
-            assert len(set(quiet)) == 1 and quiet[0] < 320
-            assert "Nothing comes" in await window.run(
-                "return getComputedStyle(document.querySelector('.soonest'), '::after').content"
-            )
-            for step in range(1, 60):
-                told.tell_frame(dark_s=step / 2)
-            await window.until(f"{LEGEND}.includes('unreachable {NODES // 3}')")
-            await window.until("return window.calls.fillRect >= arguments[0]", NODES // 3)
-            await window.until(f"return ({first.removeprefix('return ')}).length === 10")
-            rows = await window.run(first)
-            names = [row.split()[0] for row in rows]
-            assert names == [f"node-{3 * at:05}" for at in range(10)]  # those first silent
-            assert all("30 pods leave in 4m" in row for row in rows), rows
-            assert await window.run(heights) == quiet
-            tops = "return ['nodes', 'next'].map((id) => document.getElementById(id).offsetTop)"
-            nodes, beside = await window.run(tops)
-            assert nodes == beside
-            await window.run("document.querySelector('.soonest button').click()")
-            assert await window.run("return location.hash") == f"#/node/{names[0]}"
-
-    play(test)
+    async with shown(NODES) as (window, told):
+        quiet = await window.run(heights)
+        assert len(set(quiet)) == 1 and quiet[0] < 320
+        assert "Nothing comes" in await window.run(
+            "return getComputedStyle(document.querySelector('.soonest'), '::after').content"
+        )
+        for step in range(1, 60):
+            told.tell_frame(dark_s=step / 2)
+        await window.until(f"{LEGEND}.includes('unreachable {NODES // 3}')")
+        await window.until("return window.calls.fillRect >= arguments[0]", NODES // 3)
+        await window.until(f"return ({first.removeprefix('return ')}).length === 10")
+        rows = await window.run(first)
+        names = [row.split()[0] for row in rows]
+        assert names == [f"node-{3 * at:05}" for at in range(10)]  # those first silent
+        assert all("30 pods leave in 4m" in row for row in rows), rows
+        assert await window.run(heights) == quiet
+        tops = "return ['nodes', 'next'].map((id) => document.getElementById(id).offsetTop)"
+        nodes, beside = await window.run(tops)
+        assert nodes == beside
+        await window.run("document.querySelector('.soonest button').click()")
+        assert await window.run("return location.hash") == f"#/node/{names[0]}"
 
 
-def test_the_same_of_several_nodes_is_one_row_of_what_came_true() -> None:
-    async def test() -> None:
-        async with shown(30) as (window, told):
-            told.tell_frame(dark_s=0.0, changes=1)
-            await window.until(
-                "return document.getElementById('next-list').innerText"
-                ".includes('TaintNode on 10 Nodes')"
-            )
-
-    play(test)
+async def test_the_same_of_several_nodes_is_one_row_of_what_came_true() -> None:
+    async with shown(30) as (window, told):
+        told.tell_frame(dark_s=0.0, changes=1)
+        await window.until(
+            "return document.getElementById('next-list').innerText"
+            ".includes('TaintNode on 10 Nodes')"
+        )
 
 
-def test_rows_of_what_happened_stay() -> None:
-    async def test() -> None:
-        async with shown(30) as (window, told):
-            told.tell_frame(dark_s=0.0, changes=1)
-            rows = "return document.querySelectorAll('#happened-list li').length"
-            await window.until(f"{rows} === 20")
-            await window.run("document.querySelector('[data-change=\"30\"]').mark = 'kept'")
-            told.tell_frame(dark_s=0.0, changes=2)
-            await window.until(f"{rows} === 40")
-            kept = "return document.querySelector('[data-change=\"30\"]').mark"
-            assert await window.run(kept) == "kept"
-            every = "return [...document.querySelectorAll('#happened-list li')]"
-            found = await window.run(f"{every}.map((row) => Number(row.dataset.change))")
-            assert found == sorted(found, reverse=True)
-
-    play(test)
+async def test_rows_of_what_happened_stay() -> None:
+    async with shown(30) as (window, told):
+        told.tell_frame(dark_s=0.0, changes=1)
+        rows = "return document.querySelectorAll('#happened-list li').length"
+        await window.until(f"{rows} === 20")
+        await window.run("document.querySelector('[data-change=\"30\"]').mark = 'kept'")
+        told.tell_frame(dark_s=0.0, changes=2)
+        await window.until(f"{rows} === 40")
+        kept = "return document.querySelector('[data-change=\"30\"]').mark"
+        assert await window.run(kept) == "kept"
+        every = "return [...document.querySelectorAll('#happened-list li')]"
+        found = await window.run(f"{every}.map((row) => Number(row.dataset.change))")
+        assert found == sorted(found, reverse=True)
 
 
 HIT = {
@@ -210,7 +192,7 @@ BANDS = """
 """
 
 
-def test_a_command_says_what_would_come_of_it() -> None:
+async def test_a_command_says_what_would_come_of_it() -> None:
     """It is played when a person asks, and not before."""
     asked: list[Any] = []
 
@@ -221,81 +203,72 @@ def test_a_command_says_what_would_come_of_it() -> None:
     delete = Option("kubectl delete node a1", "its pods go, after a while", "delete node a1")
     lost = Situation("gone", "a1 is unreachable.", options=[delete])
 
-    async def test() -> None:
-        async with shown(3, {"what_if": what_if, "explain": explain}) as (window, told):
-            told.broadcast.publish("delta", {"now": told.zone.now_s, "situation": lost})
-            await window.until("return document.querySelector('#now-options .plays') !== null")
-            assert not asked
-            await window.run("document.querySelector('#now-options .plays').click()")
-            await window.until(
-                "return document.querySelector('#now-options p').innerText"
-                ".includes('db is up at the end, from 40s on, and not without it')"
-            )
-            assert asked == [["delete", "node", "a1"]]
-
-    play(test)
+    async with shown(3, {"what_if": what_if, "explain": explain}) as (window, told):
+        told.broadcast.publish("delta", {"now": told.zone.now_s, "situation": lost})
+        await window.until("return document.querySelector('#now-options .plays') !== null")
+        assert not asked
+        await window.run("document.querySelector('#now-options .plays').click()")
+        await window.until(
+            "return document.querySelector('#now-options p').innerText"
+            ".includes('db is up at the end, from 40s on, and not without it')"
+        )
+        assert asked == [["delete", "node", "a1"]]
 
 
-def test_what_would_be_hit_is_drawn_as_bands() -> None:
+async def test_what_would_be_hit_is_drawn_as_bands() -> None:
     """From when to when, of the time that was played; one that is not back reaches its end."""
 
     async def what_if(query: Any) -> dict[str, Any]:
         return WHAT_IF
 
-    async def test() -> None:
-        async with shown(3, {"what_if": what_if, "explain": explain}) as (window, _):
-            await window.run("location.hash = '#/node/node-00001'")
-            await window.until(f"{ACTS}.offsetParent !== null")
-            await window.run(PLAY)
-            await window.until(f"{BANDS.strip().removesuffix(';')}.length > 0")
-            assert await window.run(BANDS) == [
-                ["default/db", True, 20, 80],
-                ["Service default/db", True, 20, 20],
-                ["default/web", False, 10, 40],
-            ]
-            said = await window.text("#what-if-answer")
-            assert "default/db 2 → 0" in said and "full, not back" in said
-            assert "default/web 2 → 1" in said and "of 10m from" in said
-            assert "2 workloads hit" in said and "far" not in said
-
-    play(test)
+    async with shown(3, {"what_if": what_if, "explain": explain}) as (window, _):
+        await window.run("location.hash = '#/node/node-00001'")
+        await window.until(f"{ACTS}.offsetParent !== null")
+        await window.run(PLAY)
+        await window.until(f"{BANDS.strip().removesuffix(';')}.length > 0")
+        assert await window.run(BANDS) == [
+            ["default/db", True, 20, 80],
+            ["Service default/db", True, 20, 20],
+            ["default/web", False, 10, 40],
+        ]
+        said = await window.text("#what-if-answer")
+        assert "default/db 2 → 0" in said and "full, not back" in said
+        assert "default/web 2 → 1" in said and "of 10m from" in said
+        assert "2 workloads hit" in said and "far" not in said
 
 
-def test_whom_it_harms_is_drawn_on_the_line_of_time_of_the_nodes() -> None:
-    async def test() -> None:
-        async with shown(3) as (window, told):
-            now_s = told.zone.now_s
-            gone = {"says": "Unknown", "lowS": now_s + 60, "highS": now_s + 60}
-            web = {"says": "1 of 3 ready", "lowS": now_s + 60, "highS": now_s + 90}
-            lane = {"name": "a1", "state": "silent", "sinceS": now_s - 5, "stays": ""}
-            harmed = {"name": "Service default/web", "state": "3 → 1", "sinceS": None, "stays": ""}
-            situation = {
-                "level": "worse", "sentence": "a1 is silent.", "sinceS": now_s - 5, "coming": [],
-                "hurts": "", "advice": "", "options": [], "lanes": [{**lane, "coming": [gone]}],
-                "harmed": [{**harmed, "coming": [web]}],
-            }  # fmt: skip
-            told.broadcast.publish("delta", {"now": now_s, "situation": situation})
-            await window.until(f"{HARMED}.includes('Service default/web')")
-            assert "3 → 1" in await window.text("#now-harmed")
-            first = "return document.querySelector('#now-lanes li').textContent"
-            lane_text = await window.run(first)
-            left = """
+async def test_whom_it_harms_is_drawn_on_the_line_of_time_of_the_nodes() -> None:
+    async with shown(3) as (window, told):
+        now_s = told.zone.now_s
+        gone = {"says": "Unknown", "lowS": now_s + 60, "highS": now_s + 60}
+        web = {"says": "1 of 3 ready", "lowS": now_s + 60, "highS": now_s + 90}
+        lane = {"name": "a1", "state": "silent", "sinceS": now_s - 5, "stays": ""}
+        harmed = {"name": "Service default/web", "state": "3 → 1", "sinceS": None, "stays": ""}
+        situation = {
+            "level": "worse", "sentence": "a1 is silent.", "sinceS": now_s - 5, "coming": [],
+            "hurts": "", "advice": "", "options": [], "lanes": [{**lane, "coming": [gone]}],
+            "harmed": [{**harmed, "coming": [web]}],
+        }  # fmt: skip
+        told.broadcast.publish("delta", {"now": now_s, "situation": situation})
+        await window.until(f"{HARMED}.includes('Service default/web')")
+        assert "3 → 1" in await window.text("#now-harmed")
+        first = "return document.querySelector('#now-lanes li').textContent"
+        lane_text = await window.run(first)
+        left = """
               return ['lanes', 'harmed'].map((list) => parseFloat(
                 document.querySelector(`#now-${list} .step`).style.left));
             """
-            of_node, of_service = await window.run(left)
-            assert 50 < of_node == pytest.approx(of_service, abs=0.5)
-            await window.run("document.getElementById('now-lanes').focus()")
-            await window.keys(DOWN)
-            assert await window.run("return document.activeElement.textContent") == lane_text
-
-    play(test)
+        of_node, of_service = await window.run(left)
+        assert 50 < of_node == pytest.approx(of_service, abs=0.5)
+        await window.run("document.getElementById('now-lanes').focus()")
+        await window.keys(DOWN)
+        assert await window.run("return document.activeElement.textContent") == lane_text
 
 
 HARMED = "return document.getElementById('now-harmed').textContent"
 
 
-def test_how_far_a_play_is_and_who_is_on_it_are_shown_meanwhile() -> None:
+async def test_how_far_a_play_is_and_who_is_on_it_are_shown_meanwhile() -> None:
     goes_on = asyncio.Event()
 
     async def what_if(query: Any) -> AsyncGenerator[dict[str, Any]]:
@@ -303,17 +276,14 @@ def test_how_far_a_play_is_and_who_is_on_it_are_shown_meanwhile() -> None:
         await goes_on.wait()
         yield WHAT_IF
 
-    async def test() -> None:
-        async with shown(3, {"explain": explain}, {"what_if": what_if}) as (window, _):
-            await window.run("location.hash = '#/node/node-00001'")
-            await window.until(f"{WORDS} === 'lose node node-00001'")
-            await window.run(PLAY)
-            await window.until(f"{ANSWER}.includes('2 nodes with 9 pods')")
-            assert "plays on (3s)" in await window.run(ANSWER)
-            goes_on.set()
-            await window.until(f"{ANSWER}.includes('2 workloads hit')")
-
-    play(test)
+    async with shown(3, {"explain": explain}, {"what_if": what_if}) as (window, _):
+        await window.run("location.hash = '#/node/node-00001'")
+        await window.until(f"{WORDS} === 'lose node node-00001'")
+        await window.run(PLAY)
+        await window.until(f"{ANSWER}.includes('2 nodes with 9 pods')")
+        assert "plays on (3s)" in await window.run(ANSWER)
+        goes_on.set()
+        await window.until(f"{ANSWER}.includes('2 workloads hit')")
 
 
 SHIFT_CLICK = """
@@ -330,36 +300,30 @@ CHOOSE = """
 WORDS = f"{ACTS}.value"
 
 
-def test_an_act_is_chosen_for_nodes_and_zones_and_told_in_words() -> None:
-    async def test() -> None:
-        async with shown(3, {"explain": explain}) as (window, _):
-            await window.run("location.hash = '#/node/node-00001'")
-            await window.until(f"{WORDS} === 'lose node node-00001'")
-            await window.run(SHIFT_CLICK, 2)
-            assert await window.run(WORDS) == "lose node node-00001 node-00002"
-            drain = "drain node {} --ignore-daemonsets --delete-emptydir-data"
-            for act, words in (
-                ("lose the link", "lose link node {}"),
-                ("taint", "taint node {} maintenance=now:NoExecute"),
-                (
-                    "another setting, and lose",
-                    "set node-monitor-grace-period=20s --and lose node {}",
-                ),
-                ("drain", drain),
-            ):
-                await window.run(CHOOSE, act)
-                assert await window.run(WORDS) == words.format("node-00001 node-00002")
-            await window.run(SHIFT_CLICK, 1)
-            assert await window.run(WORDS) == drain.format("node-00002")
-            await window.run("location.hash = '#/zone/r/it%27s'")
-            zone = drain.replace("node {}", "zone 'r/it'\\''s'")
-            await window.until(f"{WORDS} === arguments[0]", zone)
-            assert await window.run("return location.hash") == "#/zone/r/it%27s"
-
-    play(test)
+async def test_an_act_is_chosen_for_nodes_and_zones_and_told_in_words() -> None:
+    async with shown(3, {"explain": explain}) as (window, _):
+        await window.run("location.hash = '#/node/node-00001'")
+        await window.until(f"{WORDS} === 'lose node node-00001'")
+        await window.run(SHIFT_CLICK, 2)
+        assert await window.run(WORDS) == "lose node node-00001 node-00002"
+        drain = "drain node {} --ignore-daemonsets --delete-emptydir-data"
+        for act, words in (
+            ("lose the link", "lose link node {}"),
+            ("taint", "taint node {} maintenance=now:NoExecute"),
+            ("another setting, and lose", "set node-monitor-grace-period=20s --and lose node {}"),
+            ("drain", drain),
+        ):
+            await window.run(CHOOSE, act)
+            assert await window.run(WORDS) == words.format("node-00001 node-00002")
+        await window.run(SHIFT_CLICK, 1)
+        assert await window.run(WORDS) == drain.format("node-00002")
+        await window.run("location.hash = '#/zone/r/it%27s'")
+        zone = drain.replace("node {}", "zone 'r/it'\\''s'")
+        await window.until(f"{WORDS} === arguments[0]", zone)
+        assert await window.run("return location.hash") == "#/zone/r/it%27s"
 
 
-def test_a_play_is_given_up_when_the_choice_changes() -> None:
+async def test_a_play_is_given_up_when_the_choice_changes() -> None:
     """The daemon hears of it, so that the next question does not wait for this one."""
     asked, given_up = list[Any](), list[Any]()
 
@@ -374,24 +338,21 @@ def test_a_play_is_given_up_when_the_choice_changes() -> None:
             raise
         return {}
 
-    async def test() -> None:
-        async with shown(3, {"what_if": what_if, "explain": explain}) as (window, _):
-            await window.run("location.hash = '#/node/node-00001'")
-            await window.until(f"{WORDS} === 'lose node node-00001'")
-            await window.run(PLAY)
-            await window.until(f"{ANSWER}.includes('Playing')")
-            while not asked:
+    async with shown(3, {"what_if": what_if, "explain": explain}) as (window, _):
+        await window.run("location.hash = '#/node/node-00001'")
+        await window.until(f"{WORDS} === 'lose node node-00001'")
+        await window.run(PLAY)
+        await window.until(f"{ANSWER}.includes('Playing')")
+        while not asked:
+            await asyncio.sleep(0.05)
+        await window.run(CHOOSE, "lose the link")
+        assert await window.run(ANSWER) == ""
+        async with asyncio.timeout(10):
+            while not given_up:
                 await asyncio.sleep(0.05)
-            await window.run(CHOOSE, "lose the link")
-            assert await window.run(ANSWER) == ""
-            async with asyncio.timeout(10):
-                while not given_up:
-                    await asyncio.sleep(0.05)
-            await window.run(PLAY)
-            await window.until(f"{ANSWER}.includes('what-if lose link node node-00001')")
-        assert given_up == [["lose", "node", "node-00001"]] and len(asked) == 2
-
-    play(test)
+        await window.run(PLAY)
+        await window.until(f"{ANSWER}.includes('what-if lose link node node-00001')")
+    assert given_up == [["lose", "node", "node-00001"]] and len(asked) == 2
 
 
 ASKED = """
@@ -400,19 +361,15 @@ ASKED = """
 """
 
 
-def test_a_wall_screen_stays_awake() -> None:
+async def test_a_wall_screen_stays_awake() -> None:
     """And shows the nodes alone; a page that is read does not keep its machine awake."""
-
-    async def test() -> None:
-        told = Told(DarkZone(3, 90))
-        async with told.served() as url, browser() as window:
-            await window.devtools("Page.addScriptToEvaluateOnNewDocument", source=ASKED)
-            plain = url.partition("#")[0]
-            for address, asked in ((url.replace("#", "?wall#"), ["screen"]), (plain, [])):
-                await window.go(address)
-                await window.until(f"{LEGEND}.includes('healthy 3')")
-                assert await window.run("return window.asked") == asked
-                shown = "return document.getElementById('next').offsetParent !== null"
-                assert await window.run(shown) == (not asked)
-
-    play(test)
+    told = Told(DarkZone(3, 90))
+    async with told.served() as url, browser() as window:
+        await window.devtools("Page.addScriptToEvaluateOnNewDocument", source=ASKED)
+        plain = url.partition("#")[0]
+        for address, asked in ((url.replace("#", "?wall#"), ["screen"]), (plain, [])):
+            await window.go(address)
+            await window.until(f"{LEGEND}.includes('healthy 3')")
+            assert await window.run("return window.asked") == asked
+            shown = "return document.getElementById('next').offsetParent !== null"
+            assert await window.run(shown) == (not asked)

@@ -15,7 +15,6 @@ import pytest
 
 from bench.ui import Told
 from kubectl_nodelife.outlook.works import Wait, WorkInProgress
-from tests.loopback import play
 from tests.ui.browser import Browser, needs_chromium
 from tests.ui.test_drawing import shown
 
@@ -99,27 +98,24 @@ async def stand_still(told: Told) -> None:
         await asyncio.sleep(0.2)
 
 
-def test_it_looks_as_it_did(pytestconfig: pytest.Config) -> None:
-    async def test() -> None:
-        async with shown(30) as (window, told), asyncio.TaskGroup() as group:
-            await window.devtools("Emulation.setTimezoneOverride", timezoneId="UTC")
-            await told_all(window, told)
-            still = group.create_task(stand_still(told))
-            first = await window.command("GET", "window")
-            painter = await window.command("POST", "window/new", type="tab")
-            found = await all_pictured(window, first, painter["handle"], "", WIDTHS)
-            await window.command("POST", "window", handle=painter["handle"])
-            assert await far_from_kept(window, found, pytestconfig) == {}
-            assert await window.run(DIFFERENT, found["360-light"], found["360-dark"]) > 0.5
-            await window.command("POST", "window", handle=first)
-            await window.run("document.getElementById('works').remove()")
-            height = WIDTHS[1280]
-            without = await pictured(window, first, painter["handle"], 1280, height, "light")
-            await window.command("POST", "window", handle=painter["handle"])
-            assert await window.run(DIFFERENT, found["1280-light"], without) > TOLERATED
-            still.cancel()
-
-    play(test)
+async def test_it_looks_as_it_did(pytestconfig: pytest.Config) -> None:
+    async with shown(30) as (window, told), asyncio.TaskGroup() as group:
+        await window.devtools("Emulation.setTimezoneOverride", timezoneId="UTC")
+        await told_all(window, told)
+        still = group.create_task(stand_still(told))
+        first = await window.command("GET", "window")
+        painter = await window.command("POST", "window/new", type="tab")
+        found = await all_pictured(window, first, painter["handle"], "", WIDTHS)
+        await window.command("POST", "window", handle=painter["handle"])
+        assert await far_from_kept(window, found, pytestconfig) == {}
+        assert await window.run(DIFFERENT, found["360-light"], found["360-dark"]) > 0.5
+        await window.command("POST", "window", handle=first)
+        await window.run("document.getElementById('works').remove()")
+        height = WIDTHS[1280]
+        without = await pictured(window, first, painter["handle"], 1280, height, "light")
+        await window.command("POST", "window", handle=painter["handle"])
+        assert await window.run(DIFFERENT, found["1280-light"], without) > TOLERATED
+        still.cancel()
 
 
 async def far_from_kept(

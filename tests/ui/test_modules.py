@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 
 from kubectl_nodelife.daemon.ui.endpoint import page_files
-from tests.loopback import play
 from tests.ui.browser import needs_chromium
 from tests.ui.test_drawing import shown
 
@@ -38,15 +37,12 @@ def test_each_import_is_one_that_is_followed_here() -> None:
 
 
 @needs_chromium
-def test_the_browser_asks_for_the_style_and_the_modules_once_each() -> None:
-    async def test() -> None:
-        async with shown(3) as (window, _):
-            loaded = await window.run(
-                "return performance.getEntriesByType('resource')"
-                ".filter(({ initiatorType: by }) => ['link', 'script', 'other'].includes(by))"
-                ".map(({ name }) => new URL(name).pathname)"
-            )
-            wanted = {f"/{name}" for name in needed("main.js")} | {"/page.css"}
-            assert wanted <= set(loaded) and all(loaded.count(name) == 1 for name in wanted)
-
-    play(test)
+async def test_the_browser_asks_for_the_style_and_the_modules_once_each() -> None:
+    async with shown(3) as (window, _):
+        loaded = await window.run(
+            "return performance.getEntriesByType('resource')"
+            ".filter(({ initiatorType: by }) => ['link', 'script', 'other'].includes(by))"
+            ".map(({ name }) => new URL(name).pathname)"
+        )
+        wanted = {f"/{name}" for name in needed("main.js")} | {"/page.css"}
+        assert wanted <= set(loaded) and all(loaded.count(name) == 1 for name in wanted)

@@ -17,7 +17,7 @@ from kubectl_nodelife.daemon.paths import socket_path
 from kubectl_nodelife.daemon.ui.host import merged
 from tests.daemon.test_several_clusters import kubeconfig
 from tests.daemon.user import FLAGS, SET, silence, user
-from tests.loopback import play, sandbox
+from tests.loopback import sandbox
 from tests.ui.browser import needs_chromium
 from tests.ui.test_drawing import shown
 from tests.ui.test_security import served
@@ -51,44 +51,38 @@ def test_each_cluster_is_told_once_and_trouble_first() -> None:
 
 
 @pytest.mark.deep("daemons as processes")
-def test_daemons_of_the_same_user_are_asked_whatever_they_are_called(tmp_path: Path) -> None:
+async def test_daemons_of_the_same_user_are_asked_whatever_they_are_called(tmp_path: Path) -> None:
     """Two of one cluster, under other users, are one; those that only look on are told nothing."""
-
-    async def test() -> None:
-        async with (
-            sandbox(flags=FLAGS) as a,
-            sandbox(flags=FLAGS, generate={"zones": 1, "nodesPerZone": 3}) as b,
-            user(kubeconfig(tmp_path / "config", {"here": a, "there": b, "again": b})) as one,
-        ):
-            for name in ("here", "there", "again"):
-                await one.ok("daemon", "start", "--context", name, *SET)
-            for name in ("a1", "a2", "a3"):
-                silence(b, name)
-            opened = (await one.ok("ui", "--no-open", "--print-url", "--context=there")).strip()
-            beside = opened.partition("#")[0]
-            for flags, status in (((), 200), (("--read-only-token",), 403)):
-                words = ("ui", "--no-open", "--print-url", "--context=here", *flags)
-                url, _, token = (await one.ok(*words)).strip().partition("#token=")
-                async with aiohttp.ClientSession() as session:
-                    headers = {"X-Nodelife": "1", "Content-Type": "application/json"}
-                    body = json.dumps({"token": token})
-                    async with session.post(f"{url}session", data=body, headers=headers) as begun:
-                        mine = {"X-Nodelife-Session": (await begun.json())["session"]}
-                    asked = f"{url}api/v1/clusters"
-                    async with session.get(asked, headers=mine) as answer:
-                        assert answer.status == status
-                        if status == 200:
-                            (item,) = (await answer.json())["items"]
-            assert sorted(item["contexts"].split(", ")) == ["again", "there"]
-            assert item["url"] == beside and "3" in item["sentence"], item
-            assert (
-                item["server"]
-                == yaml.safe_load(Path(b.kubeconfig).read_text())["clusters"][0]["cluster"][
-                    "server"
-                ]
-            )
-
-    play(test, 300)
+    async with (
+        sandbox(flags=FLAGS) as a,
+        sandbox(flags=FLAGS, generate={"zones": 1, "nodesPerZone": 3}) as b,
+        user(kubeconfig(tmp_path / "config", {"here": a, "there": b, "again": b})) as one,
+    ):
+        for name in ("here", "there", "again"):
+            await one.ok("daemon", "start", "--context", name, *SET)
+        for name in ("a1", "a2", "a3"):
+            silence(b, name)
+        opened = (await one.ok("ui", "--no-open", "--print-url", "--context=there")).strip()
+        beside = opened.partition("#")[0]
+        for flags, status in (((), 200), (("--read-only-token",), 403)):
+            words = ("ui", "--no-open", "--print-url", "--context=here", *flags)
+            url, _, token = (await one.ok(*words)).strip().partition("#token=")
+            async with aiohttp.ClientSession() as session:
+                headers = {"X-Nodelife": "1", "Content-Type": "application/json"}
+                body = json.dumps({"token": token})
+                async with session.post(f"{url}session", data=body, headers=headers) as begun:
+                    mine = {"X-Nodelife-Session": (await begun.json())["session"]}
+                asked = f"{url}api/v1/clusters"
+                async with session.get(asked, headers=mine) as answer:
+                    assert answer.status == status
+                    if status == 200:
+                        (item,) = (await answer.json())["items"]
+        assert sorted(item["contexts"].split(", ")) == ["again", "there"]
+        assert item["url"] == beside and "3" in item["sentence"], item
+        assert (
+            item["server"]
+            == yaml.safe_load(Path(b.kubeconfig).read_text())["clusters"][0]["cluster"]["server"]
+        )
 
 
 def test_of_the_names_of_a_cluster_that_is_asked_first_whose_daemon_runs(
@@ -111,16 +105,13 @@ def test_of_the_names_of_a_cluster_that_is_asked_first_whose_daemon_runs(
     assert (before.names, after.names) == (("a", "b"), ("b", "a"))
 
 
-def test_without_a_session_nothing_is_told_of_other_clusters() -> None:
-    async def test() -> None:
-        async with served() as one:
-            assert (await one.ask("/api/v1/clusters")).status == 401 and one.asked == []
-
-    play(test)
+async def test_without_a_session_nothing_is_told_of_other_clusters() -> None:
+    async with served() as one:
+        assert (await one.ask("/api/v1/clusters")).status == 401 and one.asked == []
 
 
 @needs_chromium
-def test_the_page_names_them_with_the_command_and_no_token() -> None:
+async def test_the_page_names_them_with_the_command_and_no_token() -> None:
     url = "http://127.0.0.1:65000/"
     other = {
         "contexts": "prod, prod-admin", "context": "prod", "server": "https://x", "level": "gone",
@@ -132,13 +123,10 @@ def test_the_page_names_them_with_the_command_and_no_token() -> None:
         asked.append(query)
         return {"items": [other]}
 
-    async def test() -> None:
-        async with shown(3, {"clusters": clusters}) as (window, _):
-            await window.until("return document.querySelector('#clusters li') !== null")
-            said = await window.text("#others")
-            assert "prod, prod-admin Zone a is dark <b>now</b>." in said
-            assert "kubectl nodelife ui --context prod" in said
-            link = "const a = document.querySelector('#clusters a'); return [a.href, a.rel]"
-            assert await window.run(link) == [url, "noopener noreferrer"]
-
-    play(test)
+    async with shown(3, {"clusters": clusters}) as (window, _):
+        await window.until("return document.querySelector('#clusters li') !== null")
+        said = await window.text("#others")
+        assert "prod, prod-admin Zone a is dark <b>now</b>." in said
+        assert "kubectl nodelife ui --context prod" in said
+        link = "const a = document.querySelector('#clusters a'); return [a.href, a.rel]"
+        assert await window.run(link) == [url, "noopener noreferrer"]

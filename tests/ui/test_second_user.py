@@ -11,7 +11,6 @@ from aiohttp import web
 
 from kubectl_nodelife.daemon.listener import OWN, LocalPeers
 from kubectl_nodelife.daemon.ui.endpoint import CLOSED_SECONDS, MOST_SESSIONS, MOST_WRONG, Sessions
-from tests.loopback import play
 from tests.other_user import as_another_user, needs_another_user
 from tests.ui.browser import needs_chromium
 from tests.ui.test_page import opened
@@ -32,43 +31,35 @@ def _asked(port: int, lines: list[str], body: str = "") -> int:
 
 
 @needs_another_user
-def test_another_user_reads_nothing_and_keeps_nobody_out() -> None:
+async def test_another_user_reads_nothing_and_keeps_nobody_out() -> None:
     """Without the token every answer is refused, and guessing closes the door for the guesser."""
+    async with served() as one:
+        token, port = one.sessions.token(), one.port
 
-    async def test() -> None:
-        async with served() as one:
-            token, port = one.sessions.token(), one.port
+        def tries() -> bytes:
+            read = [_asked(port, [f"GET {path} HTTP/1.1"]) for path in PATHS]
+            guess = json.dumps({"token": "guess"})
+            guesses = [_asked(port, ["POST /session HTTP/1.1"], guess) for _ in range(12)]
+            return json.dumps([read, guesses]).encode()
 
-            def tries() -> bytes:
-                read = [_asked(port, [f"GET {path} HTTP/1.1"]) for path in PATHS]
-                guess = json.dumps({"token": "guess"})
-                guesses = [_asked(port, ["POST /session HTTP/1.1"], guess) for _ in range(12)]
-                return json.dumps([read, guesses]).encode()
-
-            read, guesses = json.loads(await asyncio.to_thread(as_another_user, tries))
-            assert set(read) == {401} and one.asked == []
-            assert guesses == [401] * MOST_WRONG + [429] * 2
-            begun = await one.post("/session", json.dumps({"token": token}))
-            assert begun.status == 200, "the owner is let in"
-
-    play(test)
+        read, guesses = json.loads(await asyncio.to_thread(as_another_user, tries))
+        assert set(read) == {401} and one.asked == []
+        assert guesses == [401] * MOST_WRONG + [429] * 2
+        begun = await one.post("/session", json.dumps({"token": token}))
+        assert begun.status == 200, "the owner is let in"
 
 
-def test_wrong_tokens_of_another_peer_do_not_close_the_door(
+async def test_wrong_tokens_of_another_peer_do_not_close_the_door(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     peers = ["uid 1001"]
     monkeypatch.setattr(LocalPeers, "peer_of", lambda *_: peers[0])
-
-    async def test() -> None:
-        async with served() as one:
-            right = json.dumps({"token": one.sessions.token()})
-            asked = [(await one.post("/session", '{"token": "x"}')).status for _ in range(12)]
-            assert asked == [401] * MOST_WRONG + [429] * 2
-            peers[0] = OWN
-            assert (await one.post("/session", right)).status == 200
-
-    play(test)
+    async with served() as one:
+        right = json.dumps({"token": one.sessions.token()})
+        asked = [(await one.post("/session", '{"token": "x"}')).status for _ in range(12)]
+        assert asked == [401] * MOST_WRONG + [429] * 2
+        peers[0] = OWN
+        assert (await one.post("/session", right)).status == 200
 
 
 def test_the_door_opens_again() -> None:
@@ -91,47 +82,39 @@ def test_many_that_look_on_end_no_session_of_the_owner() -> None:
     assert [sessions.holds(str(one)) for one in others].count(True) == MOST_SESSIONS
 
 
-def test_a_session_has_a_rate_and_costly_answers_are_shared() -> None:
+async def test_a_session_has_a_rate_and_costly_answers_are_shared() -> None:
     """An address for other screens drove 450 requests a second, each of which made a drain plan."""
-
-    async def test() -> None:
-        async with served() as one:
-            session = one.sessions.begin(one.sessions.token(read_only=True))
-            asked = [one.ask("/api/v1/drains", session=session) for _ in range(120)]
-            statuses = [answered.status for answered in await asyncio.gather(*asked)]
-            assert statuses.count(429) > 20 and statuses.count(200) >= 60
-            assert len(one.asked) <= 2, "one answer for all that ask within two seconds"
-
-    play(test)
+    async with served() as one:
+        session = one.sessions.begin(one.sessions.token(read_only=True))
+        asked = [one.ask("/api/v1/drains", session=session) for _ in range(120)]
+        statuses = [answered.status for answered in await asyncio.gather(*asked)]
+        assert statuses.count(429) > 20 and statuses.count(200) >= 60
+        assert len(one.asked) <= 2, "one answer for all that ask within two seconds"
 
 
 @needs_chromium
-def test_the_browser_gives_the_session_to_no_other_port() -> None:
+async def test_the_browser_gives_the_session_to_no_other_port() -> None:
     """Whatever the browser sends to a server of another user on this machine."""
+    heard: list[str] = []
 
-    async def test() -> None:
-        heard: list[str] = []
+    async def hear(request: web.Request) -> web.Response:
+        heard.append(f"{request.path_qs} {dict(request.headers)}")
+        return web.Response(text="<p>hello</p>", content_type="text/html")
 
-        async def hear(request: web.Request) -> web.Response:
-            heard.append(f"{request.path_qs} {dict(request.headers)}")
-            return web.Response(text="<p>hello</p>", content_type="text/html")
-
-        app = web.Application()
-        app.router.add_get("/{path:.*}", hear)
-        runner = web.AppRunner(app)
-        await runner.setup()
-        await web.TCPSite(runner, "127.0.0.1", 0).start()
-        other = f"http://127.0.0.1:{runner.addresses[0][1]}/"
-        try:
-            async with opened() as page:
-                session = await page.browser.run("return sessionStorage.nodelife")
-                assert session and await page.browser.run("return document.cookie") == ""
-                await page.browser.go(other)
-                assert await page.browser.run("return sessionStorage.nodelife ?? ''") == ""
-                assert heard and not any(session in text or "Cookie" in text for text in heard)
-                await page.browser.go(page.url)
-                await page.browser.until("return document.getElementById('banner').hidden")
-        finally:
-            await runner.cleanup()
-
-    play(test)
+    app = web.Application()
+    app.router.add_get("/{path:.*}", hear)
+    runner = web.AppRunner(app)
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", 0).start()
+    other = f"http://127.0.0.1:{runner.addresses[0][1]}/"
+    try:
+        async with opened() as page:
+            session = await page.browser.run("return sessionStorage.nodelife")
+            assert session and await page.browser.run("return document.cookie") == ""
+            await page.browser.go(other)
+            assert await page.browser.run("return sessionStorage.nodelife ?? ''") == ""
+            assert heard and not any(session in text or "Cookie" in text for text in heard)
+            await page.browser.go(page.url)
+            await page.browser.until("return document.getElementById('banner').hidden")
+    finally:
+        await runner.cleanup()

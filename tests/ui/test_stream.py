@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import Any
 
 import pytest
@@ -50,52 +49,43 @@ def last_id(text: str) -> str:
     return [line for line in text.splitlines() if line.startswith("id: ")][-1][4:]
 
 
-def test_who_comes_back_goes_on_where_it_stopped() -> None:
-    async def test() -> None:
-        told = Told()
+async def test_who_comes_back_goes_on_where_it_stopped() -> None:
+    told = Told()
+    told.tell()
+    first = await read(told)
+    assert 'event: snapshot\ndata: {"number":1}\n\n' in first
+    assert await read(told, last_id(first)) == ""
+    told.tell()
+    told.tell()
+    missed = await read(told, last_id(first))
+    assert missed.count("event: delta") == 2 and "snapshot" not in missed
+    for _ in range(MOST_EVENTS + 1):
         told.tell()
-        first = await read(told)
-        assert 'event: snapshot\ndata: {"number":1}\n\n' in first
-        assert await read(told, last_id(first)) == ""
-        told.tell()
-        told.tell()
-        missed = await read(told, last_id(first))
-        assert missed.count("event: delta") == 2 and "snapshot" not in missed
-        for _ in range(MOST_EVENTS + 1):
-            told.tell()
-        for unknown in (last_id(first), "other-1", "", "x", last_id(first) + "9999999999999999999"):
-            assert "event: snapshot" in await read(told, unknown)
-        assert told.made == 2  # one for all who came between two events
-
-    asyncio.run(test())
+    for unknown in (last_id(first), "other-1", "", "x", last_id(first) + "9999999999999999999"):
+        assert "event: snapshot" in await read(told, unknown)
+    assert told.made == 2  # one for all who came between two events
 
 
-def test_there_are_so_many_listeners_and_no_more() -> None:
-    async def test() -> None:
-        told = Told()
-        joined = [told.broadcast.join() for _ in range(MOST_LISTENERS)]
-        assert None not in joined and told.broadcast.join() is None
-        assert told.broadcast.wanted.is_set()
-        for subscriber in joined:
-            assert subscriber is not None
-            told.broadcast.leave(subscriber)
-        assert not told.broadcast.wanted.is_set() and told.broadcast.join() is not None
-
-    asyncio.run(test())
+async def test_there_are_so_many_listeners_and_no_more() -> None:
+    told = Told()
+    joined = [told.broadcast.join() for _ in range(MOST_LISTENERS)]
+    assert None not in joined and told.broadcast.join() is None
+    assert told.broadcast.wanted.is_set()
+    for subscriber in joined:
+        assert subscriber is not None
+        told.broadcast.leave(subscriber)
+    assert not told.broadcast.wanted.is_set() and told.broadcast.join() is not None
 
 
-def test_one_that_does_not_read_is_dropped_and_the_others_go_on() -> None:
-    async def test() -> None:
-        told = Told()
-        slow, quick = told.broadcast.join(), told.broadcast.join()
-        assert slow is not None and quick is not None
-        chunk = {"text": "x" * (MOST_UNREAD_BYTES // 4)}
-        for _ in range(8):
-            told.broadcast.publish("delta", chunk)
-            assert await quick.take(0.01)
-        assert slow.dropped and not quick.dropped
-
-    asyncio.run(test())
+async def test_one_that_does_not_read_is_dropped_and_the_others_go_on() -> None:
+    told = Told()
+    slow, quick = told.broadcast.join(), told.broadcast.join()
+    assert slow is not None and quick is not None
+    chunk = {"text": "x" * (MOST_UNREAD_BYTES // 4)}
+    for _ in range(8):
+        told.broadcast.publish("delta", chunk)
+        assert await quick.take(0.01)
+    assert slow.dropped and not quick.dropped
 
 
 class Hour:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 from tests.daemon.user import silence
-from tests.loopback import play
 from tests.ui.browser import Browser, needs_chromium
 from tests.ui.test_drawing import shown
 from tests.ui.test_page import opened
@@ -35,20 +34,16 @@ SPANS: list[tuple[str, list[list[float]], list[int]]] = [
 ]
 
 
-def test_idle_stretches_are_folded() -> None:
+async def test_idle_stretches_are_folded() -> None:
     """Instants keep their order, and come back from their places."""
-
-    async def test() -> None:
-        async with shown(3) as (window, _):
-            for title, spans, seconds in SPANS:
-                instants = list(range(0, 601, 50))
-                told: dict[str, Any] = await window.run(LINE, spans, instants)
-                assert [fold[1] for fold in told["folds"]] == seconds, title
-                assert told["shares"] == sorted(told["shares"]), title
-                assert (told["shares"][0], told["shares"][-1]) == (0, 1), title
-                assert told["back"] == instants, title
-
-    play(test)
+    async with shown(3) as (window, _):
+        for title, spans, seconds in SPANS:
+            instants = list(range(0, 601, 50))
+            told: dict[str, Any] = await window.run(LINE, spans, instants)
+            assert [fold[1] for fold in told["folds"]] == seconds, title
+            assert told["shares"] == sorted(told["shares"]), title
+            assert (told["shares"][0], told["shares"][-1]) == (0, 1), title
+            assert told["back"] == instants, title
 
 
 ROWS = "return [...document.querySelectorAll('#happened-list li')].map((row) => row.dataset.change)"
@@ -59,59 +54,49 @@ async def rows(window: Browser) -> set[str]:
     return set(await window.run(ROWS))
 
 
-def test_a_stretch_of_what_happened_has_an_address() -> None:
-    async def test() -> None:
-        async with opened() as page:
-            window = page.browser
-            silence(page.served, "a1")
-            await window.until(
-                "return document.querySelector('#happened-list').textContent.includes('AddTaint')"
-            )
-            await window.until("return !document.getElementById('lanes').hidden")
-            await window.drag("#lanes", 0.3, 0.6, 0.99)
-            await window.until("return location.hash.startsWith('#/happened/')")
-            address = await window.run(RANGE)
-            low, high = address.split("/")[2:]
-            assert low < high and low.endswith("Z")
-            note = "return document.getElementById('range-note').textContent"
-            await window.until(f"{note}.includes('change')")
-            of_range = await rows(window)
-            assert of_range
-            await window.run("document.getElementById('range-all').click()")
-            await window.until("return location.hash === '#/'")
-            await window.go("about:blank")
-            await window.go(f"{page.url}{address}")
-            await window.until(f"{note}.includes('change')")
-            await window.until(f"{ROWS}.length === arguments[0]", len(of_range))
-            assert await rows(window) == of_range
-            await window.run(
-                "location.hash = '#/happened/2000-01-01T00:00:00Z/2000-01-01T01:00:00Z'"
-            )
-            await window.until(
-                "return document.getElementById('happened-none').offsetParent !== null"
-            )
-            assert await rows(window) == set()
-            assert await window.log() == []
-
-    play(test)
+async def test_a_stretch_of_what_happened_has_an_address() -> None:
+    async with opened() as page:
+        window = page.browser
+        silence(page.served, "a1")
+        await window.until(
+            "return document.querySelector('#happened-list').textContent.includes('AddTaint')"
+        )
+        await window.until("return !document.getElementById('lanes').hidden")
+        await window.drag("#lanes", 0.3, 0.6, 0.99)
+        await window.until("return location.hash.startsWith('#/happened/')")
+        address = await window.run(RANGE)
+        low, high = address.split("/")[2:]
+        assert low < high and low.endswith("Z")
+        note = "return document.getElementById('range-note').textContent"
+        await window.until(f"{note}.includes('change')")
+        of_range = await rows(window)
+        assert of_range
+        await window.run("document.getElementById('range-all').click()")
+        await window.until("return location.hash === '#/'")
+        await window.go("about:blank")
+        await window.go(f"{page.url}{address}")
+        await window.until(f"{note}.includes('change')")
+        await window.until(f"{ROWS}.length === arguments[0]", len(of_range))
+        assert await rows(window) == of_range
+        await window.run("location.hash = '#/happened/2000-01-01T00:00:00Z/2000-01-01T01:00:00Z'")
+        await window.until("return document.getElementById('happened-none').offsetParent !== null")
+        assert await rows(window) == set()
+        assert await window.log() == []
 
 
-def test_causes_are_followed_both_ways() -> None:
-    async def test() -> None:
-        async with shown(30) as (window, told):
-            told.tell_frame(dark_s=0.0, changes=1)
-            await window.until(f"{ROWS}.length === 20")
-            marked = "return document.querySelector('.marked')?.dataset.change"
-            press = """
+async def test_causes_are_followed_both_ways() -> None:
+    async with shown(30) as (window, told):
+        told.tell_frame(dark_s=0.0, changes=1)
+        await window.until(f"{ROWS}.length === 20")
+        marked = "return document.querySelector('.marked')?.dataset.change"
+        press = """
               [...document.querySelectorAll(`[data-change="${arguments[0]}"] button`)]
                 .find((button) => button.textContent.startsWith(arguments[1])).click()
             """
-            await window.run(press, 30, "its cause")
-            assert await window.run(marked) == "29"
-            await window.run(press, 30, "what it led to (1)")
-            assert await window.run(marked) == "31"
-
-    play(test)
+        await window.run(press, 30, "its cause")
+        assert await window.run(marked) == "29"
+        await window.run(press, 30, "what it led to (1)")
+        assert await window.run(marked) == "31"
 
 
 LEFTS = """
@@ -128,21 +113,18 @@ AXIS = """
 """Now, and how long what is folded is."""
 
 
-def test_what_came_true_slides_into_the_past() -> None:
-    async def test() -> None:
-        async with shown(30) as (window, told):
-            told.tell_frame(dark_s=20.0, changes=1)
-            text = "return document.getElementById('next-list').textContent"
-            await window.until(f"{text}.includes('confirmed')")
-            found = await window.run(LEFTS)
-            past = [at <= now for was, at, now in found if was]
-            ahead = [at >= now for was, at, now in found if not was]
-            assert len(past) == 1 and all(past) and len(ahead) == 10 and all(ahead)
-            marks = await window.run(AXIS)
-            assert marks[0] == "now" and len(marks) > 1
-            assert all(mark.startswith("/ ") and mark.endswith("s /") for mark in marks[1:])
-
-    play(test)
+async def test_what_came_true_slides_into_the_past() -> None:
+    async with shown(30) as (window, told):
+        told.tell_frame(dark_s=20.0, changes=1)
+        text = "return document.getElementById('next-list').textContent"
+        await window.until(f"{text}.includes('confirmed')")
+        found = await window.run(LEFTS)
+        past = [at <= now for was, at, now in found if was]
+        ahead = [at >= now for was, at, now in found if not was]
+        assert len(past) == 1 and all(past) and len(ahead) == 10 and all(ahead)
+        marks = await window.run(AXIS)
+        assert marks[0] == "now" and len(marks) > 1
+        assert all(mark.startswith("/ ") and mark.endswith("s /") for mark in marks[1:])
 
 
 ASLEEP = """
@@ -154,25 +136,21 @@ DUE = "document.querySelector('#next-list li:nth-child(2) .when')?.textContent ?
 BANNER = "return document.getElementById('banner').textContent"
 
 
-def test_after_an_hour_of_sleep_the_page_says_so_until_it_is_right_again() -> None:
+async def test_after_an_hour_of_sleep_the_page_says_so_until_it_is_right_again() -> None:
     """No time that passed unseen is shown as if it had been watched."""
-
-    async def test() -> None:
-        async with shown(30) as (window, told):
-            told.tell_frame(dark_s=20.0, changes=1)
-            due = f"return {DUE}"
-            await window.until(f"return ({DUE}).startsWith('in 5m')")
-            await window.run(ASLEEP)
-            await window.run("window.asleep = 3_600_000")
-            await window.until(f"{BANNER}.includes('No news from the daemon for 360')")
-            assert await window.run("return document.body.classList.contains('stale')")
-            stopped = await window.run(due)
-            assert stopped.startswith(("in 5m", "in 4m5"))
-            told.zone.now_s += 3600
-            told.broadcast.whisper("tick", {"now": told.zone.now_s})
-            await window.until(f"{BANNER} === ''")
-            await window.until("return !document.body.classList.contains('stale')")
-            await window.until(f"return ({DUE}) === 'due now'")
-            assert await window.log() == []
-
-    play(test)
+    async with shown(30) as (window, told):
+        told.tell_frame(dark_s=20.0, changes=1)
+        due = f"return {DUE}"
+        await window.until(f"return ({DUE}).startsWith('in 5m')")
+        await window.run(ASLEEP)
+        await window.run("window.asleep = 3_600_000")
+        await window.until(f"{BANNER}.includes('No news from the daemon for 360')")
+        assert await window.run("return document.body.classList.contains('stale')")
+        stopped = await window.run(due)
+        assert stopped.startswith(("in 5m", "in 4m5"))
+        told.zone.now_s += 3600
+        told.broadcast.whisper("tick", {"now": told.zone.now_s})
+        await window.until(f"{BANNER} === ''")
+        await window.until("return !document.body.classList.contains('stale')")
+        await window.until(f"return ({DUE}) === 'due now'")
+        assert await window.log() == []

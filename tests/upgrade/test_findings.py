@@ -31,7 +31,7 @@ from tests.drain.build import (
     snapshot,
     stateful_set,
 )
-from tests.loopback import play, sandbox
+from tests.loopback import sandbox
 from tests.upgrade.test_plan import blue
 
 SETTINGS = make_settings("v1.36")
@@ -233,16 +233,13 @@ def test_a_window_that_is_too_short_for_any_node_is_refused() -> None:
 
 
 @pytest.mark.deep("commands as processes")
-def test_a_live_plan_reads_by_which_leases_the_control_plane_lives() -> None:
-    async def play_it() -> None:
-        fresh = {**lease("kube-scheduler", 0), "spec": {"renewTime": "2126-01-01T00:00:00.000000Z"}}
-        old = {**lease("kube-controller-manager", 0)}
-        async with sandbox(objects=[fresh, old]) as served:
-            words = ("plan", "a1", "--wait", "--target", "bootID=changed", "-o", "json")
-            ended = await nodelife(served.kubeconfig, served.folder, "upgrade", *words)
-            findings = json.loads(ended.out)["findings"]
-            checks = {finding["check"]: finding["severity"] for finding in findings}
-            assert "kube-scheduler" not in checks
-            assert checks["kube-controller-manager"] == "warning"
-
-    play(play_it)
+async def test_a_live_plan_reads_by_which_leases_the_control_plane_lives() -> None:
+    fresh = {**lease("kube-scheduler", 0), "spec": {"renewTime": "2126-01-01T00:00:00.000000Z"}}
+    old = {**lease("kube-controller-manager", 0)}
+    async with sandbox(objects=[fresh, old]) as served:
+        words = ("plan", "a1", "--wait", "--target", "bootID=changed", "-o", "json")
+        ended = await nodelife(served.kubeconfig, served.folder, "upgrade", *words)
+        findings = json.loads(ended.out)["findings"]
+        checks = {finding["check"]: finding["severity"] for finding in findings}
+        assert "kube-scheduler" not in checks
+        assert checks["kube-controller-manager"] == "warning"

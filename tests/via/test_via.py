@@ -12,7 +12,7 @@ from kubectl_nodelife.commands.via import parse_via
 from kubectl_nodelife.errors import BadInput
 from kubectl_nodelife.sandbox.tls import Sandbox
 from tests.daemon.user import SET, User, user
-from tests.loopback import play, sandbox
+from tests.loopback import sandbox
 from tests.metrics.test_endpoint import free_port
 from tests.via.played import NAME, NAMESPACE, VIA, Plays, pod
 
@@ -32,87 +32,75 @@ async def asked(*pods: Any, **ports: int | None) -> AsyncIterator[tuple[Sandbox,
         yield served, one, plays
 
 
-def test_each_verb_says_what_it_says_on_the_socket() -> None:
-    async def test() -> None:
-        async with asked() as (_, one, plays):
-            node = (await one.ok("status", "-o", "name")).split()[0].removeprefix("node/")
-            for words in (
-                ("status", "-o", "name"),
-                ("status", "-o", "name", "-l", "topology.kubernetes.io/zone=a"),
-                ("daemonset", "-A", "-o", "name"),
-                ("changes", "-o", "name"),
-                ("diverge", "-o", "name"),
-                ("what-if", "lose", "node", node, "-o", "name"),
-            ):
-                there, here = await one.run(*words, *VIA), await one.run(*words)
-                assert (there.code, there.out) == (0, here.out), (words, there, here)
-                assert "first look" not in there.err
-            assert node in await one.ok("explain", "node", node, *VIA)
-            planned = await one.run("drain-plan", node, "--ignore-daemonsets", *VIA)
-            assert planned.code == 0 and node in planned.out, planned
-            assert "r1/a" in await one.ok("explain", "zone", "r1/a", *VIA)
-            (item,) = (await one.json("daemon", "status", *VIA))["items"]
-            assert item["running"] and item["pid"] == (await one.health())["pid"]
-            assert f"/api/v1/namespaces/{NAMESPACE}/pods/first/portforward?ports=9877" in plays.seen
-
-    play(test)
+async def test_each_verb_says_what_it_says_on_the_socket() -> None:
+    async with asked() as (_, one, plays):
+        node = (await one.ok("status", "-o", "name")).split()[0].removeprefix("node/")
+        for words in (
+            ("status", "-o", "name"),
+            ("status", "-o", "name", "-l", "topology.kubernetes.io/zone=a"),
+            ("daemonset", "-A", "-o", "name"),
+            ("changes", "-o", "name"),
+            ("diverge", "-o", "name"),
+            ("what-if", "lose", "node", node, "-o", "name"),
+        ):
+            there, here = await one.run(*words, *VIA), await one.run(*words)
+            assert (there.code, there.out) == (0, here.out), (words, there, here)
+            assert "first look" not in there.err
+        assert node in await one.ok("explain", "node", node, *VIA)
+        planned = await one.run("drain-plan", node, "--ignore-daemonsets", *VIA)
+        assert planned.code == 0 and node in planned.out, planned
+        assert "r1/a" in await one.ok("explain", "zone", "r1/a", *VIA)
+        (item,) = (await one.json("daemon", "status", *VIA))["items"]
+        assert item["running"] and item["pid"] == (await one.health())["pid"]
+        assert f"/api/v1/namespaces/{NAMESPACE}/pods/first/portforward?ports=9877" in plays.seen
 
 
-def test_it_can_be_watched() -> None:
-    async def test() -> None:
-        async with asked() as (_, one, _):
-            process = await one.start("status", "-w", "-o", "json", *VIA)
-            try:
-                assert process.stdout is not None
-                assert b"\n" in await process.stdout.readline()
-            finally:
-                process.kill()
-                await process.wait()
-
-    play(test)
+async def test_it_can_be_watched() -> None:
+    async with asked() as (_, one, _):
+        process = await one.start("status", "-w", "-o", "json", *VIA)
+        try:
+            assert process.stdout is not None
+            assert b"\n" in await process.stdout.readline()
+        finally:
+            process.kill()
+            await process.wait()
 
 
-def test_orders_and_what_reads_the_cluster_itself_are_refused() -> None:
-    async def test() -> None:
-        async with asked() as (_, one, plays):
-            for words in (
-                ("daemon", "pause"),
-                ("daemon", "pause", "--everyone"),
-                ("daemon", "resume"),
-                ("daemon", "stop"),
-                ("daemon", "stop", "--all"),
-                ("daemon", "restart"),
-                ("daemon", "start", "--enforce=pod-gc", "--yes"),
-                ("daemon", "run", "--enforce=pod-gc", "--yes"),
-            ):
-                said = await one.run(*words, *VIA)
-                assert said.code == 5 and "orders do not" in said.err, (words, said)
-            for words in (("budgets",), ("audit",), ("drain", "a"), ("snapshot", "save", "x")):
-                said = await one.run(*words, *VIA)
-                assert said.code == 2 and "--via" in said.err, (words, said)
-            for words in (("status", "--no-daemon"), ("status", "--profile", "v1.30")):
-                said = await one.run(*words, *VIA)
-                assert said.code == 2 and "--via: asks a daemon" in said.err, (words, said)
-            assert plays.seen == [], "nothing was asked"
-            said = await one.run("ui", "--no-open", *VIA)
-            assert said.code == 5 and "is an order" in said.err, "the port itself says so"
-            assert said.err.count("\n") == 1 and (await one.health())["running"]
-
-    play(test)
+async def test_orders_and_what_reads_the_cluster_itself_are_refused() -> None:
+    async with asked() as (_, one, plays):
+        for words in (
+            ("daemon", "pause"),
+            ("daemon", "pause", "--everyone"),
+            ("daemon", "resume"),
+            ("daemon", "stop"),
+            ("daemon", "stop", "--all"),
+            ("daemon", "restart"),
+            ("daemon", "start", "--enforce=pod-gc", "--yes"),
+            ("daemon", "run", "--enforce=pod-gc", "--yes"),
+        ):
+            said = await one.run(*words, *VIA)
+            assert said.code == 5 and "orders do not" in said.err, (words, said)
+        for words in (("budgets",), ("audit",), ("drain", "a"), ("snapshot", "save", "x")):
+            said = await one.run(*words, *VIA)
+            assert said.code == 2 and "--via" in said.err, (words, said)
+        for words in (("status", "--no-daemon"), ("status", "--profile", "v1.30")):
+            said = await one.run(*words, *VIA)
+            assert said.code == 2 and "--via: asks a daemon" in said.err, (words, said)
+        assert plays.seen == [], "nothing was asked"
+        said = await one.run("ui", "--no-open", *VIA)
+        assert said.code == 5 and "is an order" in said.err, "the port itself says so"
+        assert said.err.count("\n") == 1 and (await one.health())["running"]
 
 
-def test_another_pod_is_asked_where_one_cannot_be() -> None:
-    async def test() -> None:
-        pods = (pod("first"), pod("gone", phase="Failed"), pod("second", ready="False"))
-        async with asked(*pods, first=None) as (_, one, plays):
-            plays.refuses["/first/portforward"] = (502, {"message": "no route to host"}, {})
-            assert "node/" in await one.ok("status", "-o", "name", *VIA)
-            plays.refuses["/second/portforward"] = (502, {"message": "no route either"}, {})
-            said = await one.run("status", *VIA)
-            assert said.code == 1 and "pod nodelife/first" in said.err, said
-            assert "no route to host" in said.err and not said.out
-
-    play(test)
+async def test_another_pod_is_asked_where_one_cannot_be() -> None:
+    pods = (pod("first"), pod("gone", phase="Failed"), pod("second", ready="False"))
+    async with asked(*pods, first=None) as (_, one, plays):
+        plays.refuses["/first/portforward"] = (502, {"message": "no route to host"}, {})
+        assert "node/" in await one.ok("status", "-o", "name", *VIA)
+        plays.refuses["/second/portforward"] = (502, {"message": "no route either"}, {})
+        said = await one.run("status", *VIA)
+        assert said.code == 1 and "pod nodelife/first" in said.err, said
+        assert "no route to host" in said.err and not said.out
 
 
 FORBIDDEN = {"kind": "Status", "code": 403, "message": 'pods "first" is forbidden: no'}
@@ -144,21 +132,18 @@ TROUBLES: dict[str, tuple[str, Any, str]] = {
 }
 
 
-def test_what_does_not_work_is_one_line() -> None:
-    async def test() -> None:
-        async with asked() as (_, one, plays):
-            for title, (path, answer, words) in TROUBLES.items():
-                plays.refuses = {path: answer}
-                said = await one.run("status", *VIA)
-                assert said.code == 1 and not said.out, (title, said)
-                assert said.err.startswith("error: ") and said.err.count("\n") == 1, (title, said)
-                assert words in said.err, (title, said)
-            plays.refuses, plays.ports["first"] = {}, None
+async def test_what_does_not_work_is_one_line() -> None:
+    async with asked() as (_, one, plays):
+        for title, (path, answer, words) in TROUBLES.items():
+            plays.refuses = {path: answer}
             said = await one.run("status", *VIA)
-            assert said.code == 1 and "--serve-answers" in said.err, said
-            assert "error forwarding port 9877" in said.err
-
-    play(test)
+            assert said.code == 1 and not said.out, (title, said)
+            assert said.err.startswith("error: ") and said.err.count("\n") == 1, (title, said)
+            assert words in said.err, (title, said)
+        plays.refuses, plays.ports["first"] = {}, None
+        said = await one.run("status", *VIA)
+        assert said.code == 1 and "--serve-answers" in said.err, said
+        assert "error forwarding port 9877" in said.err
 
 
 @pytest.mark.parametrize(
@@ -175,12 +160,9 @@ def test_names_that_are_none(text: str, message: str) -> None:
         parse_via(text)
 
 
-def test_the_namespace_may_stand_with_the_name_and_the_pod_names_its_port() -> None:
-    async def test() -> None:
-        async with asked(pod("first", port=12345)) as (_, one, plays):
-            for via in (f"{NAMESPACE}/deployment/{NAME}", f"{NAMESPACE}/pod/first"):
-                out = await one.ok("daemonset", "-A", "-o", "name", "--via", via)
-                assert out == await one.ok("daemonset", "-A", "-o", "name")
-            assert plays.seen[-1].endswith("/pods/first/portforward?ports=12345")
-
-    play(test)
+async def test_the_namespace_may_stand_with_the_name_and_the_pod_names_its_port() -> None:
+    async with asked(pod("first", port=12345)) as (_, one, plays):
+        for via in (f"{NAMESPACE}/deployment/{NAME}", f"{NAMESPACE}/pod/first"):
+            out = await one.ok("daemonset", "-A", "-o", "name", "--via", via)
+            assert out == await one.ok("daemonset", "-A", "-o", "name")
+        assert plays.seen[-1].endswith("/pods/first/portforward?ports=12345")

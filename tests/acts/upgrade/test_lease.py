@@ -39,89 +39,71 @@ def lease_of(session: Session, seen: list[KubeObject] | None = None) -> RunLease
     return RunLease(cast(ActSession, session), "kube-system", DURATION_NS, on_lease)
 
 
-def test_the_first_leader_has_it_at_once_and_says_nothing() -> None:
-    async def main() -> None:
-        session, said = Session(), list[str]()
-        lease = lease_of(session)
-        await lease.acquire(said.append)
-        assert lease.keeper.leads() and lease.epoch == 0 and not said
-        assert session.server.spec["leaseDurationSeconds"] == 1
-
-    asyncio.run(main())
+async def test_the_first_leader_has_it_at_once_and_says_nothing() -> None:
+    session, said = Session(), list[str]()
+    lease = lease_of(session)
+    await lease.acquire(said.append)
+    assert lease.keeper.leads() and lease.epoch == 0 and not said
+    assert session.server.spec["leaseDurationSeconds"] == 1
 
 
-def test_a_silent_holder_is_succeeded_after_his_time_and_in_a_new_epoch() -> None:
-    async def main() -> None:
-        session, said = Session(), list[str]()
-        first, second = lease_of(session), lease_of(session)
-        await first.acquire(said.append)
-        began = time.monotonic()
-        await second.acquire(said.append)
-        assert time.monotonic() - began >= 1.0, "watched for the whole duration"
-        assert second.epoch == 1
-        assert len(said) == 1 and "led the upgrade last" in said[0]
-
-    asyncio.run(main())
+async def test_a_silent_holder_is_succeeded_after_his_time_and_in_a_new_epoch() -> None:
+    session, said = Session(), list[str]()
+    first, second = lease_of(session), lease_of(session)
+    await first.acquire(said.append)
+    began = time.monotonic()
+    await second.acquire(said.append)
+    assert time.monotonic() - began >= 1.0, "watched for the whole duration"
+    assert second.epoch == 1
+    assert len(said) == 1 and "led the upgrade last" in said[0]
 
 
-def test_a_holder_who_is_alive_is_named_and_left_alone() -> None:
-    async def main() -> None:
-        session = Session()
-        first, second = lease_of(session), lease_of(session)
-        await first.acquire(print)
-        renewing = asyncio.create_task(first.run())
-        with pytest.raises(Refused, match="is alive") as caught:
-            await second.acquire(lambda text: None)
-        assert first.keeper.election.identity in str(caught.value)
-        assert first.keeper.leads()
-        renewing.cancel()
-
-    asyncio.run(main())
+async def test_a_holder_who_is_alive_is_named_and_left_alone() -> None:
+    session = Session()
+    first, second = lease_of(session), lease_of(session)
+    await first.acquire(print)
+    renewing = asyncio.create_task(first.run())
+    with pytest.raises(Refused, match="is alive") as caught:
+        await second.acquire(lambda text: None)
+    assert first.keeper.election.identity in str(caught.value)
+    assert first.keeper.leads()
+    renewing.cancel()
 
 
-def test_a_lease_that_is_deleted_ends_the_leader() -> None:
-    async def main() -> None:
-        session = Session()
-        lease = lease_of(session)
-        await lease.acquire(print)
-        session.server.lease = None
-        async with asyncio.timeout(5):
-            await lease.run()
-        assert lease.deleted and not lease.keeper.leads() and session.server.lease is None
-
-    asyncio.run(main())
+async def test_a_lease_that_is_deleted_ends_the_leader() -> None:
+    session = Session()
+    lease = lease_of(session)
+    await lease.acquire(print)
+    session.server.lease = None
+    async with asyncio.timeout(5):
+        await lease.run()
+    assert lease.deleted and not lease.keeper.leads() and session.server.lease is None
 
 
-def test_a_wish_is_seen_between_two_renewals_and_survives_them() -> None:
-    async def main() -> None:
-        session, seen = Session(), list[KubeObject]()
-        lease = lease_of(session, seen)
-        await lease.acquire(print)
-        running = asyncio.create_task(lease.run())
-        server = session.server
-        assert server.lease is not None
-        meta = {**server.lease["metadata"], "annotations": {"nodelife.dev/upgrade-request": "{}"}}
-        server._keep({**server.lease, "metadata": meta})
-        async with asyncio.timeout(5):
-            while not any((one.metadata.annotations or {}) for one in seen):
-                await asyncio.sleep(0.02)
-        await asyncio.sleep(0.6)
-        assert server.lease["metadata"]["annotations"] and lease.keeper.leads()
-        running.cancel()
-
-    asyncio.run(main())
+async def test_a_wish_is_seen_between_two_renewals_and_survives_them() -> None:
+    session, seen = Session(), list[KubeObject]()
+    lease = lease_of(session, seen)
+    await lease.acquire(print)
+    running = asyncio.create_task(lease.run())
+    server = session.server
+    assert server.lease is not None
+    meta = {**server.lease["metadata"], "annotations": {"nodelife.dev/upgrade-request": "{}"}}
+    server._keep({**server.lease, "metadata": meta})
+    async with asyncio.timeout(5):
+        while not any((one.metadata.annotations or {}) for one in seen):
+            await asyncio.sleep(0.02)
+    await asyncio.sleep(0.6)
+    assert server.lease["metadata"]["annotations"] and lease.keeper.leads()
+    running.cancel()
 
 
-def test_who_is_succeeded_notices_and_writes_no_more() -> None:
-    async def main() -> None:
-        session = Session()
-        lease = lease_of(session)
-        await lease.acquire(print)
-        server = session.server
-        assert server.lease is not None
-        server._keep({**server.lease, "spec": {**server.spec, "holderIdentity": "other"}})
-        async with asyncio.timeout(5):
-            await lease.run()
-        assert lease.taken_by == "other" and not lease.keeper.leads()
-
-    asyncio.run(main())
+async def test_who_is_succeeded_notices_and_writes_no_more() -> None:
+    session = Session()
+    lease = lease_of(session)
+    await lease.acquire(print)
+    server = session.server
+    assert server.lease is not None
+    server._keep({**server.lease, "spec": {**server.spec, "holderIdentity": "other"}})
+    async with asyncio.timeout(5):
+        await lease.run()
+    assert lease.taken_by == "other" and not lease.keeper.leads()

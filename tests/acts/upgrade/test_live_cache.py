@@ -70,30 +70,27 @@ def test_what_is_told_reaches_the_controller_that_leads_and_is_decided_on_later(
     assert asyncio.run(story()) == ["Node n1"]
 
 
-def test_an_object_that_the_cache_fails_at_is_set_aside_and_a_pass_that_fails_ends_the_leader(
+async def test_an_object_that_the_cache_fails_at_is_set_aside_and_a_pass_that_fails_ends_the_leader(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    async def story() -> None:
-        cache = live_cache()
-        cache.lead(Deciding(fails=True))
-        engine = cache.engine
-        assert engine is not None
-        apply = Cache.apply
+    cache = live_cache()
+    cache.lead(Deciding(fails=True))
+    engine = cache.engine
+    assert engine is not None
+    apply = Cache.apply
 
-        def failing(of: Cache, event: Any, now_ns: int) -> Change | None:
-            if isinstance(event, Put) and event.obj.name == "bad":
-                raise KeyError("a bug")
-            return apply(of, event, now_ns)
+    def failing(of: Cache, event: Any, now_ns: int) -> Change | None:
+        if isinstance(event, Put) and event.obj.name == "bad":
+            raise KeyError("a bug")
+        return apply(of, event, now_ns)
 
-        monkeypatch.setattr(Cache, "apply", failing)
-        nodes = (Node(metadata=NodeMeta(name=name)) for name in ("bad", "good"))
-        cache.take_in([Put("Node", node) for node in nodes], 1)
-        assert set(cache.cache.nodes) == {"good"}
-        assert list(cache.cache.quarantine.unreadable) == [("Node", ("", "bad"))]
-        with pytest.raises(KeyError):
-            list(engine.decide(HostState(), 2))
-
-    asyncio.run(story())
+    monkeypatch.setattr(Cache, "apply", failing)
+    nodes = (Node(metadata=NodeMeta(name=name)) for name in ("bad", "good"))
+    cache.take_in([Put("Node", node) for node in nodes], 1)
+    assert set(cache.cache.nodes) == {"good"}
+    assert list(cache.cache.quarantine.unreadable) == [("Node", ("", "bad"))]
+    with pytest.raises(KeyError):
+        list(engine.decide(HostState(), 2))
 
 
 def test_the_wait_for_another_leaders_lease_is_no_standstill(

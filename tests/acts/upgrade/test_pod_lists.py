@@ -59,50 +59,41 @@ async def until_listed(lists: PodLists) -> None:
             await asyncio.sleep(0)
 
 
-def test_a_list_counts_from_when_it_was_asked_for_and_all_of_it_is_known() -> None:
-    async def story() -> None:
-        cache, server = Cache(), Server(pods=2)
-        know(cache, 0)
-        lists = lists_of(server, cache)
-        lists.follow({"x"})
-        while len(server.asked) < 3:
-            await asyncio.sleep(0.001)
-        assert not lists.listed_ns, "the watch has not told of p1"
-        know(cache, 1)
-        asked = len(server.asked)
-        await until_listed(lists)
-        assert lists.listed_ns == {"x": len(server.asked)} and len(server.asked) >= asked
-        assert server.asked[0] == "/api/v1/pods?fieldSelector=spec.nodeName%3Dx"
-
-    asyncio.run(story())
+async def test_a_list_counts_from_when_it_was_asked_for_and_all_of_it_is_known() -> None:
+    cache, server = Cache(), Server(pods=2)
+    know(cache, 0)
+    lists = lists_of(server, cache)
+    lists.follow({"x"})
+    while len(server.asked) < 3:
+        await asyncio.sleep(0.001)
+    assert not lists.listed_ns, "the watch has not told of p1"
+    know(cache, 1)
+    asked = len(server.asked)
+    await until_listed(lists)
+    assert lists.listed_ns == {"x": len(server.asked)} and len(server.asked) >= asked
+    assert server.asked[0] == "/api/v1/pods?fieldSelector=spec.nodeName%3Dx"
 
 
-def test_a_list_that_fails_is_asked_for_again() -> None:
-    async def story() -> None:
-        server = Server(pods=0, fails=True)
-        lists = lists_of(server, Cache())
-        lists.follow({"x"})
-        await until_listed(lists)
-        assert lists.listed_ns == {"x": 2}
-
-    asyncio.run(story())
+async def test_a_list_that_fails_is_asked_for_again() -> None:
+    server = Server(pods=0, fails=True)
+    lists = lists_of(server, Cache())
+    lists.follow({"x"})
+    await until_listed(lists)
+    assert lists.listed_ns == {"x": 2}
 
 
-def test_who_asks_again_gets_a_newer_list_and_who_asks_no_more_none() -> None:
-    async def story() -> None:
-        cache, server = Cache(), Server(pods=0)
-        lists = lists_of(server, cache)
-        lists.follow({"x"})
-        await until_listed(lists)
-        await asyncio.sleep(0.01)
-        assert len(server.asked) == 1
-        lists.listed_ns.clear()
-        lists.follow({"x"})
-        await until_listed(lists)
-        assert lists.listed_ns == {"x": 2}
-        lists.follow({"y"})
-        lists.follow(())
-        await asyncio.sleep(0.01)
-        assert "y" not in lists.listed_ns
-
-    asyncio.run(story())
+async def test_who_asks_again_gets_a_newer_list_and_who_asks_no_more_none() -> None:
+    cache, server = Cache(), Server(pods=0)
+    lists = lists_of(server, cache)
+    lists.follow({"x"})
+    await until_listed(lists)
+    await asyncio.sleep(0.01)
+    assert len(server.asked) == 1
+    lists.listed_ns.clear()
+    lists.follow({"x"})
+    await until_listed(lists)
+    assert lists.listed_ns == {"x": 2}
+    lists.follow({"y"})
+    lists.follow(())
+    await asyncio.sleep(0.01)
+    assert "y" not in lists.listed_ns
