@@ -89,7 +89,7 @@ def audit_command(
     from kubectl_nodelife.commands.cluster.look import namespace_of, none_found
     from kubectl_nodelife.kube.selectors import label_selector
     from kubectl_nodelife.outlook.audit.document import only, pod_audit, seen_in
-    from kubectl_nodelife.report.audit import AuditPage
+    from kubectl_nodelife.report.audit import audit_page
 
     check_classes(classes)
     where.check()
@@ -106,7 +106,7 @@ def audit_command(
     if not seen.pods and output.format in NOTHING_TO_SHOW:
         terminal.note(none_found(namespace))
         return 0
-    output.show(AuditPage(answer))
+    output.show(audit_page(answer))
     return EXIT_NO if exit_code and answer.wrong() else 0
 
 

@@ -67,7 +67,7 @@ def show(
     from kubectl_nodelife.commands.cluster.look import none_found
     from kubectl_nodelife.drain.budget_survey import survey
     from kubectl_nodelife.kube.selectors import label_selector
-    from kubectl_nodelife.report.budgets import BudgetsPage
+    from kubectl_nodelife.report.budgets import budgets_page
 
     labels = label_selector(selector)
     found = look_for_drain(where, read)
@@ -76,7 +76,7 @@ def show(
         terminal.warn(warning)
     if not answer.budgets:
         terminal.note(none_found(namespace))
-    output.show(BudgetsPage(answer, about_one=len(names) == 1))
+    output.show(budgets_page(answer, about_one=len(names) == 1))
     blocked = any(view.undrainable for view in answer.budgets)
     blocked |= any(one.node for one in answer.two_budgets)
     return EXIT_NO if exit_code and blocked else 0

@@ -19,7 +19,7 @@ from kubectl_nodelife.document import document
 from kubectl_nodelife.errors import BadInput
 from kubectl_nodelife.kube.subjects import NODE, POD, parse_subject
 from kubectl_nodelife.report import terminal
-from kubectl_nodelife.report.changes import ChangesPage, lines
+from kubectl_nodelife.report.changes import changes_page, lines
 from kubectl_nodelife.report.screen import ENDLESS, this_screen
 from kubectl_nodelife.report.table import Widths
 
@@ -94,7 +94,7 @@ def _show(items: list[dict[str, Any]], source: dict[str, Any], output: Output) -
         if output.format in ("table", "wide", "name", "markdown"):
             return
     cut = output.format == "table" and not terminal.is_verbose()
-    output.show(ChangesPage(items, source, screen=this_screen() if cut else ENDLESS))
+    output.show(changes_page(items, source, screen=this_screen() if cut else ENDLESS))
 
 
 def _of_dump(where: Where, question: ChangesQuestion, watch: bool, output: Output) -> None:
@@ -148,7 +148,7 @@ def _watch(connection: Connection, question: ChangesQuestion, output: Output) ->
         if output.format == "json":
             terminal.write(_one_a_line(items))
         elif output.format == "name":
-            terminal.write("".join(f"{name}\n" for name in ChangesPage(items, {}).names()))
+            terminal.write("".join(f"{name}\n" for name in changes_page(items, {}).names()))
         else:
             new = lines(items, widths, wide=output.format == "wide", headers=headers)
             headers = headers and not new
@@ -164,7 +164,7 @@ def _drawn(
     if answer is None:
         return None
     items = sorted(answer["items"], key=lambda item: str(item["time"]))
-    text = output.render(ChangesPage(items, {}, briefly=True)) if items else "No changes yet"
+    text = output.render(changes_page(items, {}, briefly=True)) if items else "No changes yet"
     return {"text": text, "warnings": answer.get("warnings", ())}
 
 

@@ -206,7 +206,7 @@ def status(output: Output, connection: Connection) -> int:
       kubectl nodelife daemon status
       kubectl nodelife daemon status -o wide
     """
-    from kubectl_nodelife.report.daemon import AT_WORK, DaemonsPage, not_enforced, state_of
+    from kubectl_nodelife.report.daemon import AT_WORK, daemons_page, not_enforced, state_of
 
     if connection.via:
         items = [{**(ask.ask(connection, "health") or {}), "running": True}]
@@ -218,7 +218,7 @@ def status(output: Output, connection: Connection) -> int:
     if not items:
         terminal.note("no daemon runs")
     if items or output.format in ("json", "yaml"):
-        output.show(DaemonsPage(items))
+        output.show(daemons_page(items))
     if not any(item["running"] for item in items):
         return EXIT_UNREACHABLE
     return EXIT_DONE if all(state_of(item) in AT_WORK for item in items) else EXIT_FAILED

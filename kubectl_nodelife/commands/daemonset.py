@@ -225,7 +225,7 @@ def roll_back(where: Where, question: SetQuestion, act: ActFlags, output: Output
     from kubectl_nodelife.commands.cluster.look import look
     from kubectl_nodelife.commands.writing import send_rollback
     from kubectl_nodelife.outlook.daemonset.summary import daemon_sets
-    from kubectl_nodelife.report.daemonset import UndoPage
+    from kubectl_nodelife.report.daemonset import undo_page
 
     view = look(where, answering.reading(as_sent(question._asdict())))
     for warning in view.warnings:
@@ -234,7 +234,7 @@ def roll_back(where: Where, question: SetQuestion, act: ActFlags, output: Output
     names = answering.set_names(view)
     found = answering.DaemonSetsView(sets, view.source, [], names)
     outlook = answering.undo_of(found, question)
-    output.show(UndoPage(outlook, view.source, dry_run=False))
+    output.show(undo_page(outlook, view.source, dry_run=False))
     if outlook.plan.skipped:
         return 0
     return send_rollback(outlook.view.daemon_set, _action(outlook), where.connection, act)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
 from typing import Any, Final
 
 import click
@@ -20,7 +21,7 @@ from kubectl_nodelife.commands.flags import (
 from kubectl_nodelife.commands.several_clusters import several_clusters
 from kubectl_nodelife.errors import EXIT_FAILED, EXIT_NO, BadInput
 from kubectl_nodelife.report import terminal
-from kubectl_nodelife.report.formats import Block
+from kubectl_nodelife.report.formats import Block, Page
 from kubectl_nodelife.report.screen import this_screen
 from kubectl_nodelife.report.table import Table, Widths, columns
 
@@ -80,7 +81,7 @@ def diverge(
     made = made or _of_daemon(connection, query)
     for sentence in made["notEvaluated"]:
         terminal.warn(sentence)
-    output.show(DivergencePage(made))
+    output.show(divergence_page(made))
     return _CODES.get(made["verdict"], 0) if exit_code else 0
 
 
@@ -140,8 +141,7 @@ def _watch(connection: Connection, query: dict[str, Any], output: Output) -> Non
         if output.format == "json":
             terminal.write(_one_line(made))
         elif output.format == "name":
-            names = DivergencePage({**made, "items": news}).names()
-            terminal.write("".join(f"{name}\n" for name in names))
+            terminal.write("".join(f"{name}\n" for name in _names(news)))
         else:
             if made["verdict"] != verdict:
                 terminal.write(f"{made['verdict']}: {made['because']}\n")
@@ -202,27 +202,21 @@ _COLUMNS = columns(
 _SETTINGS = columns("setting | assumed | likely | sure:4 | seen:2 | origin*")
 
 
-class DivergencePage:
-    """A Divergence document as an answer."""
+def divergence_page(made: dict[str, Any]) -> Page:
+    """A Divergence document as an answer. Names: kind/name of each object with a finding, once."""
+    return Page(partial(_blocks, made), lambda: made, lambda: _names(made["items"]))
 
-    def __init__(self, made: dict[str, Any]) -> None:
-        self._made = made
 
-    def blocks(self, *, wide: bool) -> Iterable[Block]:
-        """The sentence, the findings, and what the settings look like; `wide` shows all guesses."""
-        made = self._made
-        yield f"{made['verdict']}: {made['because']}"
-        yield Table(_COLUMNS, [_row(item) for item in made["items"]])
-        shown = [s for s in made["settings"] if wide or not s["agrees"]]
-        yield Table(_SETTINGS, [_setting(s) for s in shown])
+def _blocks(made: dict[str, Any], *, wide: bool) -> Iterator[Block]:
+    """The sentence, the findings, and what the settings look like; `wide` shows all guesses."""
+    yield f"{made['verdict']}: {made['because']}"
+    yield Table(_COLUMNS, [_row(item) for item in made["items"]])
+    shown = [s for s in made["settings"] if wide or not s["agrees"]]
+    yield Table(_SETTINGS, [_setting(s) for s in shown])
 
-    def document(self) -> object:
-        """The Divergence document."""
-        return self._made
 
-    def names(self) -> Iterable[str]:
-        """kind/name of each object with a finding, once."""
-        return dict.fromkeys(_object(item).lower() for item in self._made["items"])
+def _names(items: Iterable[dict[str, Any]]) -> Iterable[str]:
+    return dict.fromkeys(_object(item).lower() for item in items)
 
 
 def lines(

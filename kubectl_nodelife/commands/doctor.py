@@ -8,7 +8,7 @@ import platform
 import re
 import shutil
 import time
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager, closing
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -16,10 +16,10 @@ import click
 
 from kubectl_nodelife import __version__
 from kubectl_nodelife.commands.flags import Connection, Output, connection_flags, output_flags
-from kubectl_nodelife.document import API_VERSION
+from kubectl_nodelife.document import document
 from kubectl_nodelife.errors import EXIT_DONE, EXIT_NO, NodelifeError
 from kubectl_nodelife.kube.names import counted
-from kubectl_nodelife.report.formats import Block
+from kubectl_nodelife.report.formats import Block, Page
 from kubectl_nodelife.report.table import NONE, Table, columns
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ def doctor(exit_code: bool, output: Output, connection: Connection) -> int:
     """
     findings = list(diagnose(connection))
     failed = any(finding.result == FAILED for finding in findings)
-    output.show(DoctorPage(findings, "" if exit_code or not failed else _HINT))
+    output.show(doctor_page(findings, "" if exit_code or not failed else _HINT))
     return EXIT_NO if exit_code and failed else EXIT_DONE
 
 
@@ -301,39 +301,28 @@ class Finding(NamedTuple):
     remedy: str = ""
 
 
-class DoctorPage:
-    """All findings, in the order of the checks."""
+def doctor_page(findings: Sequence[Finding], hint: str = "") -> Page:
+    """All findings, in the order of the checks. Names: the checks that did not pass. `hint`: the
+    last line for people, "" for none."""
+    bad = [f for f in findings if f.result != OK]
+    many = counted(len(findings), "check")
 
-    def __init__(self, findings: Sequence[Finding], hint: str = "") -> None:
-        """`hint`: the last line for people, "" for none."""
-        self._findings, self._hint = findings, hint
-
-    def blocks(self, *, wide: bool) -> Iterable[Block]:
-        """A line for each check."""
-        bad = [f for f in self._findings if f.result != OK]
+    def blocks(*, wide: bool) -> Iterator[Block]:
         if not bad:
-            yield f"Nothing is missing: {counted(len(self._findings), 'check')} passed."
+            yield f"Nothing is missing: {many} passed."
         else:
             first = next((f for f in bad if f.result == FAILED), bad[0])
             failed = sum(f.result == FAILED for f in bad)
-            many = counted(len(self._findings), "check")
             yield (
                 f"Of {many} {failed} failed, {counted(len(bad) - failed, 'warning')}; the first "
                 f"is {first.check}: {first.found}."
             )
-        rows = [(f.check, f.result, f.found, f.remedy or NONE) for f in self._findings]
-        yield Table(_COLUMNS, rows)
-        if self._hint:
-            yield self._hint
+        yield Table(_COLUMNS, [(f.check, f.result, f.found, f.remedy or NONE) for f in findings])
+        if hint:
+            yield hint
 
-    def document(self) -> object:
-        """The same for programs."""
-        return {
-            "apiVersion": API_VERSION,
-            "kind": "Doctor",
-            "items": [finding._asdict() for finding in self._findings],
-        }
-
-    def names(self) -> Iterable[str]:
-        """The checks that did not pass."""
-        yield from (f"check/{f.check}" for f in self._findings if f.result != OK)
+    return Page(
+        blocks,
+        lambda: document("Doctor", items=[finding._asdict() for finding in findings]),
+        lambda: (f"check/{f.check}" for f in bad),
+    )

@@ -114,12 +114,12 @@ def replanner(where: Where, options: DrainOptions, waves: WaveOptions | None) ->
 
 def show_plan(plan: DrainPlan, found: DrainLook) -> None:
     """Print the plan, and on stderr what to know about it."""
-    from kubectl_nodelife.report.drain import DrainPage
+    from kubectl_nodelife.report.drain import drain_page
     from kubectl_nodelife.report.formats import render
 
     for warning in (*found.warnings, *plan.warnings):
         terminal.warn(warning)
-    terminal.write(render(DrainPage(plan, found.source), "table"))
+    terminal.write(render(drain_page(plan, found.source), "table"))
 
 
 def _is_confirmed(names: Sequence[str], source: dict[str, Any], act: ActFlags) -> bool:

@@ -36,9 +36,9 @@ def list_command(output: Output) -> None:
       kubectl nodelife metrics list -o wide
     """
     from kubectl_nodelife.daemon.metrics.families import FAMILIES
-    from kubectl_nodelife.report.metrics import MetricsPage
+    from kubectl_nodelife.report.metrics import metrics_page
 
-    output.show(MetricsPage(FAMILIES))
+    output.show(metrics_page(FAMILIES))
 
 
 @metrics.command("alerts")

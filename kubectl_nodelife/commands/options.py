@@ -32,10 +32,10 @@ def options(profile: str | None, output: Output) -> None:
     """
     if profile is not None:
         from kubectl_nodelife.engine.profiles import parse_profile
-        from kubectl_nodelife.report.releases import DefaultsPage
+        from kubectl_nodelife.report.releases import defaults_page
 
         try:
-            output.show(DefaultsPage(parse_profile(profile)))
+            output.show(defaults_page(parse_profile(profile)))
         except ValueError as error:
             raise BadInput(str(error), on="--profile") from None
         return

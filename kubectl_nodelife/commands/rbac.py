@@ -15,7 +15,7 @@ from kubectl_nodelife.report import terminal
 
 if TYPE_CHECKING:
     from kubectl_nodelife.daemon.permissions import PolicyRule
-    from kubectl_nodelife.report.formats import Block
+    from kubectl_nodelife.report.formats import Page
 
 NAME = "nodelife-reader"
 ENFORCER = "nodelife-enforcer"
@@ -96,28 +96,19 @@ def rules_of(
     ]
 
 
-class RolesPage:
-    """Objects that grant something: one as a document of its own, or several as a List."""
+def roles_page(*objects: Json, is_list: bool = True) -> Page:
+    """Objects that grant something: one as a document of its own, or several as a List. Names:
+    kind.group/NAME of each."""
+    from kubectl_nodelife.report.formats import Page
 
-    def __init__(self, *objects: Json, is_list: bool = True) -> None:
-        self.objects = objects
-        self._is_list = is_list
+    made = {"apiVersion": "v1", "kind": "List", "items": list(objects)} if is_list else objects[0]
+    return Page(lambda *, wide: (), lambda: made, lambda: map(_name_of, objects))
 
-    def blocks(self, *, wide: bool) -> Iterable[Block]:
-        """None: a role is a document."""
-        return ()
 
-    def document(self) -> Json:
-        """The object or the List."""
-        items = list(self.objects)
-        return {"apiVersion": "v1", "kind": "List", "items": items} if self._is_list else items[0]
-
-    def names(self) -> Iterable[str]:
-        """kind.group/NAME of each."""
-        for each in self.objects:
-            group = each["apiVersion"].rpartition("/")[0]
-            kind = f"{each['kind']}.{group}" if group else each["kind"]
-            yield f"{kind.lower()}/{each['metadata']['name']}"
+def _name_of(each: Json) -> str:
+    group = each["apiVersion"].rpartition("/")[0]
+    kind = f"{each['kind']}.{group}" if group else each["kind"]
+    return f"{kind.lower()}/{each['metadata']['name']}"
 
 
 def _object(name: str, namespace: str, kind: str, **fields: Any) -> Json:
@@ -247,12 +238,12 @@ def rbac(
         made = _asker(name or ASKER, namespace)
     else:
         output.show(
-            RolesPage(_object(name or NAME, "", "Role", rules=rules_of(RULES)), is_list=False)
+            roles_page(_object(name or NAME, "", "Role", rules=rules_of(RULES)), is_list=False)
         )
         return
     objects = list(made)
     if output.format != "yaml":
-        output.show(RolesPage(*objects))
+        output.show(roles_page(*objects))
         return
-    texts = (render(RolesPage(each, is_list=False), "yaml") for each in objects)
+    texts = (render(roles_page(each, is_list=False), "yaml") for each in objects)
     terminal.write("---\n".join(texts))

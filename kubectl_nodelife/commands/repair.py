@@ -83,7 +83,7 @@ def repair(
     from kubectl_nodelife.commands.writing import send_repairs
     from kubectl_nodelife.outlook.audit.document import repair_document
     from kubectl_nodelife.outlook.audit.repair_plan import RepairOptions
-    from kubectl_nodelife.report.audit import RepairPage
+    from kubectl_nodelife.report.audit import repair_page
 
     check_classes(classes)
     not_for_dumps(where.filename, act)
@@ -97,7 +97,7 @@ def repair(
     steps = steps_of(seen, wanted, options, then)
     sends = not where.filename and act.dry_run != CLIENT
     mode = "enforce" if sends and act.dry_run != SERVER else "dry-run"
-    output.show(RepairPage(steps, repair_document(steps, seen.head(), mode), dry_run=not sends))
+    output.show(repair_page(steps, repair_document(steps, seen.head(), mode), dry_run=not sends))
     if not sends:
         return 0
     show = terminal.write if output.format in ("table", "wide") else terminal.note

@@ -18,7 +18,7 @@ from kubectl_nodelife.report import terminal
 if TYPE_CHECKING:
     from kubectl_nodelife.commands.replay_sources import Traces
     from kubectl_nodelife.outlook.replay.timeline import ReplayFilter
-    from kubectl_nodelife.report.replay import ReplayPage
+    from kubectl_nodelife.report.replay import Replay
 
 
 _AHEAD_NS = 5_000_000_000
@@ -85,7 +85,7 @@ def replay(
         output.show(review_page(found, begin_ns, drain, plan))
         return
     wanted = ReplayFilter(begin_ns, found.now_ns + _AHEAD_NS, node, pod, everything)
-    page = _page(found, wanted, begin_ns, whole=everything or bool(subject))
+    page = _replay(found, wanted, begin_ns, whole=everything or bool(subject))
     _show(page, output, " ".join(subject))
 
 
@@ -97,31 +97,31 @@ def _check_drain(drain: str | None, plan: str | None, output: Output) -> None:
         raise BadInput("there is no such page of one drain", on="-o html", remedy="use -o markdown")
 
 
-def _page(found: Traces, wanted: ReplayFilter, begin_ns: int, *, whole: bool) -> ReplayPage:
+def _replay(found: Traces, wanted: ReplayFilter, begin_ns: int, *, whole: bool) -> Replay:
     from kubectl_nodelife.outlook.replay.timeline import timeline
-    from kubectl_nodelife.report.replay import ReplayPage
+    from kubectl_nodelife.report.replay import Replay
 
     lines = timeline(found.sources, wanted)
     read = (found.source, begin_ns, found.now_ns, found.warnings)
-    return ReplayPage(lines, *read, whole=whole, nodes=found.sources.nodes)
+    return Replay(lines, *read, whole=whole, nodes=found.sources.nodes)
 
 
-def _show(page: ReplayPage, output: Output, subject: str) -> None:
+def _show(replay: Replay, output: Output, subject: str) -> None:
     from kubectl_nodelife.kube.times import format_time
 
-    for warning in page.warnings:
+    for warning in replay.warnings:
         terminal.warn(warning)
-    if not page.lines:
-        begin, end = format_time(page.since_ns), format_time(page.until_ns)
+    if not replay.lines:
+        begin, end = format_time(replay.since_ns), format_time(replay.until_ns)
         terminal.note(f"Nothing was found of nodes and pods from {begin} to {end}; see --since")
         if output.format in ("table", "wide", "name", "markdown"):
             return
     if output.format == "html":
         from kubectl_nodelife.report.replay import html_page
 
-        terminal.write(html_page(page, subject))
+        terminal.write(html_page(replay, subject))
     else:
-        output.show(page)
+        output.show(replay.page())
 
 
 def _since_ns(since: str) -> int:

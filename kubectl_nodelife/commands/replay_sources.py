@@ -33,8 +33,9 @@ from kubectl_nodelife.outlook.replay.drains import drain_review
 from kubectl_nodelife.outlook.replay.lines import last_seen_ns
 from kubectl_nodelife.outlook.replay.timeline import ReplayFilter, ReplaySources, timeline
 from kubectl_nodelife.report import terminal
+from kubectl_nodelife.report.formats import Page
 from kubectl_nodelife.report.live_line import progress_bar
-from kubectl_nodelife.report.replay import DrainReviewPage
+from kubectl_nodelife.report.replay import drain_review_page
 
 if TYPE_CHECKING:
     import msgspec
@@ -179,7 +180,7 @@ def _acts(connection: Connection, since_ns: int) -> list[dict[str, Any]]:
     return [{**change, "id": None} for change in found]  # their numbers are of other journals
 
 
-def review_page(found: Traces, begin_ns: int, node: str, plan: str | None) -> DrainReviewPage:
+def review_page(found: Traces, begin_ns: int, node: str, plan: str | None) -> Page:
     """The drain of the node since then, with warnings said. `plan`: what `drain-plan -o json` said.
 
     Raises NodelifeError.
@@ -193,7 +194,7 @@ def review_page(found: Traces, begin_ns: int, node: str, plan: str | None) -> Dr
     for warning in found.warnings:
         terminal.warn(warning)
     review = drain_review(lines, found.sources.pods, found.budgets, nodes[node])
-    return DrainReviewPage(review, found.source, promised, found.warnings)
+    return drain_review_page(review, found.source, promised, found.warnings)
 
 
 def _promised(path: str) -> dict[str, float]:

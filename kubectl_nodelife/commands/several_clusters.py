@@ -25,7 +25,7 @@ from kubectl_nodelife.errors import (
     EXIT_NO,
     BadInput,
 )
-from kubectl_nodelife.report.formats import Output
+from kubectl_nodelife.report.formats import Output, Page
 from kubectl_nodelife.report.screen import this_screen
 
 TYPE_CHECKING = False  # as typing's, without importing typing: `status` is on the quick path
@@ -35,7 +35,6 @@ if TYPE_CHECKING:
     from kubectl_nodelife.commands.asking_clusters import AskedCluster, ClusterAnswer, Verb
     from kubectl_nodelife.live.kubeconfig import KubeConfig
     from kubectl_nodelife.live.target import Target
-    from kubectl_nodelife.report.clusters import ClustersPage
 
 _TIMEOUT: Final = "--cluster-timeout"
 _MOST: Final = 1024
@@ -76,10 +75,10 @@ def several_clusters(
             given = SeveralClusters(*(kwargs.pop(name) for name in SeveralClusters._fields))
             if given.contexts is None and not given.all_contexts:
                 return callback(*args, **kwargs)
-            from kubectl_nodelife.report.clusters import ClustersPage
+            from kubectl_nodelife.report.clusters import clusters_page
 
             page = functools.partial(
-                ClustersPage,
+                clusters_page,
                 trouble=trouble,
                 well=not well_by or any(kwargs[name] for name in well_by),
                 only_trouble=bool(kwargs.get("trouble")),
@@ -133,7 +132,7 @@ def _ask_all(
     given: SeveralClusters,
     verb: Callable[..., object],
     kwargs: Mapping[str, Any],
-    page: Callable[[Sequence[ClusterAnswer]], ClustersPage],
+    page: Callable[[Sequence[ClusterAnswer]], Page],
 ) -> int:
     """Ask, show, and return the exit code. Raises BadInput."""
     from kubectl_nodelife.commands.asking_clusters import ask_all, leave, notes_of
@@ -177,7 +176,7 @@ def _only_by_daemon(verb: Verb, connection: Connection) -> Verb:
     return by_daemon
 
 
-def _draw(page: Callable[[], ClustersPage], output: Output) -> NoReturn:
+def _draw(page: Callable[[], Page], output: Output) -> NoReturn:
     """Draw what all answer, each second."""
     import time
 

@@ -100,9 +100,9 @@ def _show(summary: RunSummary, output: Output) -> None:
 
         terminal.write(page(summary))
     else:
-        from kubectl_nodelife.report.narration import NarrationPage
+        from kubectl_nodelife.report.narration import narration_page
 
-        output.show(NarrationPage(summary))
+        output.show(narration_page(summary))
 
 
 def _read_scenario(filename: str, profile: str | None) -> Scenario:

@@ -224,14 +224,14 @@ def _result(study: Study, played: _Sweep, today: Point, warnings: list[str]) -> 
 
 
 def _show(result: StudyResult, output: Output) -> None:
-    from kubectl_nodelife.report.sweep import StudyPage, html_page
+    from kubectl_nodelife.report.sweep import html_page, study_page
 
     for failed in result.failed:
         terminal.warn(f"not played: {failed}")
     if output.format == _HTML:
         terminal.write(html_page(result))
     else:
-        output.show(StudyPage(result))
+        output.show(study_page(result))
 
 
 def _exit_code(result: StudyResult) -> int:

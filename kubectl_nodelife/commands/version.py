@@ -5,7 +5,7 @@ checkout; from which commit.
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import click
@@ -13,45 +13,37 @@ import click
 from kubectl_nodelife import __version__
 from kubectl_nodelife.build_info import COMMIT
 from kubectl_nodelife.commands.flags import Output, output_flags
-from kubectl_nodelife.document import API_VERSION
+from kubectl_nodelife.document import document
 from kubectl_nodelife.report import terminal
-from kubectl_nodelife.report.formats import Block
+from kubectl_nodelife.report.formats import Block, Page
 
 
-class VersionPage(NamedTuple):
+def version_page(found: Installation) -> Page:
     """This program's version, what runs it, and how it came here."""
+    import platform
 
-    version: str
-    python: str
-    platform: str
-    commit: str
-    installed_by: str
-    folder: str
+    made = {
+        "version": f"v{__version__}",
+        "commit": found.commit,
+        "python": platform.python_version(),
+        "platform": f"{platform.system().lower()}/{platform.machine()}",
+        "installedBy": found.by,
+        "folder": found.folder,
+    }
 
-    def blocks(self, *, wide: bool) -> Iterable[Block]:
-        yield f"Client Version: {self.version}"
+    def blocks(*, wide: bool) -> Iterator[Block]:
+        yield f"Client Version: {made['version']}"
         if wide:
             yield (
-                f"Commit: {self.commit or '<unknown>'}\nPython Version: {self.python}\n"
-                f"Platform: {self.platform}\nInstalled By: {self.installed_by} ({self.folder})"
+                f"Commit: {found.commit or '<unknown>'}\nPython Version: {made['python']}\n"
+                f"Platform: {made['platform']}\nInstalled By: {found.by} ({found.folder})"
             )
 
-    def document(self) -> object:
-        return {
-            "apiVersion": API_VERSION,
-            "kind": "Version",
-            "clientVersion": {
-                "version": self.version,
-                "commit": self.commit,
-                "python": self.python,
-                "platform": self.platform,
-                "installedBy": self.installed_by,
-                "folder": self.folder,
-            },
-        }
-
-    def names(self) -> Iterable[str]:
-        yield f"version/{self.version}"
+    return Page(
+        blocks,
+        lambda: document("Version", clientVersion=made),
+        lambda: [f"version/{made['version']}"],
+    )
 
 
 @click.command()
@@ -67,18 +59,7 @@ def version(output: Output) -> None:
     if output.format == "table":
         terminal.write(f"Client Version: v{__version__}\n")  # alone, it imports next to nothing
         return
-    import platform
-
-    found = installation()
-    answer = VersionPage(
-        version=f"v{__version__}",
-        python=platform.python_version(),
-        platform=f"{platform.system().lower()}/{platform.machine()}",
-        commit=found.commit,
-        installed_by=found.by,
-        folder=found.folder,
-    )
-    output.show(answer)
+    output.show(version_page(installation()))
 
 
 class Installation(NamedTuple):

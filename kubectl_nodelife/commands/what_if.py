@@ -89,7 +89,7 @@ def _rank(where: Where, words: tuple[str, ...], asked: QuestionFlags, output: Ou
     """
     from kubectl_nodelife.commands.answering.what_if import exceeds, rank, reading
     from kubectl_nodelife.commands.cluster.look import look
-    from kubectl_nodelife.report.what_if import RankingPage
+    from kubectl_nodelife.report.what_if import ranking_page
 
     view = look(where, reading({}))
     if not where.filename:
@@ -97,7 +97,7 @@ def _rank(where: Where, words: tuple[str, ...], asked: QuestionFlags, output: Ou
     for warning in view.warnings:
         terminal.warn(warning)
     answer = rank(view, words, asked)
-    output.show(RankingPage(answer))
+    output.show(ranking_page(answer))
     if answer.partial:
         return EXIT_INTERRUPTED
     failed = exceeds(asked.conditions(), [item.verdict.__getitem__ for item in answer.items])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from functools import partial
 from typing import Final
 
 from kubectl_nodelife.kube.names import counted, first_names
@@ -14,7 +15,7 @@ from kubectl_nodelife.outlook.audit.document import PodAudit
 from kubectl_nodelife.outlook.audit.findings import PodFinding
 from kubectl_nodelife.outlook.audit.repair_plan import RepairStep
 from kubectl_nodelife.report.ages import age, due_in
-from kubectl_nodelife.report.formats import Block
+from kubectl_nodelife.report.formats import Block, Page
 from kubectl_nodelife.report.screen import BAD, WARN, ColoredText
 from kubectl_nodelife.report.table import Table, columns
 from kubectl_nodelife.workloads.force_advice import ForceAdvice
@@ -24,82 +25,61 @@ _STEP_COLUMNS = columns("namespace | pod | class | outcome | because")
 _MANY = 4
 
 
-class AuditPage:
-    """An `PodAudit` as an answer."""
-
-    def __init__(self, answer: PodAudit) -> None:
-        self._answer = answer
-
-    def blocks(self, *, wide: bool) -> Iterable[Block]:
-        """The sum, the findings, a paragraph for each class among them, the advice, and what
-        an outage would bring."""
-        findings, now_ns = self._answer.audit.findings, self._answer.now_ns
-        yield _sum(self._answer)
-        shown = [[f] for f in findings] if wide else list(_folded(findings))
-        yield Table(_COLUMNS, [_row(group, now_ns) for group in shown])
-        for name in NOTES:
-            of_class = [f for f in findings if f.name == name]
-            if of_class:
-                yield _about_class(name, of_class)
-        yield from _advice(findings)
-        yield from (f"Beforehand: {sentence}." for sentence in self._answer.beforehand)
-
-    def document(self) -> object:
-        """The PodAudit document."""
-        return self._answer.document()
-
-    def names(self) -> Iterable[str]:
-        """pod/NAMESPACE/NAME of each pod with a finding."""
-        pods = (f"pod/{f.pod.namespace}/{f.pod.name}" for f in self._answer.audit.findings)
-        return dict.fromkeys(pods)
-
-    def trouble(self) -> int:
-        """How many findings are more than a note."""
-        return self._answer.wrong()
+def audit_page(answer: PodAudit) -> Page:
+    """A `PodAudit` as an answer. Names: pod/NAMESPACE/NAME of each pod with a finding; trouble: how
+    many findings are more than a note."""
+    pods = dict.fromkeys(f"pod/{f.pod.namespace}/{f.pod.name}" for f in answer.audit.findings)
+    return Page(partial(_audit, answer), answer.document, lambda: pods, answer.wrong)
 
 
-class RepairPage:
-    """The steps of a repair as an answer."""
+def _audit(answer: PodAudit, *, wide: bool) -> Iterator[Block]:
+    """The sum, the findings, a paragraph for each class among them, the advice, and what an outage
+    would bring."""
+    findings, now_ns = answer.audit.findings, answer.now_ns
+    yield _sum(answer)
+    shown = [[f] for f in findings] if wide else list(_folded(findings))
+    yield Table(_COLUMNS, [_row(group, now_ns) for group in shown])
+    for name in NOTES:
+        of_class = [f for f in findings if f.name == name]
+        if of_class:
+            yield _about_class(name, of_class)
+    yield from _advice(findings)
+    yield from (f"Beforehand: {sentence}." for sentence in answer.beforehand)
 
-    def __init__(
-        self, steps: list[RepairStep], document: dict[str, object], *, dry_run: bool = True
-    ) -> None:
-        self._dry_run = dry_run
-        self._steps = steps
-        self._document = document
 
-    def blocks(self, *, wide: bool) -> Iterable[Block]:
-        """Each step in a line, then the requests in full."""
-        reasons = [_because(step) for step in self._steps if step.request is None]
-        would = len(self._steps) - len(reasons)
-        sent = f"{counted(would, 'request')} {'is' if would == 1 else 'are'} to be sent"
-        sent = f"{sent}, {counted(len(reasons), 'finding')} refused"
-        if reasons:
-            ((most, count),) = Counter(reasons).most_common(1)
-            sent += f", {'' if count == len(reasons) else f'{count} of them '}because {most}"
-        dry = "; nothing was sent (dry run)" if self._dry_run else ""
-        yield f"{sent}{dry}." if self._steps else "There is nothing to repair."
-        yield Table(_STEP_COLUMNS, [_step_row(step) for step in self._steps])
-        for step in self._steps:
-            if step.request is not None:
-                request = step.request
-                body = json.dumps(request.body, indent=2)
-                yield (
-                    f"{request.method} {request.path}\n"
-                    f"Content-Type: {request.content_type}\n{body}\n{step.command}"
-                )
+def repair_page(
+    steps: list[RepairStep], document: dict[str, object], *, dry_run: bool = True
+) -> Page:
+    """The steps of a repair as an answer. Names: pod/NAMESPACE/NAME of each pod to which something
+    would be sent."""
+    pods = dict.fromkeys(
+        f"pod/{step.finding.pod.namespace}/{step.finding.pod.name}"
+        for step in steps
+        if step.request is not None
+    )
+    return Page(partial(_repair, steps, dry_run=dry_run), lambda: document, lambda: pods)
 
-    def document(self) -> object:
-        """The RepairPlan document."""
-        return self._document
 
-    def names(self) -> Iterable[str]:
-        """pod/NAMESPACE/NAME of each pod to which something would be sent."""
-        return dict.fromkeys(
-            f"pod/{step.finding.pod.namespace}/{step.finding.pod.name}"
-            for step in self._steps
-            if step.request is not None
-        )
+def _repair(steps: list[RepairStep], *, dry_run: bool, wide: bool) -> Iterator[Block]:
+    """Each step in a line, then the requests in full."""
+    reasons = [_because(step) for step in steps if step.request is None]
+    would = len(steps) - len(reasons)
+    sent = f"{counted(would, 'request')} {'is' if would == 1 else 'are'} to be sent"
+    sent = f"{sent}, {counted(len(reasons), 'finding')} refused"
+    if reasons:
+        ((most, count),) = Counter(reasons).most_common(1)
+        sent += f", {'' if count == len(reasons) else f'{count} of them '}because {most}"
+    dry = "; nothing was sent (dry run)" if dry_run else ""
+    yield f"{sent}{dry}." if steps else "There is nothing to repair."
+    yield Table(_STEP_COLUMNS, [_step_row(step) for step in steps])
+    for step in steps:
+        if step.request is not None:
+            request = step.request
+            body = json.dumps(request.body, indent=2)
+            yield (
+                f"{request.method} {request.path}\n"
+                f"Content-Type: {request.content_type}\n{body}\n{step.command}"
+            )
 
 
 def _folded(findings: Iterable[PodFinding]) -> Iterator[list[PodFinding]]:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from functools import partial
 
 from kubectl_nodelife.drain.budget_survey import BudgetSurvey, BudgetView, PoolView
 from kubectl_nodelife.kube.names import counted, first_names
 from kubectl_nodelife.outlook.explain_budget import budget_sections
 from kubectl_nodelife.report.explanation import explained
-from kubectl_nodelife.report.formats import Block
+from kubectl_nodelife.report.formats import Block, Page
 from kubectl_nodelife.report.screen import BAD, GOOD, WARN, ColoredText
 from kubectl_nodelife.report.table import Table, columns
 
@@ -24,42 +25,37 @@ _NAMED = 3
 _TONES = {"ok": GOOD, "unused": WARN, "blocking": WARN}
 
 
-class BudgetsPage:
-    """A `BudgetSurvey` as an answer. `about_one`: one budget was asked for by its name."""
+def budgets_page(survey: BudgetSurvey, *, about_one: bool = False) -> Page:
+    """A `BudgetSurvey` as an answer; its names are the budgets that now let no pod go. `about_one`:
+    one budget was asked for by its name."""
+    blocking = [v for v in survey.budgets if v.undrainable or v.state not in ("ok", "unused")]
+    return Page(
+        partial(_about_one if about_one else _blocks, survey),
+        survey.document,
+        lambda: (f"poddisruptionbudget/{view.name}" for view in blocking),
+    )
 
-    def __init__(self, survey: BudgetSurvey, *, about_one: bool = False) -> None:
-        self._survey = survey
-        self._about_one = about_one
 
-    def blocks(self, *, wide: bool) -> Iterable[Block]:
-        """How many hold something, budgets, findings, pods under two budgets, pools; of one asked
-        for by name what there is to say."""
-        survey = self._survey
-        if self._about_one and not wide:
-            for view in survey.budgets:
-                sections = list(budget_sections(view, survey.two_budgets))
-                yield from explained("PodDisruptionBudget", view.namespace, view.name, sections)
-            return
-        if survey.budgets:
-            yield _headline(survey)
-        yield Table(_COLUMNS, [_row(view) for view in survey.budgets])
-        lines = list(_finding_lines(survey))
-        if lines:
-            yield "\n".join(lines)
-        if any(pool.undrainable for pool in survey.pools):
-            yield Table(_POOL_COLUMNS, [_pool_row(pool) for pool in survey.pools])
+def _about_one(survey: BudgetSurvey, *, wide: bool) -> Iterator[Block]:
+    """What there is to say of each budget."""
+    if wide:
+        yield from _blocks(survey, wide=wide)
+        return
+    for view in survey.budgets:
+        sections = list(budget_sections(view, survey.two_budgets))
+        yield from explained("PodDisruptionBudget", view.namespace, view.name, sections)
 
-    def document(self) -> object:
-        """The BudgetList."""
-        return self._survey.document()
 
-    def names(self) -> Iterable[str]:
-        """The budgets that now let no pod go."""
-        return (
-            f"poddisruptionbudget/{view.name}"
-            for view in self._survey.budgets
-            if view.undrainable or view.state not in ("ok", "unused")
-        )
+def _blocks(survey: BudgetSurvey, *, wide: bool) -> Iterator[Block]:
+    """How many hold something, budgets, findings, pods under two budgets, pools."""
+    if survey.budgets:
+        yield _headline(survey)
+    yield Table(_COLUMNS, [_row(view) for view in survey.budgets])
+    lines = list(_finding_lines(survey))
+    if lines:
+        yield "\n".join(lines)
+    if any(pool.undrainable for pool in survey.pools):
+        yield Table(_POOL_COLUMNS, [_pool_row(pool) for pool in survey.pools])
 
 
 def _headline(survey: BudgetSurvey) -> str:

@@ -7,13 +7,14 @@ the daemon sends. A quick verb: only the table is imported.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
+from functools import partial
 from typing import Any
 
 from kubectl_nodelife.document import document
 from kubectl_nodelife.kube.names import counted, first_names
-from kubectl_nodelife.report.formats import Block
+from kubectl_nodelife.report.formats import Block, Page
 from kubectl_nodelife.report.screen import ENDLESS, Screen, this_screen
 from kubectl_nodelife.report.table import Column, Table, Widths, columns
 
@@ -42,60 +43,53 @@ _PAUSE_S = 10.0
 make twenty requests a second, and one pod that is marked or evicted takes up to three."""
 
 
-class ChangesPage:
-    """A list of changes as an answer."""
+def changes_page(
+    items: Sequence[dict[str, Any]],
+    source: dict[str, Any],
+    *,
+    briefly: bool = False,
+    screen: Screen = ENDLESS,
+) -> Page:
+    """A list of changes as an answer. Names: kind/name of each object, as often as it changed.
 
-    def __init__(
-        self,
-        items: Sequence[dict[str, Any]],
-        source: dict[str, Any],
-        *,
-        briefly: bool = False,
-        screen: Screen = ENDLESS,
-    ) -> None:
-        """`briefly`: instants are shown to the second, as on a screen that is drawn each second.
-        `screen`: of what is older only as much is shown as has room on this one."""
-        self._briefly = briefly
-        self._items = items
-        self._source = source
-        self._screen = screen
+    `briefly`: instants are shown to the second, as on a screen that is drawn each second.
+    `screen`: of what is older only as much is shown as has room on this one.
+    """
+    return Page(
+        partial(_blocks, items, briefly, screen),
+        lambda: document("ChangeList", source=source, items=list(items)),
+        lambda: (_object(item).lower() for item in items),
+    )
 
-    def blocks(self, *, wide: bool) -> Iterable[Block]:
-        """How many of which outcome, and the last; then one table: of writes that were seen, with
-        whose they are."""
-        if self._items:
-            yield _headline(self._items)
-        items = self._items
-        if self._briefly:
-            items = [{**item, **_to_the_second(item)} for item in items]
-        days = {item["time"][:_DAY] for item in items}
-        begin = 0 if len(days) > 1 else _DAY
-        grouped = not (wide or self._briefly)
-        groups = _alike(items)[::-1] if grouped else [[item] for item in items]
-        rows = [_group_row(group, begin) if grouped else _row(group[0], begin) for group in groups]
-        if any("by" in item for item in self._items):
-            whose = [group[0]["by"]["name"] for group in groups]
-            rows = [[*row[:2], by, *row[2:]] for row, by in zip(rows, whose, strict=True)]
-            table = Table((*_COLUMNS[:2], _BY, *_COLUMNS[2:]), rows)
-        else:
-            table = Table(_ONE_LINE if self._briefly else _COLUMNS, rows)
-        if grouped and self._screen.width:
-            table = _newest(table, self._screen)
-        yield table
-        if older := groups[len(list(table.rows)) :]:
-            many = counted(sum(len(group) for group in older), "older change")
-            yield f"{many} in {counted(len(older), 'line')}: -v 1 shows all"
-        elif len(rows) < len(items):
-            yield f"{len(items)} changes in {len(rows)} lines (-o wide has a line for each)"
 
-    def document(self) -> object:
-        """The contract's ChangeList."""
-        return document("ChangeList", source=self._source, items=list(self._items))
-
-    def names(self) -> Iterable[str]:
-        """kind/name of each object, as often as it changed."""
-        for item in self._items:
-            yield _object(item).lower()
+def _blocks(
+    items: Sequence[dict[str, Any]], briefly: bool, screen: Screen, *, wide: bool
+) -> Iterator[Block]:
+    """How many of which outcome, and the last; then one table: of writes that were seen, with
+    whose they are."""
+    if items:
+        yield _headline(items)
+    if briefly:
+        items = [{**item, **_to_the_second(item)} for item in items]
+    days = {item["time"][:_DAY] for item in items}
+    begin = 0 if len(days) > 1 else _DAY
+    grouped = not (wide or briefly)
+    groups = _alike(items)[::-1] if grouped else [[item] for item in items]
+    rows = [_group_row(group, begin) if grouped else _row(group[0], begin) for group in groups]
+    if any("by" in item for item in items):
+        whose = [group[0]["by"]["name"] for group in groups]
+        rows = [[*row[:2], by, *row[2:]] for row, by in zip(rows, whose, strict=True)]
+        table = Table((*_COLUMNS[:2], _BY, *_COLUMNS[2:]), rows)
+    else:
+        table = Table(_ONE_LINE if briefly else _COLUMNS, rows)
+    if grouped and screen.width:
+        table = _newest(table, screen)
+    yield table
+    if older := groups[len(list(table.rows)) :]:
+        many = counted(sum(len(group) for group in older), "older change")
+        yield f"{many} in {counted(len(older), 'line')}: -v 1 shows all"
+    elif len(rows) < len(items):
+        yield f"{len(items)} changes in {len(rows)} lines (-o wide has a line for each)"
 
 
 def _newest(table: Table, screen: Screen) -> Table:

@@ -12,12 +12,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 from kubectl_nodelife.kube.names import counted
 from kubectl_nodelife.kube.times import SECOND_NS
 from kubectl_nodelife.report.ages import human_duration
-from kubectl_nodelife.report.formats import Block
+from kubectl_nodelife.report.formats import Block, Page
 from kubectl_nodelife.report.table import UNKNOWN, Column, Table, columns
 
 _CLUSTERS = columns("context | source | age | server*")
@@ -38,67 +39,62 @@ class ClusterAnswer(NamedTuple):
     remedy: str = ""
 
 
-class ClustersPage:
+def clusters_page(
+    answers: Sequence[ClusterAnswer],
+    trouble: str = "",
+    *,
+    well: bool = True,
+    only_trouble: bool = False,
+) -> Page:
     """The answers of several clusters as one page. Their texts are parts of pages or documents.
 
     `trouble`: of what a cluster in trouble has some, such as "nodes in trouble"; "": nothing is
     judged. `well`: those without any are shown, and not only named. `only_trouble`: not even that.
+    It gives no names: those of several clusters are shown beside their contexts.
     """
 
-    def __init__(
-        self,
-        answers: Sequence[ClusterAnswer],
-        trouble: str = "",
-        *,
-        well: bool = True,
-        only_trouble: bool = False,
-    ) -> None:
-        self._answers = answers
-        self._trouble = trouble
-        self._well = well and not only_trouble
-        self._only_trouble = only_trouble
-
-    def blocks(self, *, wide: bool) -> Iterable[Block]:
+    def blocks(*, wide: bool) -> Iterable[Block]:
         """What is wrong and where; the clusters; then the tables, and what stands between them for
         each cluster; last those that are well, and those that did not answer."""
-        parts = {a.context: json.loads(a.text) if a.text else {} for a in self._answers}
-        answered = [a for a in self._answers if not a.error]
+        parts = {a.context: json.loads(a.text) if a.text else {} for a in answers}
+        answered = [a for a in answers if not a.error]
         answered.sort(key=lambda answer: -_troubles(parts[answer.context]))
-        shown = [a for a in answered if self._well or not _is_well(parts[a.context])]
-        yield self._headline(answered, parts)
+        all_shown = well and not only_trouble
+        shown = [a for a in answered if all_shown or not _is_well(parts[a.context])]
+        troubled = {a.context: n for a in answered if (n := _troubles(parts[a.context]))}
+        yield _headline(len(answered), len(answers) - len(answered), trouble, troubled)
         yield Table(_CLUSTERS, [_cluster_row(a, parts[a.context].get("source")) for a in shown])
         yield from _merged({a.context: parts[a.context].get("blocks", []) for a in shown})
-        if (well := [a.context for a in answered if a not in shown]) and not self._only_trouble:
-            are = "is" if len(well) == 1 else "are"
-            yield f"{counted(len(well), 'cluster')} {are} well: {_listed(well)}"
-        if unanswered := list(_causes(self._answers)):
+        if (named := [a.context for a in answered if a not in shown]) and not only_trouble:
+            are = "is" if len(named) == 1 else "are"
+            yield f"{counted(len(named), 'cluster')} {are} well: {_listed(named)}"
+        if unanswered := list(_causes(answers)):
             yield "\n".join(["No answer:", *unanswered])
 
-    def _headline(self, answered: Sequence[ClusterAnswer], parts: dict[str, Any]) -> str:
-        silent = len(self._answers) - len(answered)
-        if not answered:
-            return f"None of {counted(silent, 'cluster')} answered"
-        rest = f"; {silent} did not answer" if silent else ""
-        many = counted(len(answered), "answering cluster")
-        if not self._trouble:
-            return f"{counted(len(answered), 'cluster')} answered{rest}"
-        troubled = {a.context: n for a in answered if (n := _troubles(parts[a.context]))}
-        if not troubled:
-            return f"None of {many} has {self._trouble}{rest}"
-        has = "has" if len(troubled) == 1 else "have"
-        named = _listed(f"{context} ({n})" for context, n in troubled.items())
-        return f"{len(troubled)} of {many} {has} {self._trouble}: {named}{rest}"
+    return Page(blocks, partial(_document, answers), lambda: ())
 
-    def document(self) -> object:
-        """A List; `source.context` says of which cluster each item is. A cluster without an answer
-        stands in `unanswered`."""
-        items = [with_context(json.loads(a.text), a.context) for a in self._answers if a.text]
-        unanswered = [{"context": a.context, "error": a.error} for a in self._answers if a.error]
-        return {"apiVersion": "v1", "kind": "List", "items": items, "unanswered": unanswered}
 
-    def names(self) -> Iterable[str]:
-        """None: names of several clusters are shown beside their contexts."""
-        return ()
+def _headline(answered: int, silent: int, trouble: str, troubled: dict[str, int]) -> str:
+    """`troubled`: context -> how much is in trouble."""
+    if not answered:
+        return f"None of {counted(silent, 'cluster')} answered"
+    rest = f"; {silent} did not answer" if silent else ""
+    many = counted(answered, "answering cluster")
+    if not trouble:
+        return f"{counted(answered, 'cluster')} answered{rest}"
+    if not troubled:
+        return f"None of {many} has {trouble}{rest}"
+    has = "has" if len(troubled) == 1 else "have"
+    named = _listed(f"{context} ({n})" for context, n in troubled.items())
+    return f"{len(troubled)} of {many} {has} {trouble}: {named}{rest}"
+
+
+def _document(answers: Sequence[ClusterAnswer]) -> object:
+    """A List; `source.context` says of which cluster each item is. A cluster without an answer
+    stands in `unanswered`."""
+    items = [with_context(json.loads(a.text), a.context) for a in answers if a.text]
+    unanswered = [{"context": a.context, "error": a.error} for a in answers if a.error]
+    return {"apiVersion": "v1", "kind": "List", "items": items, "unanswered": unanswered}
 
 
 def _listed(clusters: Iterable[str]) -> str:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
 from typing import Any
 
 from kubectl_nodelife.document import document
 from kubectl_nodelife.kube.names import counted
 from kubectl_nodelife.kube.times import SECOND_NS, human_duration
-from kubectl_nodelife.report.formats import Block
+from kubectl_nodelife.report.formats import Block, Page
 from kubectl_nodelife.report.table import NONE, Table, columns
 
 _COLUMNS = columns(
@@ -20,28 +21,24 @@ _COLUMNS = columns(
 AT_WORK = ("watching", "enforcing", "standing by", "warming up", "reading")
 
 
-class DaemonsPage:
-    """All daemons as an answer. Each item is a health document, or a card with an `error`."""
+def daemons_page(items: Sequence[dict[str, Any]]) -> Page:
+    """All daemons as an answer, which is one document even where none runs. Each item is a health
+    document, or a card with an `error`. Names: daemon/CONTEXT of each."""
+    return Page(
+        partial(_blocks, items),
+        lambda: document("DaemonList", items=list(items)),
+        lambda: (f"daemon/{item.get('context') or item.get('identity')}" for item in items),
+    )
 
-    def __init__(self, items: Sequence[dict[str, Any]]) -> None:
-        self._items = items
 
-    def blocks(self, *, wide: bool) -> Iterable[Block]:
-        """How many watch, and a line for each; wide: its files, settings and kinds as well."""
-        if self._items:
-            yield _headline(self._items)
-        yield Table(_COLUMNS, [_row(item) for item in self._items])
-        if wide:
-            for item in self._items:
-                yield "\n".join(_more(item))
-
-    def document(self) -> object:
-        """One document, even where no daemon runs."""
-        return document("DaemonList", items=list(self._items))
-
-    def names(self) -> Iterable[str]:
-        """daemon/CONTEXT of each."""
-        return (f"daemon/{item.get('context') or item.get('identity')}" for item in self._items)
+def _blocks(items: Sequence[dict[str, Any]], *, wide: bool) -> Iterator[Block]:
+    """How many watch, and a line for each; wide: its files, settings and kinds as well."""
+    if items:
+        yield _headline(items)
+    yield Table(_COLUMNS, [_row(item) for item in items])
+    if wide:
+        for item in items:
+            yield "\n".join(_more(item))
 
 
 def _headline(items: Sequence[dict[str, Any]]) -> str:

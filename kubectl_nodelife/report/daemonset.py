@@ -9,7 +9,7 @@ stand, and the values that resource field references would have.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -38,7 +38,7 @@ from kubectl_nodelife.outlook.daemonset.view import NOT_SCHEDULED
 from kubectl_nodelife.outlook.explain import ExplainedQuestion
 from kubectl_nodelife.report.ages import age, human_duration
 from kubectl_nodelife.report.explanation import explained
-from kubectl_nodelife.report.formats import Block
+from kubectl_nodelife.report.formats import Block, Page
 from kubectl_nodelife.report.table import NONE, UNKNOWN, Column, Table, columns
 
 Json = Mapping[str, Any]
@@ -291,70 +291,59 @@ _REVISION_COLUMNS = columns("revision:4 | change-cause | age* | hash* | pods | c
 _BUDGET_COLUMNS = columns("node | counts as | because")
 
 
-class SummaryPage:
-    """Sets with their counts."""
+def summary_page(
+    summaries: Sequence[SetSummary],
+    source: dict[str, Any],
+    now_ns: int,
+    namespaces: bool,
+    warnings: Sequence[str] = (),
+    sections: Sequence[ExplainedQuestion] = (),
+) -> Page:
+    """Sets with their counts: a line a set; what is odd beyond the first sentence follows below. Of
+    one set asked for by name its `sections`. The document is a DaemonSetList of our own kind."""
 
-    def __init__(
-        self,
-        summaries: Sequence[SetSummary],
-        source: dict[str, Any],
-        now_ns: int,
-        namespaces: bool,
-        warnings: Sequence[str] = (),
-        sections: Sequence[ExplainedQuestion] = (),
-    ) -> None:
-        self._summaries = summaries
-        self._sections = sections
-        self._source = source
-        self._now_ns = now_ns
-        self._namespaces = namespaces
-        self._warnings = warnings
-
-    def blocks(self, *, wide: bool) -> Iterable[Block]:
-        """A line a set; what is odd beyond the first sentence follows below. Of one set asked for
-        by name its `sections`."""
-        if self._sections and not wide:
-            namespace, name = self._summaries[0].daemon_set.key
-            yield from explained("DaemonSet", namespace, name, self._sections)
+    def blocks(*, wide: bool) -> Iterator[Block]:
+        if sections and not wide:
+            namespace, name = summaries[0].daemon_set.key
+            yield from explained("DaemonSet", namespace, name, sections)
             return
-        yield _headline(self._summaries)
-        columns = (Column("namespace"), *_SET_COLUMNS) if self._namespaces else _SET_COLUMNS
-        yield Table(columns, [self._row(s) for s in self._summaries])
-        for summary in self._summaries:
+        yield _headline(summaries)
+        columns = (Column("namespace"), *_SET_COLUMNS) if namespaces else _SET_COLUMNS
+        yield Table(columns, [_set_row(s, now_ns, namespaces) for s in summaries])
+        for summary in summaries:
             if len(summary.odd) > 1:
                 name = f"{summary.daemon_set.namespace}/{summary.daemon_set.name}"
                 yield f"{name}:\n" + "\n".join(f"  {sentence}" for sentence in summary.odd)
 
-    def _row(self, summary: SetSummary) -> list[object]:
-        daemon_set, counted = summary.daemon_set, summary.counted
-        status = daemon_set.status if counted is None else counted
-        updated: object = status.updated_number_scheduled
-        if counted is not None and not summary.updated_known:
-            updated = UNKNOWN
-        odd = summary.odd[0] if summary.odd else NONE
-        if len(summary.odd) > 1:
-            odd += f" (and {len(summary.odd) - 1} more)"
-        row: list[object] = [
-            daemon_set.name,
-            status.desired_number_scheduled,
-            status.current_number_scheduled,
-            status.number_ready,
-            updated,
-            status.number_available,
-            status.number_misscheduled,
-            daemon_set.spec.update_strategy.type,
-            age(daemon_set.metadata.creation_timestamp, self._now_ns),
-            odd,
-        ]
-        return [daemon_set.namespace, *row] if self._namespaces else row
+    return Page(
+        blocks,
+        lambda: summaries_document(summaries, source, warnings),
+        lambda: (f"daemonset.apps/{s.daemon_set.name}" for s in summaries),
+    )
 
-    def document(self) -> object:
-        """A DaemonSetList of our own kind."""
-        return summaries_document(self._summaries, self._source, self._warnings)
 
-    def names(self) -> Iterable[str]:
-        """daemonset.apps/NAME of each."""
-        return (f"daemonset.apps/{s.daemon_set.name}" for s in self._summaries)
+def _set_row(summary: SetSummary, now_ns: int, namespaces: bool) -> list[object]:
+    daemon_set, counted = summary.daemon_set, summary.counted
+    status = daemon_set.status if counted is None else counted
+    updated: object = status.updated_number_scheduled
+    if counted is not None and not summary.updated_known:
+        updated = UNKNOWN
+    odd = summary.odd[0] if summary.odd else NONE
+    if len(summary.odd) > 1:
+        odd += f" (and {len(summary.odd) - 1} more)"
+    row: list[object] = [
+        daemon_set.name,
+        status.desired_number_scheduled,
+        status.current_number_scheduled,
+        status.number_ready,
+        updated,
+        status.number_available,
+        status.number_misscheduled,
+        daemon_set.spec.update_strategy.type,
+        age(daemon_set.metadata.creation_timestamp, now_ns),
+        odd,
+    ]
+    return [daemon_set.namespace, *row] if namespaces else row
 
 
 def _headline(summaries: Sequence[SetSummary]) -> str:
@@ -383,31 +372,24 @@ def _where_it_runs(summary: SetSummary, rows: Sequence[NodeRow]) -> str:
     return text + (f"; next: {first_names(coming, 2, '; ')}." if coming else "; nothing is due.")
 
 
-class TruthTablePage:
-    """One set's truth table."""
+def truth_table_page(summary: SetSummary, rows: Sequence[NodeRow], source: dict[str, Any]) -> Page:
+    """One set's truth table: a line a node, the events FailedPlacement of 1.11, then what is odd.
+    Names: node/NAME of each node that should run a pod."""
 
-    def __init__(self, summary: SetSummary, rows: Sequence[NodeRow], source: dict[str, Any]):
-        self._summary = summary
-        self._rows = rows
-        self._source = source
-
-    def blocks(self, *, wide: bool) -> Iterable[Block]:
-        """A line a node, the events FailedPlacement of 1.11, then what is odd."""
-        yield _where_it_runs(self._summary, self._rows)
-        yield Table(_NODE_COLUMNS, [_node_row(row) for row in self._rows])
-        failed = [why for row in self._rows for why in row.failed_placements]
+    def blocks(*, wide: bool) -> Iterator[Block]:
+        yield _where_it_runs(summary, rows)
+        yield Table(_NODE_COLUMNS, [_node_row(row) for row in rows])
+        failed = [why for row in rows for why in row.failed_placements]
         if failed:
             yield "\n".join(f"FailedPlacement: {why}" for why in failed)
-        if self._summary.odd:
-            yield "\n".join(self._summary.odd)
+        if summary.odd:
+            yield "\n".join(summary.odd)
 
-    def document(self) -> object:
-        """The rows and the summary."""
-        return truth_table_document(self._summary, self._rows, self._source)
-
-    def names(self) -> Iterable[str]:
-        """node/NAME of each node that should run a pod."""
-        return (f"node/{row.node}" for row in self._rows if row.should_run)
+    return Page(
+        blocks,
+        lambda: truth_table_document(summary, rows, source),
+        lambda: (f"node/{row.node}" for row in rows if row.should_run),
+    )
 
 
 def _node_row(row: NodeRow) -> list[object]:
@@ -432,62 +414,54 @@ def _pod(pod: PodCell) -> str:
     return f"{pod.name} ({trouble})" if trouble else pod.name
 
 
-class RolloutPage:
-    """`daemonset status`: kubectl's sentence, then what it is about."""
+def rollout_page(outlook: RolloutOutlook, source: dict[str, Any]) -> Page:
+    """`daemonset status`: kubectl's sentence, then next, what is waited for, how long, and what
+    uses the budget."""
 
-    def __init__(self, outlook: RolloutOutlook, source: dict[str, Any]) -> None:
-        self.outlook = outlook
-        self._source = source
-
-    def blocks(self, *, wide: bool) -> Iterable[Block]:
-        """The sentence, next, what is waited for, how long, what uses the budget."""
-        yield self.outlook.state.message
-        sentences = list(self._sentences())
+    def blocks(*, wide: bool) -> Iterator[Block]:
+        yield outlook.state.message
+        sentences = list(_rollout_sentences(outlook))
         if sentences:
             yield "\n".join(sentences)
-        if self.outlook.used and self.outlook.old_nodes:
-            rows = [[user.node, user.counts_as, user.because] for user in self.outlook.used]
+        if outlook.used and outlook.old_nodes:
+            rows = [[user.node, user.counts_as, user.because] for user in outlook.used]
             yield Table(_BUDGET_COLUMNS, rows)
 
-    def news(self) -> str:
-        """The page without its table, for following."""
-        lines = [self.outlook.state.message.rstrip("\n"), *(f"  {s}" for s in self._sentences())]
-        return "\n".join(lines) + "\n"
+    return Page(
+        blocks,
+        lambda: rollout_document(outlook, source),
+        lambda: [f"daemonset.apps/{outlook.view.daemon_set.name}"],
+    )
 
-    def _sentences(self) -> Iterator[str]:
-        outlook, verdict = self.outlook, self.outlook.verdict
-        if verdict.because:
-            yield f"{verdict.verdict}: {verdict.because}"
-        if verdict.way_out:
-            yield f"way out: {verdict.way_out}"
-        if outlook.missing_parts:
-            yield outlook.missing_parts
-        for sentence in outlook.odd:
-            yield f"odd: {sentence}"
-        if not outlook.old_nodes:
-            return
-        have = (
-            "1 node still has"
-            if outlook.old_nodes == 1
-            else f"{outlook.old_nodes} nodes still have"
-        )
-        yield f"{have} a pod of another revision"
-        for sentence in outlook.next:
-            yield f"next: {sentence}"
-        for sentence in outlook.loses:
-            yield f"lost: {sentence}"
-        for sentence in outlook.waits_for:
-            yield f"waits: {sentence}"
-        if outlook.estimate is not None:
-            yield _duration(outlook.estimate)
 
-    def document(self) -> object:
-        """The outlook."""
-        return rollout_document(self.outlook, self._source)
+def rollout_news(outlook: RolloutOutlook) -> str:
+    """The page without its table, for following."""
+    lines = [outlook.state.message.rstrip("\n"), *(f"  {s}" for s in _rollout_sentences(outlook))]
+    return "\n".join(lines) + "\n"
 
-    def names(self) -> Iterable[str]:
-        """The set."""
-        yield f"daemonset.apps/{self.outlook.view.daemon_set.name}"
+
+def _rollout_sentences(outlook: RolloutOutlook) -> Iterator[str]:
+    verdict = outlook.verdict
+    if verdict.because:
+        yield f"{verdict.verdict}: {verdict.because}"
+    if verdict.way_out:
+        yield f"way out: {verdict.way_out}"
+    if outlook.missing_parts:
+        yield outlook.missing_parts
+    for sentence in outlook.odd:
+        yield f"odd: {sentence}"
+    if not outlook.old_nodes:
+        return
+    have = "still has" if outlook.old_nodes == 1 else "still have"
+    yield f"{counted(outlook.old_nodes, 'node')} {have} a pod of another revision"
+    for sentence in outlook.next:
+        yield f"next: {sentence}"
+    for sentence in outlook.loses:
+        yield f"lost: {sentence}"
+    for sentence in outlook.waits_for:
+        yield f"waits: {sentence}"
+    if outlook.estimate is not None:
+        yield _duration(outlook.estimate)
 
 
 def _duration(estimate: RolloutEstimate) -> str:
@@ -496,81 +470,58 @@ def _duration(estimate: RolloutEstimate) -> str:
     return f"about {low} to {high} more: {estimate.basis}"
 
 
-class HistoryPage:
-    """`daemonset history`: all revisions, or one with its template."""
+def history_page(
+    namespace: str,
+    name: str,
+    rows: Sequence[RevisionRow],
+    source: dict[str, Any],
+    now_ns: int,
+    only: int = 0,
+) -> Page:
+    """`daemonset history`: all revisions in a table, or changes and template of the one of number
+    `only`; 0: all."""
+    rows = [row for row in rows if only in (0, row.revision.revision)]
 
-    def __init__(
-        self,
-        namespace: str,
-        name: str,
-        rows: Sequence[RevisionRow],
-        source: dict[str, Any],
-        now_ns: int,
-        only: int = 0,
-    ) -> None:
-        """`only`: the number of the one revision to show, 0 for all."""
-        self._namespace = namespace
-        self._name = name
-        self._rows = [row for row in rows if only in (0, row.revision.revision)]
-        self._source = source
-        self._now_ns = now_ns
-        self._only = only
-
-    def blocks(self, *, wide: bool) -> Iterable[Block]:
-        """The table, or one revision's changes and template."""
-        yield f"daemonset.apps/{self._name}" + (
-            f" with revision #{self._only}" if self._only else ""
-        )
-        if self._only:
-            for row in self._rows:
-                yield from self._one(row)
+    def blocks(*, wide: bool) -> Iterator[Block]:
+        yield f"daemonset.apps/{name}" + (f" with revision #{only}" if only else "")
+        if not only:
+            yield Table(_REVISION_COLUMNS, [_revision_row(row, now_ns) for row in rows])
             return
-        yield Table(_REVISION_COLUMNS, [self._row(row) for row in self._rows])
+        for row in rows:
+            yield describe_pod_template(default_pod_template(row.document()["template"]))
+            changes = [f"  {change}" for change in row.changes]
+            if changes:
+                yield "Changed from the revision before:\n" + "\n".join(changes)
 
-    def _one(self, row: RevisionRow) -> Iterator[Block]:
-        yield describe_pod_template(default_pod_template(row.document()["template"]))
-        changes = [f"  {change}" for change in row.changes]
-        if changes:
-            yield "Changed from the revision before:\n" + "\n".join(changes)
-
-    def _row(self, row: RevisionRow) -> list[object]:
-        first = str(row.changes[0]) if row.changes else NONE
-        more = f" (and {len(row.changes) - 1} more)" if len(row.changes) > 1 else ""
-        return [
-            f"{row.revision.revision}{' (current)' if row.current else ''}",
-            row.cause,
-            age(row.revision.metadata.creation_timestamp, self._now_ns),
-            row.document()["hash"],
-            UNKNOWN if row.pods is None else row.pods,
-            first + more,
-        ]
-
-    def document(self) -> object:
-        """The revisions."""
-        return history_document(self._namespace, self._name, self._rows, self._source)
-
-    def names(self) -> Iterable[str]:
-        """controllerrevision.apps/NAME of each."""
-        return (f"controllerrevision.apps/{row.revision.name}" for row in self._rows)
+    return Page(
+        blocks,
+        lambda: history_document(namespace, name, rows, source),
+        lambda: (f"controllerrevision.apps/{row.revision.name}" for row in rows),
+    )
 
 
-class UndoPage:
+def _revision_row(row: RevisionRow, now_ns: int) -> list[object]:
+    first = str(row.changes[0]) if row.changes else NONE
+    more = f" (and {len(row.changes) - 1} more)" if len(row.changes) > 1 else ""
+    return [
+        f"{row.revision.revision}{' (current)' if row.current else ''}",
+        row.cause,
+        age(row.revision.metadata.creation_timestamp, now_ns),
+        row.document()["hash"],
+        UNKNOWN if row.pods is None else row.pods,
+        first + more,
+    ]
+
+
+def undo_page(outlook: UndoOutlook, source: dict[str, Any], *, dry_run: bool = True) -> Page:
     """`daemonset undo`: the patch that would be sent, and what follows."""
+    name = outlook.view.daemon_set.name
 
-    def __init__(
-        self, outlook: UndoOutlook, source: dict[str, Any], *, dry_run: bool = True
-    ) -> None:
-        self._outlook = outlook
-        self._source = source
-        self._dry_run = dry_run
-
-    def blocks(self, *, wide: bool) -> Iterable[Block]:
+    def blocks(*, wide: bool) -> Iterator[Block]:
         """kubectl's sentence, the changes, the effects, the patch."""
         import yaml
 
-        outlook = self._outlook
-        name = outlook.view.daemon_set.name
-        if self._dry_run:
+        if dry_run:
             yield f"daemonset.apps/{name} {outlook.plan.message} (dry run)"
         elif outlook.plan.skipped:
             yield f"daemonset.apps/{name} {outlook.plan.message}"
@@ -582,10 +533,8 @@ class UndoPage:
         patch = yaml.safe_dump(outlook.plan.patch, sort_keys=False).rstrip("\n")
         yield f"Patch (strategic merge):\n{patch}"
 
-    def document(self) -> object:
-        """The patch and its effects."""
-        return rollback_document(self._outlook, self._source, dry_run=self._dry_run)
-
-    def names(self) -> Iterable[str]:
-        """The set."""
-        yield f"daemonset.apps/{self._outlook.view.daemon_set.name}"
+    return Page(
+        blocks,
+        lambda: rollback_document(outlook, source, dry_run=dry_run),
+        lambda: [f"daemonset.apps/{name}"],
+    )

@@ -6,6 +6,7 @@ and real time.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any, Final, Protocol
 
 from kubectl_nodelife.drain.results import (
@@ -29,7 +30,7 @@ from kubectl_nodelife.drain.results import (
 from kubectl_nodelife.drain.snapshot import ADMISSION
 from kubectl_nodelife.kube.names import counted, first_names
 from kubectl_nodelife.report.ages import clock
-from kubectl_nodelife.report.formats import Block
+from kubectl_nodelife.report.formats import Block, Page
 from kubectl_nodelife.report.screen import BAD, GOOD, WARN, ColoredText
 from kubectl_nodelife.report.table import Table, columns
 from kubectl_nodelife.sim.kubectl.options import FLAG_DELETE_EMPTYDIR_DATA, FLAG_FORCE
@@ -201,44 +202,39 @@ _MANY = 40
 _COLUMNS = columns("wave | nodes | pods | promised | took | result")
 
 
-class DrainPage:
-    """A `DrainPlan` as an answer. `source` says where the objects are from and of which moment."""
+def drain_page(plan: DrainPlan, source: dict[str, Any]) -> Page:
+    """A `DrainPlan` as an answer: blockers on top, then nodes, pods, workloads and budgets.
+    `source` says where the objects are from and of which moment.
 
-    def __init__(self, plan: DrainPlan, source: dict[str, Any]) -> None:
-        self._plan = plan
-        self._source = source
+    Names: node/NAME of each node that can be drained; trouble: how many the drain does not empty.
+    """
 
-    def blocks(self, *, wide: bool) -> Iterable[Block]:
-        """Blockers on top, then nodes, pods, workloads and budgets."""
-        yield from _blocks(self._plan, wide, self._not_seen())
-        if self._plan.with_flags is not None:
-            flags = " ".join(self._plan.flags_needed)
+    def blocks(*, wide: bool) -> Iterator[Block]:
+        yield from _blocks(plan, wide, _not_seen(plan, source))
+        if plan.with_flags is not None:
+            flags = " ".join(plan.flags_needed)
             yield f"With {flags}:\n"
-            yield from _blocks(self._plan.with_flags, wide, "")
+            yield from _blocks(plan.with_flags, wide, "")
 
-    def _not_seen(self) -> str:
-        """Of a dump: nodes of which it has no pod at all, though each has static or daemon pods."""
-        empty = [node.name for node in self._plan.nodes if not node.pods and not node.kept]
-        if not empty or self._source.get("kind") != "snapshot":
-            return ""
-        named = first_names(empty, _NAMED)
-        return (
-            f"Not read: any pod of {named}, not even a static one or a DaemonSet's. The dump seems "
-            "to be a part of the cluster, and nothing is said of what runs there"
-        )
+    emptied = [node for node in plan.nodes if node.verdict not in (NEVER, REFUSED)]
+    return Page(
+        blocks,
+        partial(plan.document, source),
+        lambda: (f"node/{node.name}" for node in emptied),
+        lambda: len(plan.nodes) - len(emptied),
+    )
 
-    def document(self) -> object:
-        """The contract's DrainPlan."""
-        return self._plan.document(self._source)
 
-    def names(self) -> Iterable[str]:
-        """node/NAME of each node that can be drained."""
-        done = (NEVER, REFUSED)
-        return (f"node/{node.name}" for node in self._plan.nodes if node.verdict not in done)
-
-    def trouble(self) -> int:
-        """How many nodes the drain does not empty."""
-        return sum(node.verdict in (NEVER, REFUSED) for node in self._plan.nodes)
+def _not_seen(plan: DrainPlan, source: dict[str, Any]) -> str:
+    """Of a dump: nodes of which it has no pod at all, though each has static or daemon pods."""
+    empty = [node.name for node in plan.nodes if not node.pods and not node.kept]
+    if not empty or source.get("kind") != "snapshot":
+        return ""
+    named = first_names(empty, _NAMED)
+    return (
+        f"Not read: any pod of {named}, not even a static one or a DaemonSet's. The dump seems "
+        "to be a part of the cluster, and nothing is said of what runs there"
+    )
 
 
 # --- for people ----------------------------------------------------------------------------------

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from kubectl_nodelife.kube.times import SECOND_NS
 from kubectl_nodelife.outlook.explain import ExplainedQuestion, total
 from kubectl_nodelife.report.ages import human_duration
-from kubectl_nodelife.report.formats import Block
+from kubectl_nodelife.report.formats import Block, Page
 from kubectl_nodelife.report.table import Table, columns
 from kubectl_nodelife.report.terminal import printable
 
@@ -19,30 +19,15 @@ _LONG_SECONDS = 1000
 _TERM_COLUMNS = columns("term | earliest | latest | from")
 
 
-class ExplanationPage:
-    """An `Explanation` as an answer."""
-
-    def __init__(self, explanation: Explanation) -> None:
-        self._explanation = explanation
-
-    def blocks(self, *, wide: bool) -> Iterable[Block]:
-        """The answer in a line or two, then the questions with their sentences and sums."""
-        e = self._explanation
-        return explained(e.kind, e.namespace, e.name, e.sections, e.taint)
-
-    def warnings(self) -> list[str]:
-        """The lines that belong on stderr."""
-        return self._explanation.warnings
-
-    def document(self) -> object:
-        """The Explanation document."""
-        return self._explanation.document()
-
-    def names(self) -> Iterable[str]:
-        """The one object."""
-        e = self._explanation
-        namespaced = f"{e.namespace}/" if e.namespace else ""
-        yield f"{e.kind.lower()}/{namespaced}{e.name}"
+def explanation_page(e: Explanation) -> Page:
+    """An `Explanation` as an answer: in a line or two, then the questions with their sentences and
+    sums. Its name is the one object's."""
+    namespaced = f"{e.namespace}/" if e.namespace else ""
+    return Page(
+        lambda *, wide: explained(e.kind, e.namespace, e.name, e.sections, e.taint),
+        e.document,
+        lambda: [f"{e.kind.lower()}/{namespaced}{e.name}"],
+    )
 
 
 def explained(

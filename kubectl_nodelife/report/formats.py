@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Sequence
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 from kubectl_nodelife.report.command_lines import LeadingFlags
 from kubectl_nodelife.report.screen import ColoredText, Screen, this_screen
@@ -36,17 +36,19 @@ _UNFOLDED_COLUMNS = 1 << 30
 Block = Table | str
 
 
-class Page(Protocol):
-    """The findings of a verb, before they have a form."""
+class Page(NamedTuple):
+    """The findings of a verb, before they have a form.
 
-    def blocks(self, *, wide: bool) -> Iterable[Block]:
-        """The page for people: tables and paragraphs, top to bottom."""
+    `blocks(wide=...)`: the page for people: tables and paragraphs, top to bottom. `document()`: the
+    answer as plain JSON values or msgspec structs, with `apiVersion` and `kind`. `names()`:
+    `kind/name` of each object in the answer. `trouble()`: of how many something is wrong; None: the
+    page does not judge.
+    """
 
-    def document(self) -> object:
-        """The answer as plain JSON values or msgspec structs, with `apiVersion` and `kind`."""
-
-    def names(self) -> Iterable[str]:
-        """`kind/name` of each object in the answer."""
+    blocks: Callable[..., Iterable[Block]]
+    document: Callable[[], object]
+    names: Callable[[], Iterable[str]]
+    trouble: Callable[[], int] | None = None
 
 
 Formatter = Callable[[Page, bool, Screen], str]
@@ -137,35 +139,31 @@ def render(answer: Page, output: str, *, headers: bool = True, screen: Screen | 
     """
     formatter = FORMATTERS.get(output) or PARTS[output]
     flags = leading_flags()
-    page = answer if flags is None else _LedPage(answer, flags)
+    page = answer if flags is None else _led(answer, flags)
     return formatter(page, headers, this_screen() if screen is None else screen)
 
 
-class _LedPage:
+def _led(page: Page, flags: LeadingFlags) -> Page:
     """The page, its commands with the flags that lead to its cluster."""
 
-    def __init__(self, page: Page, flags: LeadingFlags) -> None:
-        self._page = page
-        self._flags = flags
-        self.names = page.names
-        self.trouble = getattr(page, "trouble", lambda: None)
-
-    def blocks(self, *, wide: bool) -> Iterable[Block]:
-        for block in self._page.blocks(wide=wide):
+    def blocks(*, wide: bool) -> Iterable[Block]:
+        for block in page.blocks(wide=wide):
             if isinstance(block, str):
-                yield self._flags.in_text(block)
+                yield flags.in_text(block)
             else:
-                yield Table(block.columns, [[self._cell(c) for c in row] for row in block.rows])
+                yield Table(block.columns, [[cell_of(c) for c in row] for row in block.rows])
 
-    def document(self) -> object:
+    def document() -> object:
         import msgspec
 
-        return self._flags.in_values(msgspec.to_builtins(self._page.document()))
+        return flags.in_values(msgspec.to_builtins(page.document()))
 
-    def _cell(self, value: object) -> object:
+    def cell_of(value: object) -> object:
         if isinstance(value, ColoredText):
-            return ColoredText(self._flags.in_text(value), value.tone)
-        return self._flags.in_text(value) if isinstance(value, str) else value
+            return ColoredText(flags.in_text(value), value.tone)
+        return flags.in_text(value) if isinstance(value, str) else value
+
+    return page._replace(blocks=blocks, document=document)
 
 
 class Output(NamedTuple):
@@ -213,8 +211,8 @@ def _parts(answer: Page, *, wide: bool) -> str:
     ]
     document = msgspec.to_builtins(answer.document())
     source = document.get("source") if isinstance(document, dict) else None
-    trouble = getattr(answer, "trouble", None)
-    parts = {"source": source, "blocks": blocks, "trouble": None if trouble is None else trouble()}
+    trouble = None if answer.trouble is None else answer.trouble()
+    parts = {"source": source, "blocks": blocks, "trouble": trouble}
     return msgspec.json.encode(parts).decode()
 
 

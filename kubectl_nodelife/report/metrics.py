@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final, NamedTuple, Protocol
 
 from kubectl_nodelife.document import document
-from kubectl_nodelife.report.formats import Block
+from kubectl_nodelife.report.formats import Block, Page
 from kubectl_nodelife.report.table import Table, columns
 
 _COLUMNS = columns("name | type | labels | most series | help*")
@@ -57,36 +57,27 @@ class _Family(Protocol):
     def help(self) -> str: ...
 
 
-class MetricsPage:
+def metrics_page(families: Sequence[_Family]) -> Page:
     """The table of metrics as an answer. In `most`, `z` stands for each zone, `n` for each node."""
 
-    def __init__(self, families: Sequence[_Family]) -> None:
-        self._families = families
-
-    def blocks(self, *, wide: bool) -> Iterable[Block]:
-        """The table."""
-        rows = [(f.name, f.type, ", ".join(f.labels), f.most, f.help) for f in self._families]
+    def blocks(*, wide: bool) -> Iterator[Block]:
+        rows = [(f.name, f.type, ", ".join(f.labels), f.most, f.help) for f in families]
         yield Table(_COLUMNS, rows)
 
-    def document(self) -> object:
-        """The MetricList."""
-        return document(
-            "MetricList",
-            items=[
-                {
-                    "name": family.name,
-                    "type": family.type,
-                    "labels": list(family.labels),
-                    "mostSeries": family.most,
-                    "help": family.help,
-                }
-                for family in self._families
-            ],
-        )
+    def made() -> object:
+        items = [
+            {
+                "name": family.name,
+                "type": family.type,
+                "labels": list(family.labels),
+                "mostSeries": family.most,
+                "help": family.help,
+            }
+            for family in families
+        ]
+        return document("MetricList", items=items)
 
-    def names(self) -> Iterable[str]:
-        """metric/NAME of each."""
-        return (f"metric/{family.name}" for family in self._families)
+    return Page(blocks, made, lambda: (f"metric/{family.name}" for family in families))
 
 
 class Panel(NamedTuple):

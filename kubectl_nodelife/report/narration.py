@@ -8,13 +8,14 @@ for each record, with its number and its cause's.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
 from typing import Any
 
 from kubectl_nodelife.kube.names import counted, first_names
 from kubectl_nodelife.kube.pod import TERMINAL_PHASES
 from kubectl_nodelife.kube.times import MILLISECOND_NS, SECOND_NS, format_duration
 from kubectl_nodelife.kube.wellknown import NO_EXECUTE, NODE_STATUS_NEVER_UPDATED
-from kubectl_nodelife.report.formats import Block
+from kubectl_nodelife.report.formats import Block, Page
 from kubectl_nodelife.report.table import Column, Table, columns
 from kubectl_nodelife.sim.api import CLUSTER
 from kubectl_nodelife.sim.run import NodeLoss, RunSummary, WorkloadLoss
@@ -53,41 +54,33 @@ _SHOWN_EVENTS = frozenset({"FailedPlacement"})
 record."""
 
 
-class NarrationPage:
-    """A `RunSummary` as an answer."""
+def narration_page(summary: RunSummary) -> Page:
+    """A `RunSummary` as an answer. Names: kind/name of each object to which something happened, in
+    that order."""
+    return Page(
+        partial(narration, summary),
+        summary.document,
+        lambda: dict.fromkeys(map(object_name, summary.records)),
+    )
 
-    def __init__(self, summary: RunSummary) -> None:
-        self._summary = summary
 
-    def blocks(self, *, wide: bool) -> Iterable[Block]:
-        """The story in short, the narration, the losses, the end, the settings."""
-        summary = self._summary
-        if story := "\n".join(_story(summary)):
-            yield story
-        lines = list(_each(summary.records) if wide else _folded(summary.records))
-        yield Table(_COLUMNS, lines) if lines else "Nothing happened."
-        if summary.nodes:
-            rows = [_node_row(loss) for loss in summary.nodes]
-            yield from _cut(_NODE_COLUMNS, rows, "nodes that were lost", wide)
-        if summary.workloads:
-            rows = [_workload_row(loss) for loss in summary.workloads]
-            yield from _cut(_WORKLOAD_COLUMNS, rows, "workloads that lost pods", wide)
-        yield from (loop.sentence for loop in summary.loops)
-        yield _ending(summary)
-        settings = _settings(summary)
-        if settings:
-            yield settings
-
-    def document(self) -> object:
-        """The contract's Timeline."""
-        return self._summary.document()
-
-    def names(self) -> Iterable[str]:
-        """kind/name of each object to which something happened, in that order."""
-        seen: dict[str, None] = {}
-        for record in self._summary.records:
-            seen.setdefault(object_name(record))
-        return seen
+def narration(summary: RunSummary, *, wide: bool) -> Iterator[Block]:
+    """The story in short, what happened, the losses, the end, the settings."""
+    if story := "\n".join(_story(summary)):
+        yield story
+    lines = list(_each(summary.records) if wide else _folded(summary.records))
+    yield Table(_COLUMNS, lines) if lines else "Nothing happened."
+    if summary.nodes:
+        rows = [_node_row(loss) for loss in summary.nodes]
+        yield from _cut(_NODE_COLUMNS, rows, "nodes that were lost", wide)
+    if summary.workloads:
+        rows = [_workload_row(loss) for loss in summary.workloads]
+        yield from _cut(_WORKLOAD_COLUMNS, rows, "workloads that lost pods", wide)
+    yield from (loop.sentence for loop in summary.loops)
+    yield _ending(summary)
+    settings = _settings(summary)
+    if settings:
+        yield settings
 
 
 def _story(summary: RunSummary) -> Iterator[str]:

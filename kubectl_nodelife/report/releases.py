@@ -3,15 +3,16 @@ defaults to."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
+from functools import partial
 
 import msgspec
 
-from kubectl_nodelife.document import API_VERSION
+from kubectl_nodelife.document import document
 from kubectl_nodelife.engine.profiles import Profile
 from kubectl_nodelife.kube.names import counted, first_names
-from kubectl_nodelife.outlook.releases import Applied, Default, ReleasePreview, defaults
-from kubectl_nodelife.report.formats import Block
+from kubectl_nodelife.outlook.releases import Applied, ReleasePreview, defaults
+from kubectl_nodelife.report.formats import Block, Page
 from kubectl_nodelife.report.table import Table, columns
 
 _COLUMNS = columns("release | program | area | change | concerns | names*")
@@ -19,36 +20,32 @@ _DEFAULTS = columns("name | default | of | locked*")
 _NAMED = 3
 
 
-class PreviewPage:
-    """A `ReleasePreview` as an answer."""
+def preview_page(found: ReleasePreview) -> Page:
+    """A `ReleasePreview` as an answer; its names are the objects that are concerned, each once."""
+    return Page(
+        partial(_preview, found),
+        found.document,
+        lambda: dict.fromkeys(name for applied in found.changes for name in applied.names),
+    )
 
-    def __init__(self, found: ReleasePreview) -> None:
-        self._found = found
 
-    def blocks(self, *, wide: bool) -> Iterable[Block]:
-        """How much changes, and each change that concerns something here."""
-        yield headline(self._found)
-        yield Table(_COLUMNS, [self._row(applied) for applied in self._found.changes])
+def _preview(found: ReleasePreview, *, wide: bool) -> Iterator[Block]:
+    """How much changes, and each change that concerns something here."""
+    yield headline(found)
+    yield Table(_COLUMNS, [_row(applied) for applied in found.changes])
 
-    def _row(self, applied: Applied) -> tuple[str, ...]:
-        change, names = applied.change, first_names(applied.names, _NAMED)
-        concerns = names if names and len(applied.names) <= _NAMED else applied.concerns
-        return (
-            change.release,
-            change.program,
-            change.area,
-            change.change,
-            concerns,
-            ", ".join(applied.names),
-        )
 
-    def document(self) -> object:
-        """The ReleasePreview."""
-        return self._found.document()
-
-    def names(self) -> Iterable[str]:
-        """The objects that are concerned, each once."""
-        return dict.fromkeys(name for applied in self._found.changes for name in applied.names)
+def _row(applied: Applied) -> tuple[str, ...]:
+    change, names = applied.change, first_names(applied.names, _NAMED)
+    concerns = names if names and len(applied.names) <= _NAMED else applied.concerns
+    return (
+        change.release,
+        change.program,
+        change.area,
+        change.change,
+        concerns,
+        ", ".join(applied.names),
+    )
 
 
 def headline(found: ReleasePreview) -> str:
@@ -63,32 +60,18 @@ def headline(found: ReleasePreview) -> str:
     return f"Going {way}, {many} {concern} what is here{rest}."
 
 
-class DefaultsPage:
-    """The flags and feature gates of a release with their defaults."""
+def defaults_page(profile: Profile) -> Page:
+    """The flags and feature gates of a release with their defaults, flags first."""
+    flags, gates = defaults(profile)
 
-    def __init__(self, profile: Profile) -> None:
-        self._profile = profile
-        self._flags, self._gates = defaults(profile)
+    def blocks(*, wide: bool) -> Iterator[Block]:
+        beta = ", a beta" if profile.is_beta else ""
+        yield f"What {profile.name}{beta} does where nobody says otherwise."
+        rows = [(d.name, d.default or '""', d.program, d.locked) for d in (*flags, *gates)]
+        yield Table(_DEFAULTS, rows)
 
-    def blocks(self, *, wide: bool) -> Iterable[Block]:
-        """Flags, then gates."""
-        beta = ", a beta" if self._profile.is_beta else ""
-        yield f"What {self._profile.name}{beta} does where nobody says otherwise."
-        yield Table(_DEFAULTS, [*self._rows(self._flags), *self._rows(self._gates)])
+    def made() -> object:
+        both = {"flags": msgspec.to_builtins(flags), "featureGates": msgspec.to_builtins(gates)}
+        return document("ReleaseDefaults", profile=profile.name, **both)
 
-    def _rows(self, rows: Iterable[Default]) -> Iterator[tuple[object, ...]]:
-        return ((d.name, d.default or '""', d.program, d.locked) for d in rows)
-
-    def document(self) -> object:
-        """The same for programs."""
-        return {
-            "apiVersion": API_VERSION,
-            "kind": "ReleaseDefaults",
-            "profile": self._profile.name,
-            "flags": msgspec.to_builtins(self._flags),
-            "featureGates": msgspec.to_builtins(self._gates),
-        }
-
-    def names(self) -> Iterable[str]:
-        """The flags and gates."""
-        return (f"flag/{flag.name}" for flag in self._flags)
+    return Page(blocks, made, lambda: (f"flag/{flag.name}" for flag in flags))

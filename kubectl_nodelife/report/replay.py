@@ -11,13 +11,14 @@ the markup.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any, Final, NamedTuple
 
 from kubectl_nodelife.kube.names import counted, first_names
 from kubectl_nodelife.kube.node import Node
 from kubectl_nodelife.kube.times import SECOND_NS, format_time, human_duration
 from kubectl_nodelife.outlook.fates import several_nodes
-from kubectl_nodelife.outlook.replay.drains import DrainReview, drain_review_document
+from kubectl_nodelife.outlook.replay.drains import DrainReview, MovedPod, drain_review_document
 from kubectl_nodelife.outlook.replay.lines import FINISHED
 from kubectl_nodelife.outlook.replay.replay_line import USER, ReplayLine
 from kubectl_nodelife.outlook.replay.timeline import (
@@ -33,7 +34,7 @@ from kubectl_nodelife.outlook.replay.timeline import (
     state_spans,
 )
 from kubectl_nodelife.report import ages
-from kubectl_nodelife.report.formats import Block
+from kubectl_nodelife.report.formats import Block, Page
 from kubectl_nodelife.report.html import (
     LONGEST,
     Bar,
@@ -70,69 +71,60 @@ class FoldedLines(NamedTuple):
     after: int | None
 
 
-class ReplayPage:
-    """A replay as an answer."""
+class Replay(NamedTuple):
+    """What was seen of a cluster between two instants. `whole` False: the page shows the story of
+    nodes alone; documents have all of it. `nodes`: as they are now."""
 
-    def __init__(
-        self,
-        lines: Sequence[ReplayLine],
-        source: dict[str, Any],
-        since_ns: int,
-        until_ns: int,
-        warnings: Sequence[str],
-        *,
-        whole: bool = True,
-        nodes: Sequence[Node] = (),
-    ) -> None:
-        """`whole` False: the page shows the story of nodes alone; documents have all of it.
-        `nodes`: as they are now."""
-        self._whole = whole
-        self.spans = state_spans(lines, nodes)
-        self.lines = lines
-        self.source = source
-        self.since_ns = since_ns
-        self.until_ns = until_ns
-        self.warnings = warnings
+    lines: Sequence[ReplayLine]
+    source: dict[str, Any]
+    since_ns: int
+    until_ns: int
+    warnings: Sequence[str]
+    whole: bool = True
+    nodes: Sequence[Node] = ()
 
-    def blocks(self, *, wide: bool) -> Iterable[Block]:
-        """The lines, then the lanes. The day is given where there are two."""
-        short = format_time(self.since_ns)[:_DAY] == format_time(self.until_ns)[:_DAY]
-        shown = [line for line in self.lines if self._whole or is_about_nodes(line)]
-        if self.lines:
-            yield "\n".join(self._headlines())
-        yield Table(_COLUMNS, [_row(folded, short) for folded in fold(shown)])
-        if left := len(self.lines) - len(shown):
-            what = f"{counted(left, 'more line')} about pods and other objects (--all-events)"
-            yield what if shown else f"Nothing about nodes; {what}"
-        begin_ns = min((line.time_ns for line in self.lines), default=self.since_ns)
-        yield from lanes(self.spans, begin_ns, self.until_ns)
+    def page(self) -> Page:
+        """The answer. Names: kind/name of each object, once."""
+        return Page(
+            partial(_replay, self),
+            lambda: replay_document(*self[:5]),
+            lambda: dict.fromkeys(f"{line.kind.lower()}/{_inside(line)}" for line in self.lines),
+        )
 
-    def _headlines(self) -> Iterator[str]:
-        """Which nodes were not Ready, how many pods went, and where to read on."""
-        spans = [span for span in self.spans if span.state == NOT_READY]
-        names = list(dict.fromkeys(span.name for span in spans))
-        still = [span for span in spans if span.end_ns is None and not span.is_over]
-        pods = {line.identity for line in self.lines if _is_deletion(line)}
-        lost = f"{counted(len(names), 'node')} became not Ready" if names else "no node was lost"
-        named = f" ({first_names(names, _NAMED)})" if names else ""
-        gone = f", and {counted(len(pods), 'pod')} {'was' if len(pods) == 1 else 'were'} deleted"
-        gone = gone if pods else ""
-        gone += _finished([line for line in self.lines if line.family == FINISHED])
-        span = f"From {format_time(self.since_ns)} to {format_time(self.until_ns)}"
-        yield f"{span} {lost}{named}{gone}."
-        if still:
-            first, more = still[0].name, len(still) - 1
-            others = f" and {counted(more, 'other')}" if more else ""
-            are = "are" if more else "is"
-            yield f"{first}{others} {are} not Ready still: kubectl nodelife explain node {first}"
 
-    def document(self) -> object:
-        """The Replay document."""
-        return replay_document(self.lines, self.source, self.since_ns, self.until_ns, self.warnings)
+def _replay(replay: Replay, *, wide: bool) -> Iterator[Block]:
+    """The lines, then the lanes. The day is given where there are two."""
+    lines, spans = replay.lines, state_spans(replay.lines, replay.nodes)
+    short = format_time(replay.since_ns)[:_DAY] == format_time(replay.until_ns)[:_DAY]
+    shown = [line for line in lines if replay.whole or is_about_nodes(line)]
+    if lines:
+        yield "\n".join(_headlines(replay, spans))
+    yield Table(_COLUMNS, [_row(folded, short) for folded in fold(shown)])
+    if left := len(lines) - len(shown):
+        what = f"{counted(left, 'more line')} about pods and other objects (--all-events)"
+        yield what if shown else f"Nothing about nodes; {what}"
+    begin_ns = min((line.time_ns for line in lines), default=replay.since_ns)
+    yield from lanes(spans, begin_ns, replay.until_ns)
 
-    def names(self) -> Iterable[str]:
-        """kind/name of each object, once."""
-        return dict.fromkeys(f"{line.kind.lower()}/{_inside(line)}" for line in self.lines)
+
+def _headlines(replay: Replay, spans: Sequence[StateSpan]) -> Iterator[str]:
+    """Which nodes were not Ready, how many pods went, and where to read on."""
+    spans = [span for span in spans if span.state == NOT_READY]
+    names = list(dict.fromkeys(span.name for span in spans))
+    still = [span for span in spans if span.end_ns is None and not span.is_over]
+    pods = {line.identity for line in replay.lines if _is_deletion(line)}
+    lost = f"{counted(len(names), 'node')} became not Ready" if names else "no node was lost"
+    named = f" ({first_names(names, _NAMED)})" if names else ""
+    gone = f", and {counted(len(pods), 'pod')} {'was' if len(pods) == 1 else 'were'} deleted"
+    gone = gone if pods else ""
+    gone += _finished([line for line in replay.lines if line.family == FINISHED])
+    span = f"From {format_time(replay.since_ns)} to {format_time(replay.until_ns)}"
+    yield f"{span} {lost}{named}{gone}."
+    if still:
+        first, more = still[0].name, len(still) - 1
+        others = f" and {counted(more, 'other')}" if more else ""
+        are = "are" if more else "is"
+        yield f"{first}{others} {are} not Ready still: kubectl nodelife explain node {first}"
 
 
 def fold(lines: Sequence[ReplayLine]) -> list[FoldedLines]:
@@ -275,27 +267,19 @@ _BUDGET_COLUMNS: Final = columns("namespace | budget | needs | at zero for")
 UNKNOWN: Final = "<unknown>"
 
 
-class DrainReviewPage:
-    """A drain looked back on, as an answer. `promised`: the estimate of the plan that was kept."""
+def drain_review_page(
+    review: DrainReview,
+    source: dict[str, Any],
+    promised: Mapping[str, float] | None,
+    warnings: Sequence[str],
+) -> Page:
+    """A drain looked back on, as an answer: the sentence, then what moved. Names:
+    pod/NAMESPACE/NAME of each that left. `promised`: the estimate of the plan that was kept."""
 
-    def __init__(
-        self,
-        review: DrainReview,
-        source: dict[str, Any],
-        promised: Mapping[str, float] | None,
-        warnings: Sequence[str],
-    ) -> None:
-        self._review = review
-        self._source = source
-        self._promised = promised
-        self._warnings = warnings
-
-    def blocks(self, *, wide: bool) -> Iterable[Block]:
-        """The sentence, then what moved."""
-        review = self._review
-        yield self._headline()
+    def blocks(*, wide: bool) -> Iterator[Block]:
+        yield _drain_headline(review, promised)
         if review.pods:
-            yield Table(_POD_COLUMNS, [self._pod_row(i) for i in range(len(review.pods))])
+            yield Table(_POD_COLUMNS, [_pod_row(pod) for pod in review.pods])
         if review.workloads:
             rows = [
                 [w.namespace, w.owner, w.moved, _seconds(w.short_s), _seconds(w.zero_s)]
@@ -305,54 +289,50 @@ class DrainReviewPage:
         if review.budgets:
             spent = [[b.namespace, b.name, b.desired, _seconds(b.zero_s)] for b in review.budgets]
             yield Table(_BUDGET_COLUMNS, spent)
-        refused = review.refused
-        refusals = "\n".join(f"refused: {one}" for one in refused)
+        refusals = "\n".join(f"refused: {one}" for one in review.refused)
         yield refusals or "refused evictions: not known; the API server keeps no trace of them"
 
-    def document(self) -> object:
-        """The DrainReview document."""
-        return drain_review_document(self._review, self._source, self._promised, self._warnings)
+    return Page(
+        blocks,
+        lambda: drain_review_document(review, source, promised, warnings),
+        lambda: (f"pod/{pod.namespace}/{pod.name}" for pod in review.pods),
+    )
 
-    def names(self) -> Iterable[str]:
-        """pod/NAMESPACE/NAME of each that left."""
-        return (f"pod/{pod.namespace}/{pod.name}" for pod in self._review.pods)
 
-    def _headline(self) -> str:
-        review = self._review
-        cordoned = review.cordoned
-        if cordoned is None and not review.pods:
-            return _no_drain(review)
-        by = "an unknown actor" if cordoned is None else cordoned.actor.name
-        at = "at an unknown time" if cordoned is None else _when(cordoned.time_ns)
-        count = f"{len(review.pods)} pod{'' if len(review.pods) == 1 else 's'}"
-        text = f"{review.node} was cordoned {at}, by {by}; {count} left"
-        begin_ns, end_ns = review.begin_ns, review.end_ns
-        if begin_ns is None or end_ns is None:
-            return text
-        took_s = (end_ns - begin_ns) / SECOND_NS
-        is_ready = any(pod.ready_ns is not None for pod in review.pods)
-        last = "the last replacement was Ready" if is_ready else "the last went"
-        text += f", {last} {ages.clock(took_s)} later"
-        if self._promised is None:
-            return text
-        if not all(pod.ready_ns is not None for pod in review.pods):
-            return f"{text}: not every replacement is known, so no promise is judged"
-        low, high = self._promised["lowSeconds"], self._promised["highSeconds"]
-        verdict = "as promised" if took_s <= high else "later than promised"
-        return f"{text}: {verdict} ({ages.clock(low)} to {ages.clock(high)})"
+def _drain_headline(review: DrainReview, promised: Mapping[str, float] | None) -> str:
+    cordoned = review.cordoned
+    if cordoned is None and not review.pods:
+        return _no_drain(review)
+    by = "an unknown actor" if cordoned is None else cordoned.actor.name
+    at = "at an unknown time" if cordoned is None else _when(cordoned.time_ns)
+    text = f"{review.node} was cordoned {at}, by {by}; {counted(len(review.pods), 'pod')} left"
+    begin_ns, end_ns = review.begin_ns, review.end_ns
+    if begin_ns is None or end_ns is None:
+        return text
+    took_s = (end_ns - begin_ns) / SECOND_NS
+    is_ready = any(pod.ready_ns is not None for pod in review.pods)
+    last = "the last replacement was Ready" if is_ready else "the last went"
+    text += f", {last} {ages.clock(took_s)} later"
+    if promised is None:
+        return text
+    if not all(pod.ready_ns is not None for pod in review.pods):
+        return f"{text}: not every replacement is known, so no promise is judged"
+    low, high = promised["lowSeconds"], promised["highSeconds"]
+    verdict = "as promised" if took_s <= high else "later than promised"
+    return f"{text}: {verdict} ({ages.clock(low)} to {ages.clock(high)})"
 
-    def _pod_row(self, index: int) -> list[object]:
-        pod = self._review.pods[index]
-        return [
-            pod.namespace,
-            pod.name,
-            _when(pod.left_ns),
-            pod.by or UNKNOWN,
-            pod.replacement or "<none>",
-            pod.node or (UNKNOWN if pod.replacement else "-"),
-            _when(pod.ready_ns),
-            _seconds(pod.gap_s),
-        ]
+
+def _pod_row(pod: MovedPod) -> list[object]:
+    return [
+        pod.namespace,
+        pod.name,
+        _when(pod.left_ns),
+        pod.by or UNKNOWN,
+        pod.replacement or "<none>",
+        pod.node or (UNKNOWN if pod.replacement else "-"),
+        _when(pod.ready_ns),
+        _seconds(pod.gap_s),
+    ]
 
 
 def _no_drain(review: DrainReview) -> str:
@@ -410,7 +390,7 @@ class Chart(NamedTuple):
     more: int
 
 
-def html_page(replay: ReplayPage, subject: str) -> str:
+def html_page(replay: Replay, subject: str) -> str:
     """The page as HTML."""
     folded = fold(replay.lines)
     rows = _rows(folded)
@@ -430,13 +410,13 @@ def html_page(replay: ReplayPage, subject: str) -> str:
     )
 
 
-def _chart(replay: ReplayPage, folded: Sequence[FoldedLines], rows: int) -> Chart:
+def _chart(replay: Replay, folded: Sequence[FoldedLines], rows: int) -> Chart:
     """From the first line to the end of the replay: a state that goes on reaches it."""
     begin_ns = min(line.time_ns for line in replay.lines)
     last_ns = max(line.time_ns for line in replay.lines)
     end_ns = max(last_ns, replay.until_ns, begin_ns + SECOND_NS)
     spans = dict[str, list[StateSpan]]()
-    for span in replay.spans:
+    for span in state_spans(replay.lines, replay.nodes):
         name = f"zone {span.name}" if span.state == ZONE else span.name
         spans.setdefault(name, []).append(span)
     drawn, left = list[Row](), _MOST_MARKS

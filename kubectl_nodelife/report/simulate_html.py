@@ -21,7 +21,7 @@ from kubectl_nodelife.report.html import (
     rows_of,
     zone_row,
 )
-from kubectl_nodelife.report.narration import NarrationPage, instant_text
+from kubectl_nodelife.report.narration import instant_text, narration
 from kubectl_nodelife.report.table import cell
 from kubectl_nodelife.report.upgrade_lanes import PLAYED, played_rows
 from kubectl_nodelife.sim.api import CLUSTER
@@ -82,7 +82,7 @@ def _key(rows: Iterable[Row]) -> list[tuple[str, str]]:
 def _blocks(summary: RunSummary) -> tuple[list[_Shown], list[str], list[str], int]:
     """The tables, the lines above and below them, and how many rows of tables are left out."""
     tables, above, below, more = list[_Shown](), list[str](), list[str](), 0
-    for block in NarrationPage(summary).blocks(wide=False):
+    for block in narration(summary, wide=False):
         if isinstance(block, str):
             (below if tables else above).extend(line.strip() for line in block.split("\n"))
             continue

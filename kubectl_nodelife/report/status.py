@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
+from typing import NamedTuple
 
 from msgspec.structs import replace
 
@@ -19,9 +21,9 @@ from kubectl_nodelife.outlook.status import (
 )
 from kubectl_nodelife.outlook.zone import ZoneBrake, ZoneOutlook
 from kubectl_nodelife.report.ages import due_in, due_within, human_duration
-from kubectl_nodelife.report.formats import Block
-from kubectl_nodelife.report.screen import BAD, ENDLESS, GOOD, WARN, ColoredText, Screen
-from kubectl_nodelife.report.table import NONE, UNKNOWN, Column, Table, Widths, columns
+from kubectl_nodelife.report.formats import Block, Page
+from kubectl_nodelife.report.screen import BAD, GOOD, WARN, ColoredText
+from kubectl_nodelife.report.table import NONE, UNKNOWN, Column, Table, columns
 from kubectl_nodelife.workloads.foreign_taints import foreign_marks
 
 _MOST_TEXT = 120
@@ -53,77 +55,60 @@ _TONES = {
 }
 
 
-class StatusPage:
-    """A `NodeLifeStatus` as an answer. Of many nodes those in trouble come first, unless
-    `is_sorted` says that another order was chosen. `labels` are columns of their own,
-    `all_labels` one of all of them, as in kubectl. The table of a page has the `most` first nodes,
-    0: all; documents and lists of names have all."""
+class StatusTable(NamedTuple):
+    """How the nodes of a status are shown. `is_sorted`: an order was chosen; else those in trouble
+    come first where there are many. `labels` are columns of their own, `all_labels` one of all of
+    them, as in kubectl. A page has the `most` first nodes, 0: all; documents and lists of names
+    have all."""
 
-    def __init__(
-        self,
-        status: NodeLifeStatus,
-        *,
-        is_sorted: bool = False,
-        labels: Sequence[str] = (),
-        all_labels: bool = False,
-        most: int = 0,
-    ) -> None:
-        self._labels, self._all_labels = labels, all_labels
-        self._most = most or len(status.nodes)
-        many = len(status.nodes) > MANY_NODES and not is_sorted
-        self._by_name = status
-        self._status = replace(status, nodes=sorted(status.nodes, key=urgency)) if many else status
+    is_sorted: bool = False
+    labels: Sequence[str] = ()
+    all_labels: bool = False
+    most: int = 0
 
-    def blocks(self, *, wide: bool) -> Iterable[Block]:
-        """The lines on what is wrong, on zones, nodes and settings."""
-        status = self._status
-        yield _headline(status)
-        if status.zones:
-            rows = [_zone_row(z, status.brakes[z.key], status.now_ns) for z in status.zones]
-            yield Table(_ZONE_COLUMNS, rows)
-        yield self._nodes(status.nodes[: self._most])
-        if rest := status.nodes[self._most :]:
-            yield _left_out(rest)
-        flags = status.settings.items()
-        if wide:
-            yield "\n".join(f"{k}={v['value']} ({v['origin']})" for k, v in flags)
-        elif assumed := _assumed(status):
-            yield assumed
-
-    def node_lines(
-        self,
-        widths: Widths,
-        *,
-        wide: bool = False,
-        headers: bool = True,
-        screen: Screen = ENDLESS,
-    ) -> list[str]:
-        """The lines of the nodes alone, to stand below what was printed with these widths."""
-        table = self._nodes(self._status.nodes)
-        return table.lines(widths, wide=wide, headers=headers, screen=screen)
-
-    def _nodes(self, nodes: Sequence[NodeEntry]) -> Table:
-        status = self._status
+    def of(self, status: NodeLifeStatus, nodes: Sequence[NodeEntry]) -> Table:
+        """The table of these nodes."""
         rows = [_node_row(n, status.now_ns, status.pods_read) for n in nodes]
-        extra = [Column(key.rpartition("/")[2]) for key in self._labels]
-        extra += [Column("labels")] if self._all_labels else []
+        extra = [Column(key.rpartition("/")[2]) for key in self.labels]
+        extra += [Column("labels")] if self.all_labels else []
         for row, node in zip(rows, nodes, strict=True) if extra else ():
             labels = node.outlook.node.metadata.labels or {}
-            row += [labels.get(key, "") for key in self._labels]
-            row += [format_labels(labels)] if self._all_labels else []
+            row += [labels.get(key, "") for key in self.labels]
+            row += [format_labels(labels)] if self.all_labels else []
         return Table((*_NODE_COLUMNS, *extra), rows)
 
-    def document(self) -> object:
-        """The contract's NodeLifeStatus."""
-        return self._by_name.document()
+    def ordered(self, status: NodeLifeStatus) -> NodeLifeStatus:
+        """The status with its nodes in the order in which they are shown."""
+        many = len(status.nodes) > MANY_NODES and not self.is_sorted
+        return replace(status, nodes=sorted(status.nodes, key=urgency)) if many else status
 
-    def names(self) -> Iterable[str]:
-        """node/NAME of each."""
-        return (f"node/{n.outlook.node.name}" for n in self._status.nodes)
 
-    def trouble(self) -> int:
-        """How many nodes are in trouble."""
-        return sum(n.in_trouble() for n in self._status.nodes)
+def status_page(by_name: NodeLifeStatus, shown: StatusTable) -> Page:
+    """A `NodeLifeStatus` as an answer. Names: node/NAME of each; trouble: how many are in it."""
+    status = shown.ordered(by_name)
+    return Page(
+        partial(_blocks, status, shown),
+        by_name.document,
+        lambda: (f"node/{n.outlook.node.name}" for n in status.nodes),
+        lambda: sum(n.in_trouble() for n in status.nodes),
+    )
+
+
+def _blocks(status: NodeLifeStatus, shown: StatusTable, *, wide: bool) -> Iterator[Block]:
+    """The lines on what is wrong, on zones, nodes and settings."""
+    yield _headline(status)
+    if status.zones:
+        rows = [_zone_row(z, status.brakes[z.key], status.now_ns) for z in status.zones]
+        yield Table(_ZONE_COLUMNS, rows)
+    most = shown.most or len(status.nodes)
+    yield shown.of(status, status.nodes[:most])
+    if rest := status.nodes[most:]:
+        yield _left_out(rest)
+    flags = status.settings.items()
+    if wide:
+        yield "\n".join(f"{k}={v['value']} ({v['origin']})" for k, v in flags)
+    elif assumed := _assumed(status):
+        yield assumed
 
 
 def _left_out(nodes: Sequence[NodeEntry]) -> str:

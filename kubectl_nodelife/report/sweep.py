@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
-from kubectl_nodelife.report.formats import Block
+from kubectl_nodelife.report.formats import Block, Page
 from kubectl_nodelife.report.html import Bar, LaneChart, Row, Tick, draw_lanes, render_page
 from kubectl_nodelife.report.screen import BAD, GOOD, ColoredText
 from kubectl_nodelife.report.table import Column, Table, cell
@@ -21,15 +21,12 @@ from kubectl_nodelife.sweep.result import Interval, PointResult, StudyResult, Su
 _SHOWN: Final = 40
 
 
-class StudyPage:
-    """A `StudyResult` as an answer."""
+def study_page(answer: StudyResult) -> Page:
+    """A `StudyResult` as an answer, its names the points of the front."""
+    front = [point_words(p.point) for p in answer.points if p.front]
 
-    def __init__(self, answer: StudyResult) -> None:
-        self._answer = answer
-
-    def blocks(self, *, wide: bool) -> Iterable[Block]:
+    def blocks(*, wide: bool) -> Iterator[Block]:
         """The runs, points with means and intervals, differences, the front, assertions."""
-        answer = self._answer
         yield headline(answer)
         shown = answer.points if wide else answer.points[:_SHOWN]
         yield _means(answer, shown)
@@ -41,19 +38,12 @@ class StudyPage:
             yield "Against today's settings, on the same failures:"
             yield _differences(answer, against)
         if answer.front_of:
-            front = [point_words(p.point) for p in answer.points if p.front]
             better = " and ".join(map(measure_words, answer.front_of))
             yield f"no other point is better in {better}: {'; '.join(front)}"
         if answer.asserts:
             yield "\n".join(assertion_lines(answer))
 
-    def document(self) -> object:
-        """The contract's StudyResult."""
-        return self._answer
-
-    def names(self) -> Iterable[str]:
-        """The points of the front."""
-        return (f"point/{point_words(p.point)}" for p in self._answer.points if p.front)
+    return Page(blocks, lambda: answer, lambda: (f"point/{words}" for words in front))
 
 
 def headline(answer: StudyResult) -> str:
@@ -213,7 +203,7 @@ def html_page(answer: StudyResult) -> str:
     shown = _shown(answer)
     against = [point for point in shown if point.against_today]
     alike = [name for name in answer.measures if not _differ(name, against)]
-    blocks = list(StudyPage(answer).blocks(wide=True))
+    blocks = list(study_page(answer).blocks(wide=True))
     tables = [
         (name, [c.header for c in block.columns], [[cell(v) for v in r] for r in block.rows])
         for name, block in zip(

@@ -6,7 +6,8 @@ font, nothing fetched; templates/upgrade.html makes markup of plain values.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
+from functools import partial
 from typing import Any, Final
 
 from kubectl_nodelife.drain.results import UNKNOWN, BudgetPoint
@@ -15,7 +16,7 @@ from kubectl_nodelife.kube.times import SECOND_NS
 from kubectl_nodelife.outlook.upgrade_plan import counts_of, upgrade_plan_document
 from kubectl_nodelife.report.ages import clock
 from kubectl_nodelife.report.drain_html import budget_lines
-from kubectl_nodelife.report.formats import Block
+from kubectl_nodelife.report.formats import Block, Page
 from kubectl_nodelife.report.html import Row, draw_lanes, render_page
 from kubectl_nodelife.report.table import Table, cell, columns
 from kubectl_nodelife.report.upgrade_lanes import PHASES, turn_bars
@@ -31,53 +32,37 @@ _NODE_COLUMNS = columns(
 _BUDGET_COLUMNS = columns("scope | nodes | available | at least | max out | slots | lowest | at:1")
 
 
-class UpgradePlanPage:
-    """An `UpgradePlan` as an answer. `source` says where the objects are from."""
+def upgrade_plan_page(plan: UpgradePlan, source: dict[str, Any]) -> Page:
+    """An `UpgradePlan` as an answer. `source` says where the objects are from. Names: node/NAME of
+    each node that is done, in the order of the claims."""
+    steps, turns = plan.course.steps, plan.course.turns
+    return Page(
+        partial(_blocks, plan),
+        lambda: upgrade_plan_document(plan, source),
+        lambda: (f"node/{name}" for step in steps for name in step.names if name in turns),
+    )
 
-    def __init__(self, plan: UpgradePlan, source: dict[str, Any]) -> None:
-        self._plan = plan
-        self._source = source
 
-    def blocks(self, *, wide: bool) -> Iterable[Block]:
-        """The answer, what is against the start, steps, nodes, budgets, what it rests on."""
-        plan = self._plan
-        yield "\n".join(headlines(plan))
-        if lowest := list(lowest_lines(plan)):
-            yield "\n".join(lowest)
-        findings = list(finding_lines(plan))
-        if findings:
-            yield "\n".join(findings)
-        undone = list(undone_lines(plan))
-        if undone:
-            yield "\n".join(undone)
-        if plan.course.steps:
-            yield Table(_STEP_COLUMNS, _step_rows(plan))
-        shown = plan.nodes
-        if not wide and len(shown) > _MANY:
-            shown = [node for node in plan.nodes if node.decision != CLAIM]
-        if shown:
-            yield Table(_NODE_COLUMNS, [_node_row(node) for node in shown])
-        if len(shown) < len(plan.nodes):
-            hidden = len(plan.nodes) - len(shown)
-            yield f"{counted(hidden, 'more node')} as the steps say (-o wide shows them)"
-        yield Table(_BUDGET_COLUMNS, list(_budget_rows(plan)))
-        yield "\n".join(notes(plan))
-        if wide and plan.rights:
-            yield "\n".join(["May you? Each must say yes:", *plan.rights])
-
-    def document(self) -> object:
-        """The document UpgradePlan."""
-        return upgrade_plan_document(self._plan, self._source)
-
-    def names(self) -> Iterable[str]:
-        """node/NAME of each node that is done, in the order of the claims."""
-        turns = self._plan.course.turns
-        return (
-            f"node/{name}"
-            for step in self._plan.course.steps
-            for name in step.names
-            if name in turns
-        )
+def _blocks(plan: UpgradePlan, *, wide: bool) -> Iterator[Block]:
+    """The answer, what is against the start, steps, nodes, budgets, what it rests on."""
+    yield "\n".join(headlines(plan))
+    for lines in (list(lowest_lines(plan)), list(finding_lines(plan)), list(undone_lines(plan))):
+        if lines:
+            yield "\n".join(lines)
+    if plan.course.steps:
+        yield Table(_STEP_COLUMNS, _step_rows(plan))
+    shown = plan.nodes
+    if not wide and len(shown) > _MANY:
+        shown = [node for node in plan.nodes if node.decision != CLAIM]
+    if shown:
+        yield Table(_NODE_COLUMNS, [_node_row(node) for node in shown])
+    if len(shown) < len(plan.nodes):
+        hidden = len(plan.nodes) - len(shown)
+        yield f"{counted(hidden, 'more node')} as the steps say (-o wide shows them)"
+    yield Table(_BUDGET_COLUMNS, list(_budget_rows(plan)))
+    yield "\n".join(notes(plan))
+    if wide and plan.rights:
+        yield "\n".join(["May you? Each must say yes:", *plan.rights])
 
 
 def headlines(plan: UpgradePlan) -> list[str]:

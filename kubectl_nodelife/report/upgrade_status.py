@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from functools import partial
 from typing import Any, Final
 
 from kubectl_nodelife.kube.names import counted, first_names
 from kubectl_nodelife.kube.times import SECOND_NS, human_duration
-from kubectl_nodelife.report.formats import Block
+from kubectl_nodelife.report.formats import Block, Page
 from kubectl_nodelife.report.screen import BAD, GOOD, WARN, ColoredText, this_screen
 from kubectl_nodelife.report.table import Table, Widths, columns
 
@@ -21,41 +22,36 @@ _RESULTS: Final = {"passed": GOOD, "waits": WARN}
 _TONES: Final = {"Done": GOOD, "Failed": BAD, "Held": WARN, "Gone": WARN, "Unreadable": BAD}
 
 
-class UpgradeStatusPage:
-    """An UpgradeStatus document as an answer. `named`: single nodes were asked for."""
+def upgrade_status_page(status: dict[str, Any], *, named: bool = False) -> Page:
+    """An UpgradeStatus document as an answer, its names the nodes that the run is about. `named`:
+    single nodes were asked for."""
+    return Page(
+        partial(_blocks, status, named),
+        lambda: status,
+        lambda: (f"node/{node['name']}" for node in status["nodes"]),
+    )
 
-    def __init__(self, status: dict[str, Any], *, named: bool = False) -> None:
-        self._status = status
-        self._named = named
 
-    def blocks(self, *, wide: bool) -> Iterable[Block]:
-        """The run, what holds it, its nodes, their checks, and the budgets."""
-        status, all_of_it = self._status, wide or self._named
-        yield "\n".join(_answer(status))
-        details = list(_details(status))
-        if details:
-            yield "\n".join(details)
-        nodes = [n for n in status["nodes"] if all_of_it or n["state"] not in _HIDDEN]
-        if nodes:
-            yield Table(_COLUMNS, [_row(node) for node in nodes])
-        if len(nodes) < len(status["nodes"]):
-            hidden = counted(len(status["nodes"]) - len(nodes), "more node")
-            yield f"{hidden} that wait or are skipped (-o wide shows them)"
-        checks = [(node["name"], check) for node in nodes for check in node["checks"]]
-        if checks and all_of_it:
-            yield Table(_CHECK_COLUMNS, [_check(name, check) for name, check in checks])
-        if status["budgets"] and not self._named:
-            yield Table(_BUDGET_COLUMNS, [_budget(budget) for budget in status["budgets"]])
-        if all_of_it and status["notEvaluated"]:
-            yield "\n".join(f"not evaluated: {text}" for text in status["notEvaluated"])
-
-    def document(self) -> object:
-        """The UpgradeStatus."""
-        return self._status
-
-    def names(self) -> Iterable[str]:
-        """The nodes that the run is about."""
-        return (f"node/{node['name']}" for node in self._status["nodes"])
+def _blocks(status: dict[str, Any], named: bool, *, wide: bool) -> Iterator[Block]:
+    """The run, what holds it, its nodes, their checks, and the budgets."""
+    all_of_it = wide or named
+    yield "\n".join(_answer(status))
+    details = list(_details(status))
+    if details:
+        yield "\n".join(details)
+    nodes = [n for n in status["nodes"] if all_of_it or n["state"] not in _HIDDEN]
+    if nodes:
+        yield Table(_COLUMNS, [_row(node) for node in nodes])
+    if len(nodes) < len(status["nodes"]):
+        hidden = counted(len(status["nodes"]) - len(nodes), "more node")
+        yield f"{hidden} that wait or are skipped (-o wide shows them)"
+    checks = [(node["name"], check) for node in nodes for check in node["checks"]]
+    if checks and all_of_it:
+        yield Table(_CHECK_COLUMNS, [_check(name, check) for name, check in checks])
+    if status["budgets"] and not named:
+        yield Table(_BUDGET_COLUMNS, [_budget(budget) for budget in status["budgets"]])
+    if all_of_it and status["notEvaluated"]:
+        yield "\n".join(f"not evaluated: {text}" for text in status["notEvaluated"])
 
 
 class StatusFollower:

@@ -7,6 +7,7 @@ and nodes do; below them the records that differ. templates/what_if.html makes t
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
 from typing import Any, Final
 
 from kubectl_nodelife.drain.results import DEGRADED, FULL, BudgetPoint
@@ -36,7 +37,7 @@ from kubectl_nodelife.outlook.what_if.sentences import (
 )
 from kubectl_nodelife.report.ages import clock, human_duration
 from kubectl_nodelife.report.drain_html import budget_lines, is_level
-from kubectl_nodelife.report.formats import Block
+from kubectl_nodelife.report.formats import Block, Page
 from kubectl_nodelife.report.html import (
     RANGE,
     STATES_OF_NODES,
@@ -73,61 +74,45 @@ _NAMED: Final = 3
 _TONES: Final = {FULL: BAD, DEGRADED: WARN}
 
 
-class WhatIfPage:
-    """A `WhatIf` as an answer."""
-
-    def __init__(self, answer: WhatIf) -> None:
-        self._answer = answer
-
-    def blocks(self, *, wide: bool) -> Iterable[Block]:
-        """The verdict, and what differs; then what the answer stands on."""
-        answer = self._answer
-        yield "\n".join([answer.verdict.text, *why_not_back(answer.workloads)])
-        yield Table(_WORKLOADS, [_workload_row(w) for w in answer.workloads])
-        yield Table(_SERVICES, [_service_row(s) for s in answer.services])
-        yield Table(_ZONES, [row for zone in answer.zones for row in _zone_rows(zone)])
-        if late := [zone.sentence for zone in answer.zones if zone.sentence]:
-            yield "\n".join(late)
-        yield Table(_NODES, [_node_row(node) for node in answer.nodes])
-        yield Table(_BUDGETS, [_budget_row(budget) for budget in answer.budgets])
-        yield Table(_WRITES, [_writes_row(each) for each in answer.writes])
-        yield from (each.sentence for each in answer.repeats)
-        yield from ("\n".join(_why_lines(each)) for each in answer.why)
-        gaining = {f"{w.namespace}/{w.kind}/{w.name}" for w in answer.workloads if gained(w)}
-        if still_down := [name for name in answer.already_down if name not in gaining]:
-            yield f"down before, and left out: {_targets(still_down)}"
-        lines = [_horizon_line(answer)]
-        if answer.ignored:
-            lines.append(f"left out as asked: {answer.ignored} workloads or Services")
-        lines += [f"assumed: {sentence}" for sentence in answer.assumed] if wide else []
-        lines += [f"no {each.kind} was read: {each.means}" for each in answer.not_evaluated]
-        yield "\n".join(lines)
-
-    def document(self) -> object:
-        """The contract's WhatIf."""
-        return self._answer
-
-    def names(self) -> Iterable[str]:
-        """Each workload with an outage, the worst first."""
-        for workload in self._answer.workloads:
-            if workload.outage in _TONES:
-                yield f"workload/{workload.namespace}/{workload.kind}/{workload.name}"
-
-    def trouble(self) -> int:
-        """How many workloads have an outage."""
-        return sum(1 for _ in self.names())
+def what_if_page(answer: WhatIf) -> Page:
+    """A `WhatIf` as an answer. Names: each workload with an outage, the worst first; trouble: how
+    many."""
+    down = [f"workload/{w.namespace}/{w.kind}/{w.name}" for w in answer.workloads
+            if w.outage in _TONES]  # fmt: skip
+    return Page(partial(_blocks, answer), lambda: answer, lambda: down, lambda: len(down))
 
 
-class RankingPage:
-    """A `WhatIfRanking` as an answer."""
+def _blocks(answer: WhatIf, *, wide: bool) -> Iterator[Block]:
+    """The verdict, and what differs; then what the answer stands on."""
+    yield "\n".join([answer.verdict.text, *why_not_back(answer.workloads)])
+    yield Table(_WORKLOADS, [_workload_row(w) for w in answer.workloads])
+    yield Table(_SERVICES, [_service_row(s) for s in answer.services])
+    yield Table(_ZONES, [row for zone in answer.zones for row in _zone_rows(zone)])
+    if late := [zone.sentence for zone in answer.zones if zone.sentence]:
+        yield "\n".join(late)
+    yield Table(_NODES, [_node_row(node) for node in answer.nodes])
+    yield Table(_BUDGETS, [_budget_row(budget) for budget in answer.budgets])
+    yield Table(_WRITES, [_writes_row(each) for each in answer.writes])
+    yield from (each.sentence for each in answer.repeats)
+    yield from ("\n".join(_why_lines(each)) for each in answer.why)
+    gaining = {f"{w.namespace}/{w.kind}/{w.name}" for w in answer.workloads if gained(w)}
+    if still_down := [name for name in answer.already_down if name not in gaining]:
+        yield f"down before, and left out: {_targets(still_down)}"
+    lines = [_horizon_line(answer)]
+    if answer.ignored:
+        lines.append(f"left out as asked: {answer.ignored} workloads or Services")
+    lines += [f"assumed: {sentence}" for sentence in answer.assumed] if wide else []
+    lines += [f"no {each.kind} was read: {each.means}" for each in answer.not_evaluated]
+    yield "\n".join(lines)
 
-    def __init__(self, answer: WhatIfRanking) -> None:
-        self._answer = answer
 
-    def blocks(self, *, wide: bool) -> Iterable[Block]:
-        """The targets that take something down, and the single points of failure."""
-        answer = self._answer
-        harmful = [item for item in answer.items if item.does_harm]
+def ranking_page(answer: WhatIfRanking) -> Page:
+    """A `WhatIfRanking` as an answer: the targets that take something down, and the single points
+    of failure. Names: the targets that do harm, the worst first."""
+    harmful = [item for item in answer.items if item.does_harm]
+    kind = answer.each.partition("=")[0]
+
+    def blocks(*, wide: bool) -> Iterator[Block]:
         shown = harmful if wide else harmful[:_SHOWN]
         yield _ranking_headline(answer)
         yield Table(_RANKED, [_ranked_row(item) for item in shown])
@@ -139,14 +124,7 @@ class RankingPage:
         rows = [[p.namespace, p.kind, p.name, _targets(p.targets)] for p in answer.single_points]
         yield Table(_POINTS, rows)
 
-    def document(self) -> object:
-        """The contract's WhatIfRanking."""
-        return self._answer
-
-    def names(self) -> Iterable[str]:
-        """The targets that do harm, the worst first."""
-        kind = self._answer.each.partition("=")[0]
-        return (f"{kind}/{item.target}" for item in self._answer.items if item.does_harm)
+    return Page(blocks, lambda: answer, lambda: (f"{kind}/{item.target}" for item in harmful))
 
 
 def _horizon_line(answer: WhatIf) -> str:
@@ -360,7 +338,7 @@ _MOST_RECORDS: Final = 600
 def html_page(answer: WhatIf) -> str:
     """The page as HTML."""
     tables, texts = list[tuple[str, list[str], list[list[str]]]](), list[str]()
-    for block in WhatIfPage(answer).blocks(wide=True):
+    for block in _blocks(answer, wide=True):
         if isinstance(block, Table):
             headers = [column.header for column in block.columns]
             rows = [[cell(value) for value in row] for row in block.rows]

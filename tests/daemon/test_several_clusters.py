@@ -15,7 +15,7 @@ import yaml
 from aiohttp import web
 
 from kubectl_nodelife.commands.several_clusters import exit_code_of
-from kubectl_nodelife.report.clusters import ClusterAnswer, ClustersPage
+from kubectl_nodelife.report.clusters import ClusterAnswer, clusters_page
 from kubectl_nodelife.report.formats import render
 from kubectl_nodelife.sandbox.tls import Sandbox
 from tests.daemon.user import FLAGS, User, lines_of, silence, user
@@ -286,7 +286,7 @@ def test_text_from_a_cluster_stays_in_its_cell() -> None:
         ClusterAnswer("a", 0, json.dumps(parts)),
         ClusterAnswer("b", 3, "", error="gone\x07"),
     ]
-    text = render(ClustersPage(answers), "table")
+    text = render(clusters_page(answers), "table")
     assert "\x1b" not in text and "\x07" not in text
     assert "a         evil^[[2J\n" in text
     assert "a:\n  first line\n  second\n" in text

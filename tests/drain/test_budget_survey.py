@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from kubectl_nodelife.drain.budget_survey import BudgetSurvey, PodUnderTwo, survey
-from kubectl_nodelife.report.budgets import BudgetsPage
+from kubectl_nodelife.report.budgets import budgets_page
 from tests.drain.build import Json, budget, merged, node, pod, replica_set, snapshot
 from tests.objects import workload
 
@@ -182,6 +182,6 @@ def test_the_headline_counts_the_nodes_of_the_table() -> None:
         budget(name, "web", healthy=2, desired=1, expected=2, maxUnavailable=1) for name in "gh"
     ]
     found = surveyed(*replica_set("web", "a1", "a2"), *guards)
-    headline = next(iter(BudgetsPage(found).blocks(wide=False)))
+    headline = next(iter(budgets_page(found).blocks(wide=False)))
     assert str(headline).startswith("2 of 2 budgets keep 2 nodes from being drained now.")
     assert sum(len(pool.undrainable) for pool in found.pools) == 2

@@ -30,7 +30,7 @@ from kubectl_nodelife.outlook.replay.timeline import ReplayFilter, ReplaySources
 from kubectl_nodelife.report import replay
 from kubectl_nodelife.report.bug import report_bug
 from kubectl_nodelife.report.formats import render
-from kubectl_nodelife.report.replay import ReplayPage
+from kubectl_nodelife.report.replay import Replay
 from tests.drain.build import NOW_NS
 from tests.hostile.openapi import SECRET, found_in
 from tests.hostile.secretive import cluster, secretive
@@ -91,7 +91,7 @@ def test_no_replay_tells_them() -> None:
     sources: Any = ReplaySources([], of["Event"], of["Node"], of["Pod"])  # type: ignore[arg-type]
     lines = timeline(sources, ReplayFilter(0, 2 * NOW_NS, "", None, True))
     assert lines
-    page = ReplayPage(lines, {"kind": "cluster"}, 0, NOW_NS, [])
+    page = Replay(lines, {"kind": "cluster"}, 0, NOW_NS, [])
     texts = [replay.html_page(page, "node a"), *(render(page, o) for o in ("wide", "json"))]
     found = found_in("".join(texts))
     assert all(one.startswith("message") for one in found), found

@@ -39,7 +39,7 @@ from kubectl_nodelife.kube.selectors import label_selector
 from kubectl_nodelife.kube.times import SECOND_NS, format_time, parse_time
 from kubectl_nodelife.outlook.upgrade_status import has_trouble, upgrade_status
 from kubectl_nodelife.report.formats import render
-from kubectl_nodelife.report.upgrade_status import StatusFollower, UpgradeStatusPage
+from kubectl_nodelife.report.upgrade_status import StatusFollower, upgrade_status_page
 from tests.objects import lease, node, typed
 
 NOW = parse_time("2026-11-22T12:00:00Z")
@@ -85,7 +85,7 @@ def status(nodes: list[Node], of: Lease | None, *names: str) -> dict[str, Any]:
 
 
 def text(answer: dict[str, Any]) -> str:
-    return render(UpgradeStatusPage(answer), "table")
+    return render(upgrade_status_page(answer), "table")
 
 
 TEN = [blue(f"b{i}") for i in range(10)]
@@ -277,7 +277,7 @@ def test_checks_are_told_for_a_node_that_comes_back() -> None:
     results = {check["check"]: check["result"] for check in row["checks"]}
     assert results["S1"] == results["S2"] == "passed" and results["S3"] == "waits"
     assert results["S9"] == "not reached"
-    page = render(UpgradeStatusPage(answer, named=True), "table")
+    page = render(upgrade_status_page(answer, named=True), "table")
     assert "S3      waits         target bootID=changed is not met" in page
     (row,) = status(nodes, of_run(run()), "b0")["nodes"]
     assert {check["result"] for check in row["checks"]} == {"not evaluated"}

@@ -23,7 +23,7 @@ import msgspec
 import pytest
 
 from kubectl_nodelife.report.formats import render
-from kubectl_nodelife.report.narration import NarrationPage
+from kubectl_nodelife.report.narration import narration_page
 from kubectl_nodelife.sim.run import RunSummary
 from kubectl_nodelife.sim.scenario import parse_scenario
 from tests.simulating import simulate_scenario
@@ -143,12 +143,12 @@ def test_a_pass_is_judged_at_its_end_and_the_next_begins_a_period_later() -> Non
 
 
 def test_the_page_has_one_line_for_what_is_written_at_a_clients_pace() -> None:
-    page = render(NarrationPage(simulated(HERE / "taint-by-hand")), "table")
+    page = render(narration_page(simulated(HERE / "taint-by-hand")), "table")
     (deleted,) = [
         line for line in page.splitlines() if " DeletePod " in line and "cluster" not in line
     ]
     assert re.match(r"14\.\d+s-20\.\d+s +taint-eviction +DeletePod +pod/.* and 108 more", deleted)
-    wide = render(NarrationPage(simulated(HERE / "taint-by-hand")), "wide")
+    wide = render(narration_page(simulated(HERE / "taint-by-hand")), "wide")
     assert (
         len([line for line in wide.splitlines() if re.search(r"taint-eviction +DeletePod", line)])
         == 110

@@ -10,7 +10,7 @@ from kubectl_nodelife.kube.pod import Pod
 from kubectl_nodelife.outlook.replay.drains import DrainReview, drain_review
 from kubectl_nodelife.outlook.replay.timeline import ReplaySources, timeline
 from kubectl_nodelife.report.formats import render
-from kubectl_nodelife.report.replay import DrainReviewPage
+from kubectl_nodelife.report.replay import drain_review_page
 from tests.objects import budget, owner, pod, typed
 from tests.replay.told import ALL, at, event, node, wrote
 
@@ -82,17 +82,17 @@ def test_what_nothing_tells_is_unknown_and_never_zero() -> None:
     assert (first.replacement[-5:], first.ready_ns, first.gap_s) == ("new01", None, None)
     (web,) = found.workloads
     assert (web.short_s, web.zero_s) == (None, None)
-    page = DrainReviewPage(found, {"server": "s"}, None, [])
+    page = drain_review_page(found, {"server": "s"}, None, [])
     assert "<unknown>" in render(page, "table")
     assert "1 pod left, the last went 1.0s later" in render(page, "table")
-    promised = DrainReviewPage(found, {}, {"lowSeconds": 2.0, "highSeconds": 8.0}, [])
+    promised = drain_review_page(found, {}, {"lowSeconds": 2.0, "highSeconds": 8.0}, [])
     assert "so no promise is judged" in render(promised, "table")
 
 
 def test_a_node_that_nobody_drained_is_not_called_cordoned() -> None:
     lines = timeline(ReplaySources(nodes=[node("a1")]), ALL)
     found = drain_review(lines, [], [], node("a1"))
-    told = render(DrainReviewPage(found, {}, None, []), "table")
+    told = render(drain_review_page(found, {}, None, []), "table")
     assert told.startswith("nothing shows a drain of a1: no cordon, and no pod that left it")
 
 
@@ -100,7 +100,7 @@ def test_a_cordon_that_nothing_dates_is_said_all_the_same() -> None:
     closed = node("a1")
     closed = replace(closed, spec=replace(closed.spec, unschedulable=True))
     there = [running(f"{WEB}-1", "a1", 0, 1), running(f"{WEB}-2", "b1", 0, 1)]
-    told = render(DrainReviewPage(drain_review([], there, [], closed), {}, None, []), "table")
+    told = render(drain_review_page(drain_review([], there, [], closed), {}, None, []), "table")
     assert told.startswith("a1 is cordoned, since when and by whom nothing shows; no pod is seen")
     assert "and 1 pod that a drain takes is on it" in told.splitlines()[0]
 
@@ -108,7 +108,7 @@ def test_a_cordon_that_nothing_dates_is_said_all_the_same() -> None:
 def test_promised_against_real() -> None:
     found = review(running(f"{WEB}-new01", "b1", 6, 10), events=(killing(6, f"{WEB}-old01"),))
     for high, word in ((8.0, ": as promised (2.0s to 8.0s)"), (4.0, ": later than promised")):
-        page = DrainReviewPage(found, {}, {"lowSeconds": 2.0, "highSeconds": high}, [])
+        page = drain_review_page(found, {}, {"lowSeconds": 2.0, "highSeconds": high}, [])
         first = render(page, "table").splitlines()[0]
         assert first.startswith("a1 was cordoned 2026-11-21T12:00:05Z, by kubectl-cordon (a user)")
         assert "; 1 pod left" in first

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from kubectl_nodelife.report.changes import ChangesPage
+from kubectl_nodelife.report.changes import changes_page
 from kubectl_nodelife.report.formats import as_table, render
 from kubectl_nodelife.report.screen import ENDLESS, Screen
 
@@ -26,7 +26,7 @@ def test_a_decision_that_no_object_shows_is_not_confirmed_by_the_cluster() -> No
         change("QueueNode", "Node", "decided"),
         change("ScheduleEviction", "Pod", "would"),
     ]
-    shown = render(ChangesPage(items, {}), "table")
+    shown = render(changes_page(items, {}), "table")
     assert "1 confirmed by the cluster, 2 decided, of which a cluster shows nothing, 1 pl" in shown
     rows = [line.split()[1:3] for line in shown.splitlines() if line.startswith("12:00:00Z")]
     assert rows == [
@@ -46,7 +46,7 @@ def test_what_is_done_alike_without_a_pause_is_one_line() -> None:
         for n, pod in enumerate(pods)
     ]
     late = items[0] | {"time": "2026-01-01T12:01:00Z"}
-    shown = render(ChangesPage([*items, late], {}), "table")
+    shown = render(changes_page([*items, late], {}), "table")
     rows = [line for line in shown.splitlines() if line.startswith("12:0")]
     assert len(rows) == 2, "a pause of half a minute begins another line"
     assert rows[0].startswith("12:01:00Z "), "the newest stand first"
@@ -54,7 +54,7 @@ def test_what_is_done_alike_without_a_pause_is_one_line() -> None:
     assert "Pod/shop/web-0, Pod/shop/web-1 and 28 more" in rows[1]
     assert "node n0 is not Ready (and alike)" in rows[1]
     assert "31 changes in 2 lines (-o wide has a line for each)" in shown
-    wide = render(ChangesPage([*items, late], {}), "wide")
+    wide = render(changes_page([*items, late], {}), "wide")
     assert all(f"Pod/shop/{pod}" in wide for pod in pods)
 
 
@@ -82,11 +82,11 @@ def two_lost_nodes() -> list[dict[str, Any]]:
 @pytest.mark.parametrize("width", [60, 80, 120, 200])
 def test_two_lost_nodes_fit_a_screen_and_all_is_to_be_had(width: int) -> None:
     items, screen = two_lost_nodes(), Screen(width)
-    shown = as_table(ChangesPage(items, {}, screen=screen), True, screen)
+    shown = as_table(changes_page(items, {}, screen=screen), True, screen)
     assert len(shown.splitlines()) <= 25
     assert "12:19:00.123Z" in shown and "DeletePod" in shown, "the newest are there"
     assert "2026-01-01T12:15:39.123Z" in shown, "until when the pods are due"
     assert "lines: -v 1 shows all" in shown
-    whole = as_table(ChangesPage(items, {}), True, ENDLESS)
+    whole = as_table(changes_page(items, {}), True, ENDLESS)
     rows = [line for line in whole.splitlines() if line.startswith("12:")]
     assert len(rows) == 20 and "-v 1" not in whole

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kubectl_nodelife.report.daemon import DaemonsPage
+from kubectl_nodelife.report.daemon import daemons_page
 
 
 def test_all_addresses_are_shown() -> None:
@@ -14,7 +14,7 @@ def test_all_addresses_are_shown() -> None:
         "answers": "127.0.0.1:9877",
         "ui": {"url": "http://127.0.0.1:8080/", "sessions": 0, "readers": 0},
     }
-    text = "\n".join(str(block) for block in DaemonsPage([item]).blocks(wide=True))
+    text = "\n".join(str(block) for block in daemons_page([item]).blocks(wide=True))
     for line in (
         "socket: /run/d.sock",
         "metrics: http://127.0.0.1:9876/metrics",

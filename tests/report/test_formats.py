@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
 
 import msgspec
 import pytest
 import yaml
 
-from kubectl_nodelife.report.formats import FORMATTERS, Block, render
+from kubectl_nodelife.report.formats import FORMATTERS, Page, render
 from kubectl_nodelife.report.table import Column, Table
 
 NASTY = "a\x1b[31m\x9b\u202e\x7f\r\n\té"
@@ -20,22 +19,15 @@ class Zone(msgspec.Struct, rename="camel", omit_defaults=True):
     rate: float = 0.0
 
 
-class Nodes:
+def nodes_page(name: str = "n1") -> Page:
     """Two blocks, one with a wide column; a document with a struct in it."""
-
-    def __init__(self, name: str = "n1") -> None:
-        self.name = name
-
-    def blocks(self, *, wide: bool) -> Iterable[Block]:
-        yield Table((Column("name"), Column("zone", wide=True)), [[self.name, "a"]])
-        yield Table((Column("never"),), [])
-        yield "1 node"
-
-    def document(self) -> object:
-        return {"kind": "Nodes", "b": self.name, "a": [Zone("x", 0.1)], "none": None}
-
-    def names(self) -> Iterable[str]:
-        yield f"node/{self.name}"
+    nodes = Table((Column("name"), Column("zone", wide=True)), [[name, "a"]])
+    never = Table((Column("never"),), [])
+    return Page(
+        lambda *, wide: [nodes, never, "1 node"],
+        lambda: {"kind": "Nodes", "b": name, "a": [Zone("x", 0.1)], "none": None},
+        lambda: [f"node/{name}"],
+    )
 
 
 @pytest.mark.parametrize(
@@ -48,22 +40,22 @@ class Nodes:
     ],
 )
 def test_formats(output: str, text: str) -> None:
-    assert render(Nodes(), output) == text
+    assert render(nodes_page(), output) == text
 
 
 def test_json_keeps_order_and_is_indented() -> None:
-    text = render(Nodes(), "json")
+    text = render(nodes_page(), "json")
     document = {"kind": "Nodes", "b": "n1", "a": [{"zoneName": "x", "rate": 0.1}], "none": None}
     assert text == json.dumps(document, indent=2) + "\n"
 
 
 def test_no_headers() -> None:
-    assert render(Nodes(), "table", headers=False) == "n1\n\n1 node\n"
+    assert render(nodes_page(), "table", headers=False) == "n1\n\n1 node\n"
 
 
 @pytest.mark.parametrize("output", ["json", "yaml"])
 def test_documents_are_safe_to_show_and_lose_nothing(output: str) -> None:
-    text = render(Nodes(NASTY), output)
+    text = render(nodes_page(NASTY), output)
     assert not set(text) & set("\x1b\x9b\u202e\x7f\r\t")
     parsed = json.loads(text) if output == "json" else yaml.safe_load(text)
     assert parsed["b"] == NASTY
@@ -71,11 +63,11 @@ def test_documents_are_safe_to_show_and_lose_nothing(output: str) -> None:
 
 @pytest.mark.parametrize("output", ["table", "wide", "name"])
 def test_pages_are_safe_to_show(output: str) -> None:
-    assert not set(render(Nodes(NASTY), output)) & set("\x1b\x9b\u202e\x7f\r\t")
+    assert not set(render(nodes_page(NASTY), output)) & set("\x1b\x9b\u202e\x7f\r\t")
 
 
 def test_yaml_does_not_fold() -> None:
-    text = render(Nodes("word " * 100), "yaml")
+    text = render(nodes_page("word " * 100), "yaml")
     assert text.count("\n") == 5 + 1
 
 

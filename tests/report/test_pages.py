@@ -13,7 +13,7 @@ import pytest
 
 from kubectl_nodelife.outlook.replay.replay_line import Actor, ReplayLine
 from kubectl_nodelife.report.html import LONGEST, render_page
-from kubectl_nodelife.report.replay import ReplayPage, html_page
+from kubectl_nodelife.report.replay import Replay, html_page
 
 ROOT = Path(__file__).parents[2]
 TEMPLATES = sorted((ROOT / "kubectl_nodelife/report/templates").iterdir())
@@ -53,7 +53,7 @@ def test_no_template_styles_by_attributes(path: Path) -> None:
 
 
 def test_the_policy_allows_the_pages_own_style_alone() -> None:
-    text = html_page(ReplayPage([line(0)], {"server": "s"}, T0, T0 + 10**12, []), "replay")
+    text = html_page(Replay([line(0)], {"server": "s"}, T0, T0 + 10**12, []), "replay")
     (allowed,) = re.findall(r"content=\"default-src 'none'; style-src 'sha256-([^']+)'\"", text)
     (style,) = re.findall(r"<style>(.*?)</style>", text, re.DOTALL)
     digest = hashlib.sha256(style.encode()).digest()
@@ -82,7 +82,7 @@ def line(number: int, **fields: object) -> ReplayLine:
 
 
 def replayed(lines: list[ReplayLine], told: str) -> str:
-    return html_page(ReplayPage(lines, {"server": told}, T0, T0 + 10**12, [told] * 500), told)
+    return html_page(Replay(lines, {"server": told}, T0, T0 + 10**12, [told] * 500), told)
 
 
 def test_every_text_of_a_replay_is_escaped() -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from kubectl_nodelife.outlook.replay.replay_line import Actor, ReplayLine
 from kubectl_nodelife.report import drain_html, replay, simulate_html, sweep, what_if
-from kubectl_nodelife.report.replay import ReplayPage
+from kubectl_nodelife.report.replay import Replay
 from tests.drain.build import budget, node, plan, replica_set
 from tests.report.test_sweep_page import answer as study
 from tests.report.test_what_if_page import answer
@@ -54,7 +54,7 @@ def replayed() -> str:
     identity = ("taint", LONG, "node.kubernetes.io/unreachable", "NoExecute")
     what = (first_ns, actor, "AddTaint", "Node", "", LONG, identity, ("journal",))
     end_ns = first_ns + 3599 * 10**9
-    page = ReplayPage([ReplayLine(*what)], {"server": "s"}, first_ns, end_ns, [])
+    page = Replay([ReplayLine(*what)], {"server": "s"}, first_ns, end_ns, [])
     return replay.html_page(page, "")
 
 

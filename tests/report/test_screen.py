@@ -9,7 +9,7 @@ import pytest
 from kubectl_nodelife.cli import main
 from kubectl_nodelife.commands import status as status_command
 from kubectl_nodelife.outlook.status import SORT_KEYS
-from kubectl_nodelife.report.formats import as_table
+from kubectl_nodelife.report.formats import Page, as_table
 from kubectl_nodelife.report.screen import BAD, END, ColoredText, Screen
 from kubectl_nodelife.report.table import Column, Table, Widths
 
@@ -121,17 +121,8 @@ def test_colours_are_for_verdicts_alone_and_only_where_asked(
 def test_a_name_cannot_bring_its_own_colour(capsys: pytest.CaptureFixture[str]) -> None:
     table = Table((Column("name"), Column("state")), [[f"{BAD}x{END}", ColoredText("bad", BAD)]])
 
-    class Page:
-        def blocks(self, *, wide: bool) -> list[Table | str]:
-            return [table, f"says {BAD}hello"]
-
-        def document(self) -> object:
-            return {}
-
-        def names(self) -> list[str]:
-            return []
-
-    made = as_table(Page(), True, Screen(color=True))
+    page = Page(lambda *, wide: [table, f"says {BAD}hello"], dict, list)
+    made = as_table(page, True, Screen(color=True))
     assert made.count(BAD) == 1 and "\\ufdd1" not in made and "\\ufdd2x\\ufdd3" in made
 
 

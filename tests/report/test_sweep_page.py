@@ -9,7 +9,6 @@ from msgspec.structs import replace
 
 from kubectl_nodelife.report.formats import FORMATTERS, render
 from kubectl_nodelife.report.sweep import (
-    StudyPage,
     _difference_plot,
     _linear,
     _plot,
@@ -19,6 +18,7 @@ from kubectl_nodelife.report.sweep import (
     html_page,
     interval_words,
     measure_words,
+    study_page,
 )
 from kubectl_nodelife.sweep.points import RENEWS, ZONES, Point
 from kubectl_nodelife.sweep.result import (
@@ -158,12 +158,12 @@ def test_the_page_is_the_same_each_time() -> None:
 
 @pytest.mark.parametrize("output", FORMATTERS)
 def test_all_formats(output: str) -> None:
-    text = render(StudyPage(answer(missing=2)), output)
+    text = render(study_page(answer(missing=2)), output)
     assert text
 
 
 def test_what_is_missing_is_said() -> None:
-    text = render(StudyPage(answer(missing=2)), "table")
+    text = render(study_page(answer(missing=2)), "table")
     assert "2 runs are missing: --resume plays them" in text
     assert "asserted: mean evictions < 2: does not hold" in text
     assert "asserted: p95 evictions < 9: holds at every point" in text

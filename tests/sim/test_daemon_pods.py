@@ -12,7 +12,7 @@ from kubectl_nodelife import cli
 from kubectl_nodelife.kube.codec import encode
 from kubectl_nodelife.kube.times import format_time
 from kubectl_nodelife.report.formats import render
-from kubectl_nodelife.report.narration import NarrationPage
+from kubectl_nodelife.report.narration import narration_page
 from kubectl_nodelife.sim.run import run
 from kubectl_nodelife.sim.scenario import assemble
 from tests.sim.documents import Json, found, node, pod, scenario, story, times
@@ -143,7 +143,9 @@ def test_v1_11_checks_room_itself_and_tells_failed_placement() -> None:
     told = story(**spec(LARGER, profile="v1.11"))
     assert found(told, "RecordEvent", reason="FailedPlacement")
     assert not found(told, "RecordEvent", reason="FailedScheduling")
-    lines = [line for line in render(NarrationPage(told), "table").splitlines() if "Failed" in line]
+    lines = [
+        line for line in render(narration_page(told), "table").splitlines() if "Failed" in line
+    ]
     assert lines and all("RecordEvent FailedPlacement" in line for line in lines)
 
 

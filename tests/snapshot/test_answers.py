@@ -20,7 +20,7 @@ from kubectl_nodelife.kube.kinds import kind_of
 from kubectl_nodelife.kube.meta import KubeObject
 from kubectl_nodelife.outlook.explain_document import explanation_of
 from kubectl_nodelife.outlook.status import KINDS
-from kubectl_nodelife.report.explanation import ExplanationPage
+from kubectl_nodelife.report.explanation import explanation_page
 from kubectl_nodelife.report.formats import render
 from kubectl_nodelife.snapshot import Digests, Redaction
 from tests.snapshot.planted import SECRETS, Document, plant, read_dump, redacted
@@ -59,7 +59,7 @@ class Answers:
         for obj in snapshot.objects:
             kind = kind_of(obj)
             if kind in ("Node", "Pod"):
-                page = ExplanationPage(explanation_of(view, kind, *obj.key))
+                page = explanation_page(explanation_of(view, kind, *obj.key))
                 found[f"explain {kind} {obj.key}"] = render(page, "json")
         return found
 

@@ -13,7 +13,7 @@ from kubectl_nodelife.errors import BadInput
 from kubectl_nodelife.kube import codec
 from kubectl_nodelife.outlook.upgrade_plan import upgrade_plan_document
 from kubectl_nodelife.report.formats import render
-from kubectl_nodelife.report.upgrade_plan import UpgradePlanPage, headline, page
+from kubectl_nodelife.report.upgrade_plan import headline, page, upgrade_plan_page
 from kubectl_nodelife.upgrade.findings import UpgradePlan
 from kubectl_nodelife.upgrade.plan import make_upgrade_plan
 from tests.drain.build import Json, budget, namespace, node, replica_set, snapshot, stateful_set
@@ -255,9 +255,9 @@ def test_the_document_holds_every_write_of_a_node() -> None:
 def test_the_page_names_what_is_not_done() -> None:
     db = budget("db", "db", healthy=1, desired=1, expected=1, minAvailable=1)
     found = plan(blue(*NAMES), stateful_set("db", "c4"), db)
-    text = render(UpgradePlanPage(found, {}), "table")
+    text = render(upgrade_plan_page(found, {}), "table")
     assert "to do c4: " in text and "lowest: 11 of 12 available in pool blue" in text
-    assert render(UpgradePlanPage(found, {}), "name").splitlines()[0] == "node/a1"
+    assert render(upgrade_plan_page(found, {}), "name").splitlines()[0] == "node/a1"
     markup = page(found, {})
     assert markup.count('class="plot"') == 1 and "<script" not in markup
 

@@ -19,7 +19,7 @@ from kubectl_nodelife.outlook.what_if.acts import read_acts
 from kubectl_nodelife.outlook.what_if.answer import make_answer
 from kubectl_nodelife.outlook.what_if.question import Beside, Question, afterwards, play
 from kubectl_nodelife.report.formats import render
-from kubectl_nodelife.report.what_if import WhatIfPage
+from kubectl_nodelife.report.what_if import what_if_page
 from tests.what_if.stand import ALL_KINDS, NOW_NS, cluster_of, workload
 
 NEEDS_TWO = pytest.mark.skipif(
@@ -34,7 +34,7 @@ def answer(words: str, beside: Beside) -> str:
     question = Question(cluster, settings, NOW_NS, ALL_KINDS, acts, 3600 * SECOND_NS)
     plays = play(question, beside=beside)
     found = make_answer(plays, acts, settings, source={}, moment={}, warnings=())
-    return render(WhatIfPage(found), "json")
+    return render(what_if_page(found), "json")
 
 
 @pytest.mark.parametrize("words", ["lose node a1", "lose zone a", "drain node b1"])

@@ -11,7 +11,7 @@ from kubectl_nodelife.outlook.what_if.answer import make_answer
 from kubectl_nodelife.outlook.what_if.document import WhatIf, WriteSpan
 from kubectl_nodelife.outlook.what_if.question import Question, play
 from kubectl_nodelife.report.formats import render
-from kubectl_nodelife.report.what_if import WhatIfPage
+from kubectl_nodelife.report.what_if import what_if_page
 from tests.what_if.stand import ALL_KINDS, NOW_NS, ask, cluster_of, workload
 
 PODS = 60
@@ -55,7 +55,7 @@ def test_each_keeps_its_own_pace(answer: WhatIf) -> None:
 
 
 def test_it_is_said(answer: WhatIf) -> None:
-    page = render(WhatIfPage(answer), "table")
+    page = render(what_if_page(answer), "table")
     pace = "kube-api-qps=200, kube-api-burst=400"
     assert f"what if our daemon enforces ({pace}; its caps aside)" in page
     (line,) = [line for line in page.splitlines() if line.startswith("pods deleted ")]

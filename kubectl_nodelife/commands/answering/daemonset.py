@@ -32,6 +32,7 @@ from kubectl_nodelife.outlook.daemonset.kubectl_rollout import (
     revision_of_number,
 )
 from kubectl_nodelife.outlook.daemonset.rollout_outlook import (
+    RolloutOutlook,
     UndoOutlook,
     history_rows,
     rollout_outlook,
@@ -49,13 +50,14 @@ from kubectl_nodelife.outlook.daemonset.truth_table import truth_table
 from kubectl_nodelife.outlook.daemonset.view import DaemonSets, SetView
 from kubectl_nodelife.outlook.view import WARMING_UP, ClusterView
 from kubectl_nodelife.report.daemonset import (
-    HistoryPage,
-    RolloutPage,
-    SummaryPage,
-    TruthTablePage,
-    UndoPage,
+    history_page,
+    rollout_news,
+    rollout_page,
+    summary_page,
+    truth_table_page,
+    undo_page,
 )
-from kubectl_nodelife.report.formats import Output
+from kubectl_nodelife.report.formats import Output, Page
 
 WATCH_SECONDS: Final = 1.0
 _DELETED: Final = "object has been deleted"
@@ -147,7 +149,7 @@ def _summary(look: DaemonSetsView, question: SetQuestion, output: Output) -> Res
     everywhere = not question.namespace
     summaries = [summarize(sets, key) for key in keys]
     sections = list(set_sections(sets, summaries[0])) if question.name else []
-    page = SummaryPage(summaries, look.source, sets.now_ns, everywhere, look.warnings, sections)
+    page = summary_page(summaries, look.source, sets.now_ns, everywhere, look.warnings, sections)
     where = "" if everywhere else f" in {question.namespace} namespace"
     if not keys and output.format in (*_PAGES, "name", "markdown"):
         return {"note": f"No resources found{where}"}
@@ -170,23 +172,23 @@ def _chosen(sets: DaemonSets, question: SetQuestion) -> list[tuple[str, str]]:
     return sets.set_keys(question.namespace or None, label_selector(question.selector))
 
 
-def _truth_table(look: DaemonSetsView, key: tuple[str, str]) -> TruthTablePage:
+def _truth_table(look: DaemonSetsView, key: tuple[str, str]) -> Page:
     sets = look.sets
     lacking = sets.read.lacking_to_count()
     if lacking:
         raise Failed(f"no {lacking} were read, so that no node can be judged", on=_on(key))
     view = _view(sets, key)
-    return TruthTablePage(summarize(sets, key), truth_table(view), look.source)
+    return truth_table_page(summarize(sets, key), truth_table(view), look.source)
 
 
 def _status(look: DaemonSetsView, question: SetQuestion, output: Output) -> Response:
-    return {"text": output.render(_rollout_page(look, question))}
+    return {"text": output.render(rollout_page(_rollout_outlook(look, question), look.source))}
 
 
-def _rollout_page(look: DaemonSetsView, question: SetQuestion) -> RolloutPage:
+def _rollout_outlook(look: DaemonSetsView, question: SetQuestion) -> RolloutOutlook:
     key = _find(look, question)
     try:
-        return RolloutPage(rollout_outlook(_view(look.sets, key)), look.source)
+        return rollout_outlook(_view(look.sets, key))
     except RolloutError as error:
         raise Failed(str(error), on=_on(key)) from None
 
@@ -202,13 +204,13 @@ def _history(look: DaemonSetsView, question: SetQuestion, output: Output) -> Res
     if not rows and output.format in _PAGES:
         return {"text": f"{NO_HISTORY}\n"}
     namespace, name = view.daemon_set.key
-    page = HistoryPage(namespace, name, rows, look.source, view.now_ns, number)
+    page = history_page(namespace, name, rows, look.source, view.now_ns, number)
     return {"text": output.render(page)}
 
 
 def _undo(look: DaemonSetsView, question: SetQuestion, output: Output) -> Response:
     outlook = undo_of(look, question)
-    return {"text": output.render(UndoPage(outlook, look.source))}
+    return {"text": output.render(undo_page(outlook, look.source))}
 
 
 def undo_of(look: DaemonSetsView, question: SetQuestion) -> UndoOutlook:
@@ -242,12 +244,11 @@ async def watch(look: Callable[[], ClusterView], query: Query) -> AsyncGenerator
     while True:
         looking = _looking(look(), question)
         try:
-            page, text, warnings = await asyncio.to_thread(_glance, looking, question, output)
+            outlook, text, warnings = await asyncio.to_thread(_glance, looking, question, output)
         except NoSuchSet:
             if not uid:
                 raise
             raise Failed(_DELETED, on=on) from None
-        outlook = page.outlook
         if uid not in ("", outlook.view.daemon_set.uid):
             raise Failed(_DELETED, on=on)
         uid = outlook.view.daemon_set.uid
@@ -264,11 +265,12 @@ async def watch(look: Callable[[], ClusterView], query: Query) -> AsyncGenerator
 
 def _glance(
     looking: Callable[[], DaemonSetsView], question: SetQuestion, output: Output
-) -> tuple[RolloutPage, str, list[str]]:
+) -> tuple[RolloutOutlook, str, list[str]]:
     look = looking()
-    page = _rollout_page(look, question)
-    text = page.news() if output.format in _PAGES else output.render(page)
-    return page, text, look.warnings
+    outlook = _rollout_outlook(look, question)
+    if output.format in _PAGES:
+        return outlook, rollout_news(outlook), look.warnings
+    return outlook, output.render(rollout_page(outlook, look.source)), look.warnings
 
 
 def _same(warning: str) -> str:

@@ -22,7 +22,7 @@ from kubectl_nodelife.commands.drain_flags import DrainFlags
 from kubectl_nodelife.drain.plan import planned
 from kubectl_nodelife.drain.results import NEVER, REFUSED, DrainPlan
 from kubectl_nodelife.outlook.view import ClusterView
-from kubectl_nodelife.report.drain import DrainPage
+from kubectl_nodelife.report.drain import drain_page
 from kubectl_nodelife.report.drain_script import script
 
 HTML = "html"
@@ -60,4 +60,4 @@ def _text(plan: DrainPlan, source: dict[str, Any], query: Query) -> str:
         from kubectl_nodelife.report.drain_html import page
 
         return page(plan, source)
-    return output_of(query).render(DrainPage(plan, source))
+    return output_of(query).render(drain_page(plan, source))

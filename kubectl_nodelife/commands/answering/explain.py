@@ -22,7 +22,7 @@ from kubectl_nodelife.kube.unreadable import unreadable_sentences
 from kubectl_nodelife.outlook.explain_document import Explanation, continued, explanation_of
 from kubectl_nodelife.outlook.status import KINDS, missing_parts
 from kubectl_nodelife.outlook.view import ClusterView
-from kubectl_nodelife.report.explanation import ExplanationPage
+from kubectl_nodelife.report.explanation import explanation_page
 
 if TYPE_CHECKING:
     from kubectl_nodelife.daemon.list_once import ListedOnce
@@ -119,5 +119,5 @@ _LEFT_UNKNOWN: Final = {"Pod": "what a drain would do is", "Node": "Services and
 
 
 def _response_of(made: Explanation, query: Query) -> Response:
-    text = output_of(query).render(ExplanationPage(made))
+    text = output_of(query).render(explanation_page(made))
     return {"text": text, "warnings": made.warnings}

@@ -23,7 +23,7 @@ from kubectl_nodelife.outlook.status import (
 )
 from kubectl_nodelife.outlook.view import ClusterView
 from kubectl_nodelife.report.screen import ENDLESS
-from kubectl_nodelife.report.status import StatusPage
+from kubectl_nodelife.report.status import StatusTable, status_page
 from kubectl_nodelife.report.table import Widths
 
 NOTHING_TO_SHOW = ("table", "wide", "name", "markdown")
@@ -48,10 +48,9 @@ def steps(view: ClusterView, query: Query) -> Generator[None, None, NodeLifeStat
     )
 
 
-def page(status: NodeLifeStatus, question: StatusQuestion) -> StatusPage:
-    """The page, with the columns of labels that are asked for."""
-    return StatusPage(
-        status,
+def _shown(question: StatusQuestion) -> StatusTable:
+    """How the nodes are shown, with the columns of labels that are asked for."""
+    return StatusTable(
         is_sorted=bool(question.sort),
         labels=question.label,
         all_labels=question.labels,
@@ -64,7 +63,7 @@ def response_of(status: NodeLifeStatus, query: Query) -> Response:
     output, question = output_of(query), flags_of(query, StatusQuestion)
     text = ""
     if status.nodes or output.format not in NOTHING_TO_SHOW:
-        text = output.render(page(status, question))
+        text = output.render(status_page(status, _shown(question)))
     none = "No node is in trouble." if question.trouble else "No resources found"
     return {
         "text": text,
@@ -114,10 +113,11 @@ class StatusLines:
         self._nodes = fingerprints
         if not (changed or gone or zones):
             return ""
-        shown = replace(status, nodes=changed, deleted=gone)
+        shown, table = replace(status, nodes=changed, deleted=gone), _shown(self._question)
         if self._output.format not in ("table", "wide"):
-            return self._output.render(page(shown, self._question))
-        lines = page(shown, self._question).node_lines(
+            return self._output.render(status_page(shown, table))
+        shown = table.ordered(shown)
+        lines = table.of(shown, shown.nodes).lines(
             self._widths,
             wide=self._output.format == "wide",
             headers=self._headers,

@@ -65,8 +65,8 @@ from kubectl_nodelife.outlook.what_if.ranking import (
 )
 from kubectl_nodelife.outlook.what_if.service_levels import ServedObject, named_workloads
 from kubectl_nodelife.report.live_line import progress_bar
-from kubectl_nodelife.report.narration import NarrationPage
-from kubectl_nodelife.report.what_if import WhatIfPage, html_page
+from kubectl_nodelife.report.narration import narration_page
+from kubectl_nodelife.report.what_if import html_page, what_if_page
 
 if TYPE_CHECKING:
     from multiprocessing import connection
@@ -133,9 +133,11 @@ def answer(
     if output == HTML:
         text = html_page(found)
     elif output == TIMELINE:
-        text = output_of({**query, "output": ["json"]}).render(NarrationPage(run_summary_of(plays)))
+        text = output_of({**query, "output": ["json"]}).render(
+            narration_page(run_summary_of(plays))
+        )
     else:
-        text = output_of(query).render(WhatIfPage(found))
+        text = output_of(query).render(what_if_page(found))
     verdict = found.verdict
     failed = exceeds(asked.conditions(), [lambda figure: getattr(verdict, figure)])
     return {"text": text, "warnings": found.warnings, "inTrouble": failed}

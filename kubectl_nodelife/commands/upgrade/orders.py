@@ -549,7 +549,7 @@ def status(
     from kubectl_nodelife.controllers.upgrade.document import OVER, RunPhase
     from kubectl_nodelife.kube.selectors import label_selector
     from kubectl_nodelife.outlook.upgrade_status import has_trouble, upgrade_status
-    from kubectl_nodelife.report.upgrade_status import StatusFollower, UpgradeStatusPage
+    from kubectl_nodelife.report.upgrade_status import StatusFollower, upgrade_status_page
 
     follower: StatusFollower | None = None
     before: object = None
@@ -561,11 +561,11 @@ def status(
             follower = StatusFollower(answer, wide=output.format == "wide")
             for warning in (*read.warnings, *answer["warnings"]):
                 terminal.warn(warning)
-            terminal.write(output.render(UpgradeStatusPage(answer, named=bool(nodes))))
+            terminal.write(output.render(upgrade_status_page(answer, named=bool(nodes))))
         elif output.format in ("table", "wide"):
             terminal.write(follower.news(answer))
         elif _lasting(answer) != before:
-            terminal.write("\n" + output.render(UpgradeStatusPage(answer, named=bool(nodes))))
+            terminal.write("\n" + output.render(upgrade_status_page(answer, named=bool(nodes))))
         before = _lasting(answer)
         terminal.flush()
         over = answer["phase"] in {*map(str, OVER), "None"}

@@ -123,13 +123,13 @@ def check_named(policy: UpgradePolicy, nodes: Collection[str]) -> None:
 
 def rendered(upgrade_plan: UpgradePlan, source: dict[str, Any], output: Output) -> str:
     """The plan's text in one of FORMATS."""
-    from kubectl_nodelife.report.upgrade_plan import UpgradePlanPage
+    from kubectl_nodelife.report.upgrade_plan import upgrade_plan_page
 
     if output.format == "html":
         from kubectl_nodelife.report.upgrade_plan import page
 
         return page(upgrade_plan, source)
-    return output.render(UpgradePlanPage(upgrade_plan, source))
+    return output.render(upgrade_plan_page(upgrade_plan, source))
 
 
 def look_for_upgrade(where: Where, read_all: str = "") -> DrainLook:
@@ -363,7 +363,7 @@ def _prepare(
     from kubectl_nodelife.controllers.upgrade.claims import is_selected
     from kubectl_nodelife.outlook.upgrade_status import upgrade_status
     from kubectl_nodelife.report.formats import render
-    from kubectl_nodelife.report.upgrade_status import UpgradeStatusPage
+    from kubectl_nodelife.report.upgrade_status import upgrade_status_page
     from kubectl_nodelife.sim.upgrade_course import PlayedRun
 
     read = asyncio.run(read_run(connection, policy.lease_namespace))
@@ -380,7 +380,7 @@ def _prepare(
         if resumes and (other := differences(run, policy)):
             terminal.note(f"run {run.run} goes on by another order: {other}")
         status = upgrade_status(read.nodes, read.lease, read.now_ns, read.source)
-        terminal.write(render(UpgradeStatusPage(status), "table"))
+        terminal.write(render(upgrade_status_page(status), "table"))
         todo, course = sum(is_selected(node, policy) for node in read.nodes), PlayedRun()
     else:
         upgrade_plan = _show_plan(policy, look)
@@ -518,7 +518,7 @@ def preview(release: str | None, output: Output, where: Where) -> int:
     from kubectl_nodelife.kube.kinds import kind_named
     from kubectl_nodelife.outlook.releases import KINDS
     from kubectl_nodelife.outlook.releases import preview as previewed
-    from kubectl_nodelife.report.releases import PreviewPage
+    from kubectl_nodelife.report.releases import preview_page
 
     view = look(where, KindsToRead(KINDS, needed=("Node",)))
     for warning in view.warnings:
@@ -535,5 +535,5 @@ def preview(release: str | None, output: Output, where: Where) -> int:
         raise BadInput(what, remedy="name a newer release")
     if (stand_in := target.stands_in()) is not None:
         terminal.warn(stand_in)
-    output.show(PreviewPage(previewed(view.objects, view.settings, target)))
+    output.show(preview_page(previewed(view.objects, view.settings, target)))
     return 0
