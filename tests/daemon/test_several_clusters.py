@@ -12,14 +12,15 @@ from typing import Any
 
 import pytest
 import yaml
-from aiohttp import web
 
 from kubectl_nodelife.commands.several_clusters import exit_code_of
 from kubectl_nodelife.report.clusters import ClusterAnswer, clusters_page
 from kubectl_nodelife.report.formats import render
 from kubectl_nodelife.sandbox.tls import Sandbox
 from tests.daemon.user import FLAGS, User, lines_of, silence, user
+from tests.hostile.sicknesses import failing
 from tests.loopback import sandbox, until
+from tests.raw_server import raw_server
 
 PATIENCE = "--cluster-timeout=90s"
 """For clusters that do answer: a busy machine takes long."""
@@ -89,24 +90,16 @@ async def bad_servers(dead: int = 3) -> AsyncIterator[dict[str, str]]:
     """Servers by name: some on which nothing listens, one that accepts and never answers, and one
     to which nobody is known."""
 
-    async def refuse(_: web.Request) -> web.Response:
-        status = {"kind": "Status", "message": "Unauthorized", "code": 401}
-        return web.json_response(status, status=401)
-
-    app = web.Application()
-    app.router.add_route("*", "/{path:.*}", refuse)
-    runner = web.AppRunner(app)
-    await runner.setup()
-    await web.TCPSite(runner, "127.0.0.1", 0).start()
-    with contextlib.ExitStack() as open_sockets:
+    async with raw_server() as refusing, contextlib.AsyncExitStack() as open_sockets:
+        refusing.sickness = failing(401)
         silent = open_sockets.enter_context(socket.create_server(("127.0.0.1", 0)))
-        ports = {"hangs": silent.getsockname()[1], "expired": runner.addresses[0][1]}
+        ports = {"hangs": silent.getsockname()[1]}
         for number in range(dead):
             unused = open_sockets.enter_context(socket.socket())
             unused.bind(("127.0.0.1", 0))
             ports[f"dead{number}"] = unused.getsockname()[1]
-        yield {name: f"http://127.0.0.1:{port}" for name, port in ports.items()}
-    await runner.cleanup()
+        urls = {name: f"http://127.0.0.1:{port}" for name, port in ports.items()}
+        yield {**urls, "expired": refusing.url}
 
 
 def with_login(path: str, context: str, cluster: str, *command: str) -> None:

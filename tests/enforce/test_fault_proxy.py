@@ -2,50 +2,37 @@
 
 from __future__ import annotations
 
+import base64
 import http.client
-import http.server
 import ssl
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.enforce.fault_proxy import FaultProxy, make_certificate
-
-
-class Server(http.server.BaseHTTPRequestHandler):
-    """Answers every request with the same object."""
-
-    arrived = 0
-    protocol_version = "HTTP/1.1"
-
-    def do_POST(self) -> None:
-        self.rfile.read(int(self.headers["Content-Length"]))
-        type(self).arrived += 1
-        self.send_response(201)
-        self.send_header("Content-Length", "16")
-        self.end_headers()
-        self.wfile.write(b'{"kind": "Pod" }')
-
-    def log_message(self, *_: object) -> None:
-        """Say nothing."""
+from tests.enforce.fault_proxy import FaultProxy
+from tests.raw_server import RawServer, Request, in_a_thread, raw_server
 
 
 @pytest.fixture
-def proxy(tmp_path: Path) -> Iterator[FaultProxy]:
-    Server.arrived = 0
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Server)
-    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
-    make_certificate(tmp_path / "up.crt", tmp_path / "up.key")
-    context.load_cert_chain(tmp_path / "up.crt", tmp_path / "up.key")
-    server.socket = context.wrap_socket(server.socket, server_side=True)
-    threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True).start()
-    upstream = f"https://127.0.0.1:{server.server_port}"
-    with FaultProxy(upstream, tmp_path / "up.crt", tmp_path) as made:
+def server() -> Iterator[RawServer]:
+    """Answers every request with the same object."""
+
+    async def created(request: Request) -> bool:
+        await request.reply(b'{"kind": "Pod" }', 201)
+        return True
+
+    with in_a_thread(raw_server(tls=True)) as made:
+        made.sickness = created
         yield made
-    server.shutdown()
-    server.server_close()
+
+
+@pytest.fixture
+def proxy(server: RawServer, tmp_path: Path) -> Iterator[FaultProxy]:
+    authority = tmp_path / "up.crt"
+    authority.write_bytes(base64.b64decode(server.authority))
+    with FaultProxy(server.url, authority, tmp_path) as made:
+        yield made
 
 
 def post(proxy: FaultProxy) -> tuple[int, bytes]:
@@ -72,11 +59,11 @@ def post(proxy: FaultProxy) -> tuple[int, bytes]:
     ],
 )
 def test_a_fault_befalls_every_second_write(
-    proxy: FaultProxy, kind: str, answer: int | None, arrived: int
+    server: RawServer, proxy: FaultProxy, kind: str, answer: int | None, arrived: int
 ) -> None:
     proxy.faults.kind, proxy.faults.every = kind, 2
     assert post(proxy) == (201, b'{"kind": "Pod" }')
-    Server.arrived = 0
+    server.writes.clear()
     if answer is None:
         with pytest.raises((http.client.HTTPException, OSError)):
             post(proxy)
@@ -85,6 +72,6 @@ def test_a_fault_befalls_every_second_write(
         assert status == answer
         if kind == "truncate":
             assert content == b'{"kind":'
-    assert Server.arrived == arrived
+    assert len(server.writes) == arrived
     assert [fault for fault, _, _ in proxy.faults.done] == [kind]
     assert post(proxy)[0] == 201

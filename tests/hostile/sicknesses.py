@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from kubectl_nodelife.kube.kinds import kind_named
 from kubectl_nodelife.sandbox.store import ObjectStore, StoredObject
 from tests.hostile.bad import BAD, line
-from tests.hostile.server import Gone, Request, Sickness
+from tests.raw_server import Gone, Request, Sickness
 
 MIB = 1 << 20
 

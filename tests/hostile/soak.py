@@ -25,9 +25,9 @@ from typing import Any, NamedTuple
 
 from tests.daemon.user import User, user
 from tests.hostile import sicknesses
-from tests.hostile.server import Hostile, Sickness, hostile
 from tests.hostile.test_evidence_of_life import alive_now, bookmarks_only
 from tests.objects import lease, pod
+from tests.raw_server import RawServer, Sickness, raw_server
 
 NODES = [f"n{number}" for number in range(50)]
 PODS = 500
@@ -60,7 +60,7 @@ def running(number: int) -> dict[str, Any]:
     return pod(f"p{number}", NODES[number % len(NODES)], uid=f"{number}-{time.time_ns()}")
 
 
-async def live(server: Hostile, dice: random.Random) -> None:
+async def live(server: RawServer, dice: random.Random) -> None:
     """Renewals every ten seconds, and some pods a second."""
     while True:
         for name in NODES[:: dice.randint(1, 3)]:
@@ -70,7 +70,7 @@ async def live(server: Hostile, dice: random.Random) -> None:
             await asyncio.sleep(1)
 
 
-async def fall_sick(server: Hostile, dice: random.Random, met: Counter[str]) -> None:
+async def fall_sick(server: RawServer, dice: random.Random, met: Counter[str]) -> None:
     """Every sickness once in a round, for five to thirty seconds, and well in between."""
     while True:
         for name in dice.sample(sorted(SICKNESSES), len(SICKNESSES)):
@@ -82,7 +82,7 @@ async def fall_sick(server: Hostile, dice: random.Random, met: Counter[str]) -> 
             await asyncio.sleep(dice.uniform(2, 15))
 
 
-def busiest(server: Hostile) -> float:
+def busiest(server: RawServer) -> float:
     """The most requests a second for one kind over any ten seconds."""
     most = 0.0
     for plural in {request.plural for request in server.requests if request.plural}:
@@ -102,7 +102,7 @@ class Looks(NamedTuple):
     unanswered: int
 
 
-async def watch_daemon(someone: User, server: Hostile, seconds: float) -> Looks:
+async def watch_daemon(someone: User, server: RawServer, seconds: float) -> Looks:
     """Look each minute, or ten times in all, and once more each second that it does not answer.
 
     Raises AssertionError where it runs no more.
@@ -125,7 +125,7 @@ async def soak(seconds: float, seed: int) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as folder:
         objects = [made for name in NODES for made in alive_now(name)]
         async with (
-            hostile([*objects, *map(pod, range(PODS))]) as server,
+            raw_server([*objects, *map(pod, range(PODS))]) as server,
             user(server.kubeconfig(Path(folder))) as someone,
         ):
             await someone.begin()

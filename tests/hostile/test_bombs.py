@@ -22,9 +22,9 @@ from kubectl_nodelife.live.listwatch import (
 from kubectl_nodelife.live.requests import Resource
 from kubectl_nodelife.live.target import MAX_RESPONSE_BYTES, parse_size
 from tests.hostile import sicknesses
-from tests.hostile.server import hostile
 from tests.hostile.test_gentle import client, following
 from tests.loopback import until
+from tests.raw_server import raw_server
 
 NODES = Resource(kind_named("Node"))
 
@@ -35,7 +35,7 @@ def peak_bytes() -> int:
 
 async def test_a_gzip_bomb_ends_at_the_limit(tmp_path: Path) -> None:
     """300 MiB in 300 KB of gzip: with a limit of 16 MiB it costs about as much."""
-    async with hostile() as server:
+    async with raw_server() as server:
         server.sickness = sicknesses.gzip_bomb(300)
         before = peak_bytes()
         async with client(server, tmp_path, max_response_size="16Mi") as ours:
@@ -45,7 +45,7 @@ async def test_a_gzip_bomb_ends_at_the_limit(tmp_path: Path) -> None:
 
 
 async def test_the_limit_can_be_raised(tmp_path: Path) -> None:
-    async with hostile() as server:
+    async with raw_server() as server:
         server.sickness = sicknesses.gzip_bomb(30)
         async with client(server, tmp_path, max_response_size="64Mi") as ours:
             assert await read_all(ours, NODES) == []
@@ -61,7 +61,7 @@ def test_the_limit_is_a_quantity() -> None:
 
 async def test_an_endless_watch_line_ends(tmp_path: Path) -> None:
     """The kind fails by name, the loop goes on meanwhile, and other kinds are watched."""
-    async with hostile() as server:
+    async with raw_server() as server:
 
         async def sick(request: sicknesses.Request) -> bool:
             return request.plural == "pods" and await sicknesses.endless_line(request)

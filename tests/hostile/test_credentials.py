@@ -18,7 +18,7 @@ from kubectl_nodelife.live.connection import Connection
 from kubectl_nodelife.live.target import find_target
 from kubectl_nodelife.sandbox.tls import make_certificate
 from tests.daemon.user import user
-from tests.hostile.server import hostile
+from tests.raw_server import raw_server
 
 TOKEN = "s3cr3t-of-the-operator"
 KEYS = make_certificate()
@@ -49,7 +49,7 @@ async def test_a_clients_key_is_written_to_no_file(
         opened.extend([path] if flags & (os.O_WRONLY | os.O_RDWR) else [])
         return os_open(path, flags, *rest, **more)
 
-    async with hostile(tls=True) as server:
+    async with raw_server(tls=True) as server:
         path = server.kubeconfig(tmp_path, BY_CERTIFICATE)
         folder = tmp_path / "tmp"
         folder.mkdir()
@@ -64,7 +64,7 @@ async def test_a_clients_key_is_written_to_no_file(
 
 @pytest.mark.parametrize("key", ["not a key", KEYS.key.replace("BEGIN", "BEGIN ENCRYPTED"), ""])
 async def test_a_key_of_no_use_is_an_error(tmp_path: Path, key: str) -> None:
-    async with hostile(tls=True) as server:
+    async with raw_server(tls=True) as server:
         bad = {**BY_CERTIFICATE, "client-key-data": encoded(key)}
         with pytest.raises(NodelifeError):
             path = server.kubeconfig(tmp_path, bad)
@@ -75,7 +75,7 @@ async def test_a_key_of_no_use_is_an_error(tmp_path: Path, key: str) -> None:
 
 async def test_a_token_given_to_a_daemon_stands_nowhere(tmp_path: Path) -> None:
     """Neither in its command line, nor in any file below its folders; a restart asks for it."""
-    async with hostile(tls=True) as server, user(server.kubeconfig(tmp_path)) as someone:
+    async with raw_server(tls=True) as server, user(server.kubeconfig(tmp_path)) as someone:
         await someone.ok("daemon", "start", "--token", TOKEN)
         pid = (await someone.health())["pid"]
         assert TOKEN not in Path(f"/proc/{pid}/cmdline").read_text()
@@ -90,7 +90,7 @@ async def test_a_token_given_to_a_daemon_stands_nowhere(tmp_path: Path) -> None:
 
 
 async def test_install_prints_no_token(tmp_path: Path) -> None:
-    async with hostile(tls=True) as server, user(server.kubeconfig(tmp_path)) as someone:
+    async with raw_server(tls=True) as server, user(server.kubeconfig(tmp_path)) as someone:
         said = await someone.run("daemon", "install", "--print", "--token", TOKEN)
         assert said.code == 2 and TOKEN not in said.out + said.err
 
@@ -103,7 +103,7 @@ async def test_what_a_plugin_prints_is_for_the_person_who_asked(tmp_path: Path) 
         "args": ["-c", f"import sys; sys.exit('no session for {TOKEN}')"],
         "interactiveMode": "Never",
     }
-    async with hostile(tls=True) as server:
+    async with raw_server(tls=True) as server:
         path = server.kubeconfig(tmp_path, {"exec": plugin})
         target = find_target(Connection(kubeconfig=path), {})
         with pytest.raises(Failed, match=TOKEN):

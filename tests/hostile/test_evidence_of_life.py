@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from tests.daemon.user import SET, user
-from tests.hostile.server import Hostile, Request, hostile
 from tests.objects import lease, node
+from tests.raw_server import RawServer, Request, raw_server
 
 NODES = [f"n{number}" for number in range(6)]
 
@@ -35,7 +35,7 @@ async def bookmarks_only(request: Request) -> bool:
         await asyncio.sleep(0.5)
 
 
-async def renewing(server: Hostile, names: list[str]) -> None:
+async def renewing(server: RawServer, names: list[str]) -> None:
     while True:
         for name in names:
             server.put(lease(name, time.time_ns()))
@@ -46,7 +46,7 @@ async def look_on(folder: Path, dead: list[str]) -> None:
     """Six nodes renew their Leases, but for the dead; of the watch nobody hears it."""
     objects = [made for name in NODES for made in alive_now(name)]
     folder.mkdir()
-    async with hostile(objects) as server, user(server.kubeconfig(folder)) as someone:
+    async with raw_server(objects) as server, user(server.kubeconfig(folder)) as someone:
         server.sickness = bookmarks_only
         alive = [name for name in NODES if name not in dead]
         beating = asyncio.create_task(renewing(server, alive))

@@ -26,8 +26,8 @@ from kubectl_nodelife.live.requests import MOST_RETRY_AFTER_S, Backoff, Resource
 from kubectl_nodelife.live.source import ListWatchSource
 from kubectl_nodelife.live.target import find_target
 from tests.hostile import sicknesses
-from tests.hostile.server import Hostile, Sickness, hostile
 from tests.loopback import until
+from tests.raw_server import RawServer, Sickness, raw_server
 from tests.source_reader import Seen
 
 SECONDS = 6.0
@@ -35,7 +35,7 @@ KINDS = ("Node", "Pod", "Lease")
 
 
 @contextlib.asynccontextmanager
-async def client(server: Hostile, folder: Path, **flags: str) -> AsyncIterator[Client]:
+async def client(server: RawServer, folder: Path, **flags: str) -> AsyncIterator[Client]:
     target = find_target(Connection(kubeconfig=server.kubeconfig(folder), **flags), {})
     ours = Client(Session(target, {}))
     try:
@@ -46,7 +46,7 @@ async def client(server: Hostile, folder: Path, **flags: str) -> AsyncIterator[C
 
 @contextlib.asynccontextmanager
 async def following(
-    server: Hostile, folder: Path, pace: WatchPacing | None = None
+    server: RawServer, folder: Path, pace: WatchPacing | None = None
 ) -> AsyncIterator[Seen]:
     async with client(server, folder) as ours:
         source = ListWatchSource(ours, [Resource(kind_named(kind)) for kind in KINDS], pace)
@@ -83,7 +83,7 @@ async def test_no_storm(tmp_path: Path) -> None:
 
     async def storm(sickness: Sickness, folder: Path) -> dict[str, int]:
         folder.mkdir()
-        async with hostile() as server:
+        async with raw_server() as server:
             server.sickness = sickness
             async with following(server, folder):
                 await asyncio.sleep(SECONDS)
@@ -97,7 +97,7 @@ async def test_no_storm(tmp_path: Path) -> None:
 
 
 async def test_a_long_retry_after_is_capped_and_told(tmp_path: Path) -> None:
-    async with hostile() as server:
+    async with raw_server() as server:
         server.sickness = sicknesses.failing(503, {"Retry-After": "999999999999"})
         async with following(server, tmp_path) as seen:
             state = seen.source.states["Pod"]
@@ -109,7 +109,7 @@ async def test_a_long_retry_after_is_capped_and_told(tmp_path: Path) -> None:
 
 
 async def test_an_event_that_names_nothing_is_told_and_costs_one_list(tmp_path: Path) -> None:
-    async with hostile() as server:
+    async with raw_server() as server:
         server.sickness = sicknesses.nameless_events(open_s=30)
         async with following(server, tmp_path) as seen:
             state = seen.source.states["Pod"]
@@ -120,7 +120,7 @@ async def test_an_event_that_names_nothing_is_told_and_costs_one_list(tmp_path: 
 
 
 async def test_a_server_that_is_well_again_is_watched_again(tmp_path: Path) -> None:
-    async with hostile() as server:
+    async with raw_server() as server:
         server.sickness = sicknesses.failing(503, {"Retry-After": "0"})
         async with following(server, tmp_path) as seen:
             await until(lambda: seen.source.states["Pod"].failures)
@@ -140,7 +140,7 @@ def test_pauses_are_client_gos() -> None:
 
 
 async def test_a_login_page_is_called_one(tmp_path: Path) -> None:
-    async with hostile() as server:
+    async with raw_server() as server:
         server.sickness = sicknesses.login_page
         async with client(server, tmp_path) as ours:
             with pytest.raises(Failed, match=r"127\.0\.0\.1.*web page.*log in"):

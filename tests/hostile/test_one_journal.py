@@ -17,7 +17,7 @@ from kubectl_nodelife.daemon.process import claim_state
 from tests.daemon.lab import T0
 from tests.daemon.plans import lost
 from tests.daemon.user import user
-from tests.hostile.server import hostile
+from tests.raw_server import raw_server
 
 KUBE_SYSTEM = {
     "apiVersion": "v1",
@@ -27,7 +27,7 @@ KUBE_SYSTEM = {
 
 
 async def test_two_runtime_folders_are_no_two_daemons(tmp_path: Path) -> None:
-    async with hostile([KUBE_SYSTEM]) as server, user(server.kubeconfig(tmp_path)) as someone:
+    async with raw_server([KUBE_SYSTEM]) as server, user(server.kubeconfig(tmp_path)) as someone:
         await someone.begin()
         first = someone.environ["NODELIFE_RUNTIME_DIR"]
         someone.environ["NODELIFE_RUNTIME_DIR"] = f"{someone.home}/s"
@@ -40,7 +40,7 @@ async def test_two_runtime_folders_are_no_two_daemons(tmp_path: Path) -> None:
 
 async def test_another_way_to_the_same_cluster_is_the_same_journal(tmp_path: Path) -> None:
     """By another name of the server: the UID of kube-system tells."""
-    async with hostile([KUBE_SYSTEM]) as server, user(server.kubeconfig(tmp_path)) as someone:
+    async with raw_server([KUBE_SYSTEM]) as server, user(server.kubeconfig(tmp_path)) as someone:
         await someone.begin()
         port = server.url.rpartition(":")[2]
         other = ("--server", f"http://localhost:{port}")

@@ -11,7 +11,7 @@ from pathlib import Path
 from tests.daemon.user import User, user
 from tests.hostile.openapi import SECRET, found_in
 from tests.hostile.secretive import cluster
-from tests.hostile.server import hostile
+from tests.raw_server import raw_server
 
 PATIENCE_S = 90.0
 FLAGS = ("node-monitor-period=500ms", "node-monitor-grace-period=3s", "node-eviction-rate=10")
@@ -52,7 +52,7 @@ def written_by(home: Path) -> dict[str, str]:
 async def test_no_answer_and_no_file_of_a_daemon_tells_them(tmp_path: Path) -> None:
     objects = cluster()
     assert len(found_in(json.dumps(objects))) > 600
-    async with hostile(objects) as server, user(server.kubeconfig(tmp_path)) as one:
+    async with raw_server(objects) as server, user(server.kubeconfig(tmp_path)) as one:
         started = await one.run("daemon", "start", *(f"--set={flag}" for flag in FLAGS))
         assert started.code == 0, started
         await until_pods_go(one)

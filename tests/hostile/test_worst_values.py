@@ -33,7 +33,7 @@ from tests.drain.build import (
     stateful_set,
     workload,
 )
-from tests.hostile.server import hostile
+from tests.raw_server import raw_server
 
 MOST_64 = (1 << 63) - 1
 MOST_32 = (1 << 31) - 1
@@ -223,7 +223,7 @@ def test_the_page_of_5000_nodes_with_the_longest_names_is_small(tmp_path: Path) 
 
 
 async def test_live_answers_through_a_daemon_stay_fast_and_small(tmp_path: Path) -> None:
-    async with hostile(worst()) as server, user(server.kubeconfig(tmp_path)) as someone:
+    async with raw_server(worst()) as server, user(server.kubeconfig(tmp_path)) as someone:
         await someone.begin()
         questions = (
             ["status", "-o", "json"],

@@ -1,25 +1,20 @@
 """Credentials over TLS: what is sent, when it is renewed, and that nothing goes anonymously.
 
-A small server notes what comes; where there is a kubectl, it must say the same.
+The raw server notes what comes; where there is a kubectl, it must say the same.
 """
 
 from __future__ import annotations
 
 import asyncio
 import base64
-import contextlib
 import functools
-import json
 import os
-import ssl
 import subprocess
 import sys
-from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from aiohttp import web
 
 from kubectl_nodelife.errors import Failed, NodelifeError, Unreachable
 from kubectl_nodelife.live.auth import Session
@@ -28,73 +23,42 @@ from kubectl_nodelife.live.connection import Connection
 from kubectl_nodelife.live.target import Target, find_target
 from kubectl_nodelife.sandbox.tls import make_certificate
 from tests.loopback import KUBECTL
+from tests.raw_server import RawServer, Request, Sickness, raw_server
 
 TOLD = ("Authorization", "Impersonate-User", "Impersonate-Uid", "Impersonate-Group")
-KEYS = make_certificate()
-AUTHORITY = base64.b64encode(KEYS.certificate.encode()).decode()
 
 
-class Listener:
-    """Notes the headers of each request for /x; refuses tokens that are not `wanted`, if that is
-    set. A kubectl may ask for the server's version too, by itself and with other credentials.
-    """
-
-    def __init__(self) -> None:
-        self.url = ""
-        self.seen: list[Any] = []
-        self.wanted = ""
-
-    async def handle(self, request: web.Request) -> web.Response:
-        if request.path == "/x":
-            self.seen.append(request.headers.copy())
-        if self.wanted and request.headers.get("Authorization") != f"Bearer {self.wanted}":
-            return web.json_response({"message": "Unauthorized", "code": 401}, status=401)
-        return web.json_response({"kind": "Status", "apiVersion": "v1"})
-
-    def told(self) -> list[tuple[str, str]]:
-        """The headers of the one request since the last call that say who comes."""
-        (headers,) = self.seen
-        self.seen.clear()
-        return sorted(
-            (key.title(), value)
-            for key, value in headers.items()
-            if key.title() in TOLD or key.title().startswith("Impersonate-Extra")
-        )
+def asked(server: RawServer) -> list[Request]:
+    """The requests for /x. A kubectl may ask for the server's version too, by itself and with
+    other credentials."""
+    return [request for request in server.requests if request.path == "/x"]
 
 
-@contextlib.asynccontextmanager
-async def listener(folder: Path, *, tls: bool = True) -> AsyncIterator[Listener]:
-    listening = Listener()
-    app = web.Application()
-    app.router.add_route("*", "/{path:.*}", listening.handle)
-    runner = web.AppRunner(app, shutdown_timeout=0.1)
-    await runner.setup()
-    context = None
-    if tls:
-        (folder / "tls.crt").write_text(KEYS.certificate)
-        (folder / "tls.key").write_text(KEYS.key)
-        context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
-        context.load_cert_chain(folder / "tls.crt", folder / "tls.key")
-    site = web.TCPSite(runner, "127.0.0.1", 0, ssl_context=context)
-    await site.start()
-    listening.url = f"{'https' if tls else 'http'}://127.0.0.1:{runner.addresses[0][1]}"
-    try:
-        yield listening
-    finally:
-        await runner.cleanup()
+def told(server: RawServer) -> list[tuple[str, str]]:
+    """The headers of the one request for /x since the last call that say who comes."""
+    (request,) = asked(server)
+    server.requests.clear()
+    return sorted(
+        (name.title(), value)
+        for name, value in request.fields
+        if name.title() in TOLD or name.startswith("impersonate-extra")
+    )
 
 
-def kubeconfig(folder: Path, url: str, user: dict[str, Any], **cluster: Any) -> str:
-    path = folder / "config"
-    cluster = {"server": url, "certificate-authority-data": AUTHORITY} | cluster
-    document = {
-        "current-context": "c",
-        "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
-        "clusters": [{"name": "c", "cluster": {k: v for k, v in cluster.items() if v}}],
-        "users": [{"name": "u", "user": user}],
-    }
-    path.write_text(json.dumps(document))
-    return str(path)
+def tokens(server: RawServer) -> list[str]:
+    return [request.headers["authorization"] for request in asked(server)]
+
+
+def wanting(token: str) -> Sickness:
+    """Refuses all other tokens."""
+
+    async def refuse(request: Request) -> bool:
+        if request.headers.get("authorization") == f"Bearer {token}":
+            return False
+        await request.status(401, "Unauthorized")
+        return True
+
+    return refuse
 
 
 async def ask(path: str, folder: Path, **flags: Any) -> None:
@@ -201,26 +165,26 @@ async def test_we_say_who_we_are_as_kubectl_does(
     if "--as-user-extra" in given and not knows("--as-user-extra"):
         given = given[: given.index("--as-user-extra")]
         flags = {k: v for k, v in flags.items() if k != "impersonate_user_extra"}
-    async with listener(tmp_path, tls=tls) as server:
-        path = kubeconfig(tmp_path, server.url, user)
+    async with raw_server(tls=tls) as server:
+        path = server.kubeconfig(tmp_path, user)
         await ask_with_kubectl(path, *given)
-        theirs = server.told()
+        theirs = told(server)
         await ask(path, tmp_path, **flags)
-        assert server.told() == theirs
+        assert told(server) == theirs
 
 
 async def test_nobody_over_tls_sends_no_credentials_and_is_not_asked(tmp_path: Path) -> None:
-    async with listener(tmp_path) as server:
-        await ask(kubeconfig(tmp_path, server.url, {}), tmp_path)
-        assert server.told() == []
+    async with raw_server(tls=True) as server:
+        await ask(server.kubeconfig(tmp_path, {}), tmp_path)
+        assert told(server) == []
 
 
 async def test_extra_fields_are_escaped(tmp_path: Path) -> None:
-    async with listener(tmp_path) as server:
-        path = kubeconfig(tmp_path, server.url, {"token": "t"})
+    async with raw_server(tls=True) as server:
+        path = server.kubeconfig(tmp_path, {"token": "t"})
         extra = ("Some/Key=1", "Some/Key=2", "a%=x")
         await ask(path, tmp_path, impersonate="ann", impersonate_user_extra=extra)
-        assert server.told() == [
+        assert told(server) == [
             ("Authorization", "Bearer t"),
             ("Impersonate-Extra-A%25", "x"),
             ("Impersonate-Extra-Some%2Fkey".title(), "1"),
@@ -230,38 +194,37 @@ async def test_extra_fields_are_escaped(tmp_path: Path) -> None:
 
 
 async def test_a_failing_plugin_sends_no_request(tmp_path: Path) -> None:
-    async with listener(tmp_path) as server:
+    async with raw_server(tls=True) as server:
         user = {"exec": plugin(str(tmp_path / "no-such-file"))}
         with pytest.raises(Failed, match=r"exit code 1.*No such file"):
-            await ask(kubeconfig(tmp_path, server.url, user), tmp_path)
-        assert server.seen == []
+            await ask(server.kubeconfig(tmp_path, user), tmp_path)
+        assert server.requests == []
 
 
 async def test_a_refused_token_is_fetched_anew_once(tmp_path: Path) -> None:
     (tmp_path / "token").write_text("old")
-    async with listener(tmp_path) as server:
+    async with raw_server(tls=True) as server:
         user = {"exec": plugin(str(tmp_path / "token"))}
-        target = find_target(Connection(kubeconfig=kubeconfig(tmp_path, server.url, user)), {})
+        target = find_target(Connection(kubeconfig=server.kubeconfig(tmp_path, user)), {})
         client = Client(Session(target, {}))
         await client.read("/x")
         (tmp_path / "token").write_text("new")
-        server.wanted = "new"
+        server.sickness = wanting("new")
         await client.read("/x")
-        told = [headers["Authorization"] for headers in server.seen]
-        assert told == ["Bearer old", "Bearer old", "Bearer new"]
-        server.wanted = "another"
+        assert tokens(server) == ["Bearer old", "Bearer old", "Bearer new"]
+        server.sickness = wanting("another")
         with pytest.raises(ApiError, match="Unauthorized"):
             await client.read("/x")
-        assert len(server.seen) == 5
+        assert len(asked(server)) == 5
         await client.close()
 
 
 async def test_other_credentials_of_the_kubeconfig_are_taken(tmp_path: Path) -> None:
     (tmp_path / "token").write_text("slow")
-    async with listener(tmp_path) as server:
+    async with raw_server(tls=True) as server:
 
         def found(user: dict[str, Any]) -> Target:
-            path = kubeconfig(tmp_path, server.url, user)
+            path = server.kubeconfig(tmp_path, user)
             return find_target(Connection(kubeconfig=path), {})
 
         session = Session(found({"token": "old"}), {})
@@ -274,63 +237,60 @@ async def test_other_credentials_of_the_kubeconfig_are_taken(tmp_path: Path) -> 
         await asyncio.sleep(0.01)  # the plugin runs
         session.take(found({"token": "newest"}))
         await asking
-        told = [headers["Authorization"] for headers in server.seen]
-        assert told == ["Bearer old", "Bearer new", "Bearer newest"]
+        assert tokens(server) == ["Bearer old", "Bearer new", "Bearer newest"]
         await client.close()
 
 
 async def test_many_requests_at_once_fetch_a_token_once_and_renew_it_once(tmp_path: Path) -> None:
     (tmp_path / "token").write_text("old")
-    async with listener(tmp_path) as server:
+    async with raw_server(tls=True) as server:
         ran = tmp_path / "ran"
         user = {"exec": plugin(str(tmp_path / "token"))}
         user["exec"]["args"][1] += f"; open({str(ran)!r}, 'a').write('x')"
-        target = find_target(Connection(kubeconfig=kubeconfig(tmp_path, server.url, user)), {})
+        target = find_target(Connection(kubeconfig=server.kubeconfig(tmp_path, user)), {})
         client = Client(Session(target, {}))
         await asyncio.gather(*(client.read("/x") for _ in range(5)))
         assert ran.read_text() == "x"
         (tmp_path / "token").write_text("new")
-        server.wanted = "new"
+        server.sickness = wanting("new")
         await asyncio.gather(*(client.read("/x") for _ in range(5)))
         assert ran.read_text() == "xx"
         await client.close()
 
 
 async def test_an_unknown_authority_is_refused_unless_checks_are_off(tmp_path: Path) -> None:
-    async with listener(tmp_path) as server:
+    async with raw_server(tls=True) as server:
         other = base64.b64encode(make_certificate().certificate.encode()).decode()
-        path = kubeconfig(
-            tmp_path, server.url, {"token": "t"}, **{"certificate-authority-data": other}
-        )
-        with pytest.raises(Unreachable, match="certificate is not trusted") as told:
+        path = server.kubeconfig(tmp_path, {"token": "t"}, **{"certificate-authority-data": other})
+        with pytest.raises(Unreachable, match="certificate is not trusted") as said:
             await ask(path, tmp_path)
-        assert "was reached" in told.value.remedy and "VPN" not in str(told.value)
-        assert server.seen == []
+        assert "was reached" in said.value.remedy and "VPN" not in str(said.value)
+        assert server.requests == []
         await ask(path, tmp_path, insecure_skip_tls_verify=True)
-        assert len(server.seen) == 1
+        assert len(asked(server)) == 1
 
 
 async def test_the_name_to_check_can_be_another(tmp_path: Path) -> None:
-    async with listener(tmp_path) as server:
-        path = kubeconfig(tmp_path, server.url, {"token": "t"})
+    async with raw_server(tls=True) as server:
+        path = server.kubeconfig(tmp_path, {"token": "t"})
         with pytest.raises(Unreachable, match="not trusted: Hostname mismatch"):
             await ask(path, tmp_path, tls_server_name="elsewhere.example")
         await ask(path, tmp_path, tls_server_name="localhost")
 
 
 async def test_what_cannot_be_read_is_named(tmp_path: Path) -> None:
-    async with listener(tmp_path) as server:
-        path = kubeconfig(tmp_path, server.url, {"tokenFile": str(tmp_path / "gone")})
+    async with raw_server(tls=True) as server:
+        path = server.kubeconfig(tmp_path, {"tokenFile": str(tmp_path / "gone")})
         with pytest.raises(NodelifeError, match="gone: cannot read the token"):
             await ask(path, tmp_path)
         (tmp_path / "empty").write_text("\n")
-        path = kubeconfig(tmp_path, server.url, {"tokenFile": str(tmp_path / "empty")})
+        path = server.kubeconfig(tmp_path, {"tokenFile": str(tmp_path / "empty")})
         with pytest.raises(NodelifeError, match="empty"):
             await ask(path, tmp_path)
-        assert server.seen == []
+        assert server.requests == []
 
 
 async def test_nobody_there_is_unreachable(tmp_path: Path) -> None:
-    path = kubeconfig(tmp_path, "https://127.0.0.1:1", {"token": "t"})
+    path = RawServer().kubeconfig(tmp_path, {"token": "t"}, server="https://127.0.0.1:1")
     with pytest.raises(Unreachable, match="cannot be reached"):
         await ask(path, tmp_path)

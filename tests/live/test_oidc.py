@@ -10,14 +10,13 @@ import asyncio
 import base64
 import contextlib
 import json
-import ssl
 import time
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
+from urllib.parse import parse_qsl
 
 import pytest
-from aiohttp import web
 
 from kubectl_nodelife.errors import NodelifeError
 from kubectl_nodelife.live.auth import OidcProvider, Session
@@ -26,10 +25,8 @@ from kubectl_nodelife.live.connection import Connection
 from kubectl_nodelife.live.kubeconfig import AuthProvider
 from kubectl_nodelife.live.target import find_target
 from kubectl_nodelife.sandbox.tls import make_certificate
-from tests.hostile.server import hostile
+from tests.raw_server import RawServer, Request, raw_server
 
-KEYS = make_certificate()
-AUTHORITY = base64.b64encode(KEYS.certificate.encode()).decode()
 SECRET = "the/secret of+the client"
 
 
@@ -50,8 +47,8 @@ def lasting(seconds: float) -> str:
 class Issuer:
     """An identity provider. `answer`: of the token endpoint; `metadata`: of the discovery."""
 
-    def __init__(self) -> None:
-        self.url = ""
+    def __init__(self, server: RawServer) -> None:
+        self.url, self.authority = server.url, server.authority
         self.asked: list[str] = []
         self.forms: list[dict[str, str]] = []
         self.clients: list[str] = []
@@ -61,19 +58,25 @@ class Issuer:
         self.metadata: Any = None
         self.redirect = ""
 
-    async def handle(self, request: web.Request) -> web.StreamResponse:
+    async def handle(self, request: Request) -> bool:
+        """Each request."""
         self.asked.append(f"{request.method} {request.path}")
         if self.redirect:
-            raise web.HTTPTemporaryRedirect(self.redirect)
-        if request.path.endswith("/.well-known/openid-configuration"):
-            metadata = self.metadata or {"token_endpoint": f"{self.url}/token"}
-            return _reply(metadata)
-        self.forms.append({key: str(value) for key, value in (await request.post()).items()})
-        basic = request.headers.get("Authorization", "").removeprefix("Basic ")
+            await request.reply(b"", 307, {"Location": self.redirect})
+        elif request.path.endswith("/.well-known/openid-configuration"):
+            await _reply(request, self.metadata or {"token_endpoint": f"{self.url}/token"})
+        else:
+            await self._token(request)
+        return True
+
+    async def _token(self, request: Request) -> None:
+        self.forms.append(dict(parse_qsl(request.body.decode(), keep_blank_values=True)))
+        basic = request.headers.get("authorization", "").removeprefix("Basic ")
         self.clients.append(base64.b64decode(basic).decode())
         if basic and not self.takes_basic:
-            return web.json_response({"error": "invalid_client"}, status=401)
-        return _reply(self.answer, self.status)
+            await request.reply({"error": "invalid_client"}, 401)
+        else:
+            await _reply(request, self.answer, self.status)
 
     def provider(self, **config: str) -> OidcProvider:
         """A user's, with an expired token; `config` with _ for - changes it, "" leaves it out."""
@@ -83,36 +86,26 @@ class Issuer:
             "client-secret": SECRET,
             "id-token": lasting(-60),
             "refresh-token": "refresh-1",
-            "idp-certificate-authority-data": AUTHORITY,
+            "idp-certificate-authority-data": self.authority,
             **{key.replace("_", "-"): value for key, value in config.items()},
         }
         kept = {key: value for key, value in given.items() if value}
         return OidcProvider(AuthProvider("oidc", kept), {})
 
 
-def _reply(body: Any, status: int = 200) -> web.Response:
+async def _reply(request: Request, body: Any, status: int = 200) -> None:
     if isinstance(body, str):
-        return web.Response(text=body, status=status, content_type="text/html")
-    return web.json_response(body, status=status)
+        await request.reply(body.encode(), status, {"Content-Type": "text/html"})
+    else:
+        await request.reply(body, status)
 
 
 @contextlib.asynccontextmanager
-async def issuer(folder: Path) -> AsyncIterator[Issuer]:
-    found = Issuer()
-    app = web.Application()
-    app.router.add_route("*", "/{path:.*}", found.handle)
-    runner = web.AppRunner(app, shutdown_timeout=0.1)
-    await runner.setup()
-    for name, text in (("crt", KEYS.certificate), ("key", KEYS.key)):
-        (folder / name).write_text(text)
-    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
-    context.load_cert_chain(folder / "crt", folder / "key")
-    await web.TCPSite(runner, "127.0.0.1", 0, ssl_context=context).start()
-    found.url = f"https://127.0.0.1:{runner.addresses[0][1]}"
-    try:
+async def issuer() -> AsyncIterator[Issuer]:
+    async with raw_server(tls=True) as server:
+        found = Issuer(server)
+        server.sickness = found.handle
         yield found
-    finally:
-        await runner.cleanup()
 
 
 REFRESHED, KEPT = "refreshed", "kept"
@@ -138,7 +131,7 @@ REFRESHED, KEPT = "refreshed", "kept"
 )
 async def test_when_a_token_is_refreshed(tmp_path: Path, token: Any, expected: str) -> None:
     """One that cannot be read is an error even where there is a refresh-token, as in client-go."""
-    async with issuer(tmp_path) as idp:
+    async with issuer() as idp:
         given = token()
         provider = idp.provider(id_token=given)
         if expected in (KEPT, REFRESHED):
@@ -153,7 +146,7 @@ async def test_when_a_token_is_refreshed(tmp_path: Path, token: Any, expected: s
 
 
 async def test_without_a_refresh_token_nobody_is_asked(tmp_path: Path) -> None:
-    async with issuer(tmp_path) as idp:
+    async with issuer() as idp:
         with pytest.raises(NodelifeError, match="no valid id-token, and no refresh-token"):
             await idp.provider(refresh_token="").id_token()
         assert idp.asked == []
@@ -162,13 +155,13 @@ async def test_without_a_refresh_token_nobody_is_asked(tmp_path: Path) -> None:
 @pytest.mark.parametrize("missing", ["idp_issuer_url", "client_id"])
 def test_what_must_be_there(missing: str) -> None:
     with pytest.raises(NodelifeError, match=f"{missing.replace('_', '-')} is missing"):
-        Issuer().provider(**{"idp_issuer_url": "https://x", missing: ""})
+        Issuer(RawServer()).provider(**{"idp_issuer_url": "https://x", missing: ""})
 
 
 @pytest.mark.parametrize("slash", ["", "/"])
 async def test_what_a_refresh_sends(tmp_path: Path, slash: str) -> None:
     """No scope; the client by Basic, each half escaped as in a query; a new token is kept."""
-    async with issuer(tmp_path) as idp:
+    async with issuer() as idp:
         provider = idp.provider(client_id="me:and/you", idp_issuer_url=idp.url + slash)
         idp.answer = {"access_token": "a", "id_token": lasting(1), "refresh_token": "refresh-2"}
         await provider.id_token()
@@ -187,7 +180,7 @@ async def test_what_a_refresh_sends(tmp_path: Path, slash: str) -> None:
 async def test_where_basic_is_refused_the_client_stands_in_the_form(
     tmp_path: Path, secret: str
 ) -> None:
-    async with issuer(tmp_path) as idp:
+    async with issuer() as idp:
         idp.takes_basic = False
         idp.answer = {"access_token": "a", "id_token": lasting(1)}
         provider = idp.provider(client_secret=secret)
@@ -218,7 +211,7 @@ async def test_where_basic_is_refused_the_client_stands_in_the_form(
 async def test_bad_answers_are_errors_without_secrets(
     tmp_path: Path, change: dict[str, Any], told: str
 ) -> None:
-    async with issuer(tmp_path) as idp:
+    async with issuer() as idp:
         vars(idp).update(change)
         with pytest.raises(NodelifeError) as said:
             await idp.provider().id_token()
@@ -229,7 +222,8 @@ async def test_bad_answers_are_errors_without_secrets(
 
 @pytest.mark.parametrize("authority", ["data", "file", "none", "another", "no PEM"])
 async def test_the_issuers_certificate_is_always_checked(tmp_path: Path, authority: str) -> None:
-    async with issuer(tmp_path) as idp:
+    async with issuer() as idp:
+        (tmp_path / "crt").write_bytes(base64.b64decode(idp.authority))
         another = base64.b64encode(make_certificate().certificate.encode()).decode()
         given = {
             "data": {},
@@ -252,11 +246,11 @@ async def test_the_issuers_certificate_is_always_checked(tmp_path: Path, authori
 
 async def test_an_issuer_by_plain_http_is_refused() -> None:
     with pytest.raises(NodelifeError, match="not an https URL"):
-        await Issuer().provider(idp_issuer_url="http://127.0.0.1:1").id_token()
+        await Issuer(RawServer()).provider(idp_issuer_url="http://127.0.0.1:1").id_token()
 
 
 async def test_requests_carry_the_token_and_share_one_refresh(tmp_path: Path) -> None:
-    async with issuer(tmp_path) as idp, hostile(tls=True) as server:
+    async with issuer() as idp, raw_server(tls=True) as server:
         config = idp.provider()._config
         user = {"auth-provider": {"name": "oidc", "config": config}}
         path = server.kubeconfig(tmp_path, user)

@@ -5,12 +5,10 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
-from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from aiohttp import web
 
 from kubectl_nodelife.daemon import notices as delivery
 from kubectl_nodelife.daemon.flags import NotifyOptions
@@ -30,6 +28,7 @@ from kubectl_nodelife.daemon.notices import (
 from kubectl_nodelife.errors import BadInput
 from tests.daemon.user import SET, silence, user
 from tests.loopback import sandbox
+from tests.raw_server import Request, raw_server
 
 SECOND = 10**9
 NOW = 1_767_225_600 * SECOND
@@ -108,15 +107,7 @@ def notice(key: str = "k", state: str = FIRING) -> Notice:
     return Notice(key, "nodeLost", state, "node n1 is lost", "explain", "https://s", "2026")
 
 
-def run(test: Callable[[], Awaitable[None]]) -> None:
-    async def limited() -> None:
-        async with asyncio.timeout(60):
-            await test()
-
-    asyncio.run(limited())
-
-
-def test_waiting_notices_are_replaced_by_newer_ones_limited_and_summed_up(
+async def test_waiting_notices_are_replaced_by_newer_ones_limited_and_summed_up(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(delivery, "_APART_S", 0.0)
@@ -126,45 +117,34 @@ def test_waiting_notices_are_replaced_by_newer_ones_limited_and_summed_up(
         sent.append(one)
         return True
 
-    async def test() -> None:
-        outbox = Outbox(deliver, lambda: 0.0)
-        outbox.put([notice("a"), notice("b"), notice("a", RESOLVED)])
-        outbox.put(notice(f"k{n}") for n in range(40))
-        going = asyncio.create_task(outbox.run())
-        while len(sent) < 21:
-            await asyncio.sleep(0)
-        await asyncio.sleep(0.05)
-        going.cancel()
-
-    run(test)
+    outbox = Outbox(deliver, lambda: 0.0)
+    outbox.put([notice("a"), notice("b"), notice("a", RESOLVED)])
+    outbox.put(notice(f"k{n}") for n in range(40))
+    going = asyncio.create_task(outbox.run())
+    while len(sent) < 21:
+        await asyncio.sleep(0)
+    await asyncio.sleep(0.05)
+    going.cancel()
     assert [(one.key, one.state) for one in sent[:2]] == [("b", FIRING), ("a", RESOLVED)]
     assert len(sent) == 21 and sent[-1].event == "tooManyNotices"
 
 
-def test_a_webhook_is_tried_again_and_follows_no_redirect(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_webhook_is_tried_again_and_follows_no_redirect() -> None:
     codes = [503, 429, 302]
-    taken: list[tuple[Any, str | None]] = []
 
-    async def hook(request: web.Request) -> web.Response:
-        taken.append((await request.json(), request.headers.get("Authorization")))
-        return web.Response(status=codes.pop(0), headers={"Location": "/elsewhere"})
+    async def hook(request: Request) -> bool:
+        await request.reply(b"", codes.pop(0), {"Location": "/elsewhere"})
+        return True
 
-    async def test() -> None:
-        app = web.Application()
-        app.router.add_post("/hook", hook)
-        runner = web.AppRunner(app)
-        await runner.setup()
-        site = web.TCPSite(runner, "127.0.0.1", 0)
-        await site.start()
-        port = runner.addresses[0][1]
-        send = WebhookDelivery(f"http://127.0.0.1:{port}/hook", "secret")
+    async with raw_server() as server:
+        server.sickness = hook
+        send = WebhookDelivery(f"{server.url}/hook", "secret")
         assert [await send(notice()) for _ in range(3)] == [False, False, True]
-        await runner.cleanup()
-        assert not await send(notice())
-
-    run(test)
-    assert len(taken) == 3 and taken[0][1] == "Bearer secret"
-    assert taken[0][0] == {
+    assert not await send(notice())
+    taken = server.requests
+    assert [request.path for request in taken] == ["/hook"] * 3
+    assert taken[0].headers["authorization"] == "Bearer secret"
+    assert json.loads(taken[0].body) == {
         "key": "k",
         "event": "nodeLost",
         "state": "firing",
@@ -175,22 +155,16 @@ def test_a_webhook_is_tried_again_and_follows_no_redirect(monkeypatch: pytest.Mo
     }
 
 
-def test_a_command_gets_json_and_is_ended_in_time(
+async def test_a_command_gets_json_and_is_ended_in_time(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     out = tmp_path / "out"
     write = f"import sys; open({str(out)!r}, 'w').write(sys.stdin.read())"
-
-    async def test() -> None:
-        assert await CommandDelivery([sys.executable, "-c", write])(notice())
-        assert json.loads(out.read_text())["key"] == "k"
-        assert await CommandDelivery([str(tmp_path / "none")])(notice())
-        monkeypatch.setattr(delivery, "COMMAND_SECONDS", 0.2)
-        assert await CommandDelivery([sys.executable, "-c", "import time; time.sleep(60)"])(
-            notice()
-        )
-
-    run(test)
+    assert await CommandDelivery([sys.executable, "-c", write])(notice())
+    assert json.loads(out.read_text())["key"] == "k"
+    assert await CommandDelivery([str(tmp_path / "none")])(notice())
+    monkeypatch.setattr(delivery, "COMMAND_SECONDS", 0.2)
+    assert await CommandDelivery([sys.executable, "-c", "import time; time.sleep(60)"])(notice())
 
 
 async def test_a_daemon_tells_of_a_lost_node_and_of_its_return(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ import pytest
 
 from kubectl_nodelife.cli import main
 from kubectl_nodelife.kube.times import SECOND_NS, format_time
-from tests.snapshot.server import Cluster, serving
+from tests.raw_server import RawServer, in_a_thread, raw_server
 
 Capture = pytest.CaptureFixture[str]
 
@@ -57,22 +57,20 @@ def drained() -> dict[str, Any]:
 
 
 @pytest.fixture
-def cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Cluster]:
+def cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[RawServer]:
     evil = "<script>alert(1)</script>\x1b[31m"
-    found = Cluster(
-        [
-            drained(),
-            said("Pod", "web-1-a", "Killing", "Stopping container c", "kubelet", 100),
-            said("ReplicaSet", "web-1", "SuccessfulCreate", "Created pod: web-1-b", "rs", 99),
-            said("Pod", "web-1-b", "Scheduled", "assigned", "default-scheduler", 98),
-            said("Pod", "old", "Killing", "long ago", "kubelet", 7000),
-            said("Pod", "odd", "FailedMount", evil, "kubelet", 60),
-        ]
-    )
     pod = {"metadata": {"namespace": "shop", "name": "web-1-b"}, "spec": {"nodeName": "b1"}}
-    found.collections["pods"] = [pod]
-    with serving(found, tmp_path) as kubeconfig:
-        monkeypatch.setenv("KUBECONFIG", kubeconfig)
+    objects = [
+        {"apiVersion": "v1", "kind": "Pod", **pod},
+        drained(),
+        said("Pod", "web-1-a", "Killing", "Stopping container c", "kubelet", 100),
+        said("ReplicaSet", "web-1", "SuccessfulCreate", "Created pod: web-1-b", "rs", 99),
+        said("Pod", "web-1-b", "Scheduled", "assigned", "default-scheduler", 98),
+        said("Pod", "old", "Killing", "long ago", "kubelet", 7000),
+        said("Pod", "odd", "FailedMount", evil, "kubelet", 60),
+    ]
+    with in_a_thread(raw_server(objects)) as found:
+        monkeypatch.setenv("KUBECONFIG", found.kubeconfig(tmp_path))
         monkeypatch.setenv("HOME", str(tmp_path))
         monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
         monkeypatch.setenv("NODELIFE_RUNTIME_DIR", str(tmp_path / "run"))
@@ -86,7 +84,7 @@ def replay(capsys: Capture, *words: str, code: int = 0) -> tuple[str, str]:
     return out, err
 
 
-def test_the_table_says_who_and_after_what(cluster: Cluster, capsys: Capture) -> None:
+def test_the_table_says_who_and_after_what(cluster: RawServer, capsys: Capture) -> None:
     out, err = replay(capsys, "--all-events")
     answer, table, lanes = out.split("\n\n", 2)
     assert "no node was lost" in answer
@@ -105,7 +103,7 @@ def test_the_table_says_who_and_after_what(cluster: Cluster, capsys: Capture) ->
     assert "daemon start" in err
 
 
-def test_the_document_has_each_line_and_its_actor(cluster: Cluster, capsys: Capture) -> None:
+def test_the_document_has_each_line_and_its_actor(cluster: RawServer, capsys: Capture) -> None:
     document = json.loads(replay(capsys, "-o", "json")[0])
     assert (document["apiVersion"], document["kind"]) == ("nodelife.dev/v1alpha1", "Replay")
     items = document["items"]
@@ -126,13 +124,13 @@ def test_the_document_has_each_line_and_its_actor(cluster: Cluster, capsys: Capt
     assert document["source"]["server"].startswith("http://127.0.0.1")
 
 
-def test_since_reaches_further_back(cluster: Cluster, capsys: Capture) -> None:
+def test_since_reaches_further_back(cluster: RawServer, capsys: Capture) -> None:
     out, err = replay(capsys, "--since", "3h", "-o", "json")
     assert "old" in [item["object"]["name"] for item in json.loads(out)["items"]]
     assert "forgets Events" in err
 
 
-def test_narrowed_to_a_pod_and_a_node(cluster: Cluster, capsys: Capture) -> None:
+def test_narrowed_to_a_pod_and_a_node(cluster: RawServer, capsys: Capture) -> None:
     out, _ = replay(capsys, "pod", "web-1-b", "-n", "shop", "-o", "name")
     chain = ["node/a1", "pod/shop/web-1-a", "replicaset/shop/web-1", "pod/shop/web-1-b"]
     assert out.split() == chain  # who cordoned the node of the pod that it replaces, first
@@ -163,7 +161,7 @@ class Page(HTMLParser):
 
 
 def test_the_page_is_one_file_and_its_links_lead_somewhere(
-    cluster: Cluster, capsys: Capture
+    cluster: RawServer, capsys: Capture
 ) -> None:
     out, _ = replay(capsys, "-o", "html")
     page = Page(out)
@@ -174,28 +172,28 @@ def test_the_page_is_one_file_and_its_links_lead_somewhere(
     assert "kubectl (a user)" in out
 
 
-def test_what_may_not_be_read_is_said(cluster: Cluster, capsys: Capture) -> None:
-    cluster.forbidden = {"events"}
+def test_what_may_not_be_read_is_said(cluster: RawServer, capsys: Capture) -> None:
+    cluster.refused = {"events": 403}
     out, err = replay(capsys, "-o", "json")
     assert "Event cannot be read" in err
     assert [item["action"] for item in json.loads(out)["items"]] == ["Cordon"]
-    cluster.forbidden = {"events", "nodes", "pods"}
+    cluster.refused |= {"nodes": 403, "pods": 403}
     _, err = replay(capsys, code=1)
     assert "nodelife rbac" in err.splitlines()[-1]
 
 
 @pytest.mark.parametrize("since", ["soon", "0s", "-1h"])
-def test_a_wrong_since(cluster: Cluster, capsys: Capture, since: str) -> None:
+def test_a_wrong_since(cluster: RawServer, capsys: Capture, since: str) -> None:
     _, err = replay(capsys, f"--since={since}", code=2)
     assert "error: --since" in err
 
 
-def test_nothing_but_gets(cluster: Cluster, capsys: Capture) -> None:
+def test_nothing_but_gets(cluster: RawServer, capsys: Capture) -> None:
     replay(capsys)
-    assert {verb for verb, _ in cluster.asked} == {"GET"}
+    assert cluster.requests and not cluster.writes
 
 
-def test_the_page_begins_with_the_story_of_nodes(cluster: Cluster, capsys: Capture) -> None:
+def test_the_page_begins_with_the_story_of_nodes(cluster: RawServer, capsys: Capture) -> None:
     out, _ = replay(capsys)
     _, table, rest, _ = out.split("\n\n", 3)
     rows = [" ".join(row.split()[2:7]) for row in table.splitlines()[1:]]

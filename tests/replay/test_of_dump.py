@@ -11,8 +11,8 @@ import pytest
 
 from kubectl_nodelife.cli import main
 from tests.objects import UNREACHABLE, budget, condition, lease, pod, taint
+from tests.raw_server import in_a_thread, raw_server
 from tests.replay.test_commands import ago, drained, said
-from tests.snapshot.server import Cluster, serving
 
 Capture = pytest.CaptureFixture[str]
 SECRET = "s3cr3t-said-by-a-probe"
@@ -53,8 +53,8 @@ def snapshot(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
         ),
         said("Pod", "web-1-bcdfg", "Scheduled", "assigned", "default-scheduler", 98),
     ]
-    with serving(Cluster(objects), tmp_path) as kubeconfig:
-        monkeypatch.setenv("KUBECONFIG", kubeconfig)
+    with in_a_thread(raw_server(objects)) as server:
+        monkeypatch.setenv("KUBECONFIG", server.kubeconfig(tmp_path))
         monkeypatch.setenv("HOME", str(tmp_path))
         monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
         monkeypatch.setenv("NODELIFE_RUNTIME_DIR", str(tmp_path / "run"))

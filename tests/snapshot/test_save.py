@@ -19,8 +19,8 @@ from kubectl_nodelife.commands.rbac import RULES
 from kubectl_nodelife.dumps import dump
 from kubectl_nodelife.kube.kinds import OPTIONAL_KINDS, group_of, kind_named
 from kubectl_nodelife.report import live_line
+from tests.raw_server import RawServer, Request, in_a_thread, raw_server
 from tests.snapshot.planted import SECRETS, items_of, more, plant, read_dump
-from tests.snapshot.server import Cluster, serving
 from tests.snapshot.test_redact import control_plane
 
 DUMP = Path(__file__).parents[1] / "dumps" / "two-zones"
@@ -29,13 +29,13 @@ MANAGER = "kube-controller-manager"
 
 
 @pytest.fixture
-def cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Cluster]:
+def cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[RawServer]:
     flags = ("--node-monitor-grace-period=33s", "--token=s3cr3t-flag")
     manager = {"apiVersion": "v1", "kind": "Pod", **control_plane(MANAGER, *flags)}
     secret = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "hidden"}}
-    found = Cluster([*items_of(plant(read_dump(DUMP))), *more(), manager, secret])
-    with serving(found, tmp_path) as kubeconfig:
-        monkeypatch.setenv("KUBECONFIG", kubeconfig)
+    objects = [*items_of(plant(read_dump(DUMP))), *more(), manager, secret]
+    with in_a_thread(raw_server(objects)) as found:
+        monkeypatch.setenv("KUBECONFIG", found.kubeconfig(tmp_path))
         monkeypatch.setenv("HOME", str(tmp_path))
         monkeypatch.setenv("NODELIFE_RUNTIME_DIR", str(tmp_path / "run"))
         monkeypatch.chdir(tmp_path)
@@ -50,7 +50,7 @@ def save(*words: str, file: str = "s.json") -> dict[str, Any]:
     return document
 
 
-def test_a_list_with_everything_and_its_kinds(cluster: Cluster, capsys: Capture) -> None:
+def test_a_list_with_everything_and_its_kinds(cluster: RawServer, capsys: Capture) -> None:
     document = save()
     assert (document["apiVersion"], document["kind"]) == ("v1", "List")
     noted = document["metadata"]["annotations"]
@@ -61,37 +61,36 @@ def test_a_list_with_everything_and_its_kinds(cluster: Cluster, capsys: Capture)
     kept = {(i["kind"], i["metadata"]["name"]) for i in document["items"]}
     assert len(kept) == len(document["items"])
     assert {k for k, _ in kept} >= {"Node", "Pod", "Lease", "ControllerRevision", "StorageClass"}
-    there = {i["metadata"]["name"] for plural in kinds for i in cluster.collections.get(plural, ())}
+    there = {i["metadata"]["name"] for plural in kinds for i in cluster.objects(plural)}
     assert {name for _, name in kept} == there
     assert "s.json: " in capsys.readouterr().err
 
 
-def test_nothing_but_gets_and_never_secrets(cluster: Cluster) -> None:
+def test_nothing_but_gets_and_never_secrets(cluster: RawServer) -> None:
     save()
     save("--full")
-    assert {verb for verb, _ in cluster.asked} == {"GET"}
-    paths = [path for _, path in cluster.asked]
+    assert not cluster.writes
+    paths = [request.target for request in cluster.requests]
     assert not [p for p in paths if "secrets" in p or "configmaps" in p]
     assert all("watch" not in path for path in paths)
 
 
-def test_no_planted_secret_is_anywhere_in_the_file(cluster: Cluster) -> None:
+def test_no_planted_secret_is_anywhere_in_the_file(cluster: RawServer) -> None:
     save()
     content = Path("s.json").read_text()
-    planted = json.dumps(cluster.collections)
+    planted = json.dumps(cluster.objects())
     assert [secret for secret in SECRETS if secret in planted] == list(SECRETS)
     assert not [secret for secret in SECRETS if secret in content]
 
 
-def test_full_keeps_everything_as_it_is(cluster: Cluster) -> None:
+def test_full_keeps_everything_as_it_is(cluster: RawServer) -> None:
     document = save("--full")
     pods = [i for i in document["items"] if i["kind"] == "Pod"]
-    listed = cluster.collections["pods"]
-    assert [{"apiVersion": "v1", "kind": "Pod", **pod} for pod in listed] == pods
+    assert cluster.objects("pods") == pods
     assert document["metadata"]["annotations"]["nodelife.dev/values"] == "as they are"
 
 
-def test_each_snapshot_has_a_key_of_its_own(cluster: Cluster) -> None:
+def test_each_snapshot_has_a_key_of_its_own(cluster: RawServer) -> None:
     def values(document: dict[str, Any]) -> list[str]:
         pods = [i for i in document["items"] if i["kind"] == "Pod" and "env" in json.dumps(i)]
         return [e["value"] for e in pods[0]["spec"]["containers"][0]["env"] if "value" in e]
@@ -100,8 +99,8 @@ def test_each_snapshot_has_a_key_of_its_own(cluster: Cluster) -> None:
     assert one and one != other
 
 
-def test_what_rbac_refuses_is_declared(cluster: Cluster, capsys: Capture) -> None:
-    cluster.forbidden = {"poddisruptionbudgets", "storageclasses"}
+def test_what_rbac_refuses_is_declared(cluster: RawServer, capsys: Capture) -> None:
+    cluster.refused = {"poddisruptionbudgets": 403, "storageclasses": 403}
     noted = save()["metadata"]["annotations"]
     assert not {"poddisruptionbudgets", "storageclasses"} & set(
         noted["nodelife.dev/kinds"].split(",")
@@ -115,14 +114,14 @@ def test_what_rbac_refuses_is_declared(cluster: Cluster, capsys: Capture) -> Non
     assert "PodDisruptionBudget" in [missing["kind"] for missing in plan["notEvaluated"]]
 
 
-def test_a_kind_that_is_not_served_has_no_objects(cluster: Cluster) -> None:
-    cluster.absent = {"validatingadmissionpolicies"}
+def test_a_kind_that_is_not_served_has_no_objects(cluster: RawServer) -> None:
+    cluster.refused = {"validatingadmissionpolicies": 404}
     noted = save()["metadata"]["annotations"]
     assert "validatingadmissionpolicies" in noted["nodelife.dev/kinds"].split(",")
 
 
-def test_who_may_list_nothing_gets_no_file(cluster: Cluster, capsys: Capture) -> None:
-    cluster.forbidden = {kind_named(kind).plural for kind in saving.KINDS}
+def test_who_may_list_nothing_gets_no_file(cluster: RawServer, capsys: Capture) -> None:
+    cluster.refused = {kind_named(kind).plural: 403 for kind in saving.KINDS}
     assert main(["snapshot", "save", "s.json"]) == 1
     assert "nothing may be listed" in capsys.readouterr().err
     assert not list(Path().glob("*s.json*"))
@@ -134,7 +133,9 @@ def test_the_role_that_we_print_is_enough() -> None:
     assert {(group_of(kind.api_version), kind.plural) for kind in kinds} <= granted
 
 
-def test_the_bar_knows_how_much_there_is(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_bar_knows_how_much_there_is(
+    cluster: RawServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
     begun: list[int | None] = []
     steps: list[int] = []
 
@@ -151,23 +152,38 @@ def test_the_bar_knows_how_much_there_is(cluster: Cluster, monkeypatch: pytest.M
 
 @pytest.mark.parametrize("expire", [0, 2])
 def test_pages_also_when_a_token_expires(
-    cluster: Cluster, monkeypatch: pytest.MonkeyPatch, expire: int
+    cluster: RawServer, monkeypatch: pytest.MonkeyPatch, expire: int
 ) -> None:
     monkeypatch.setattr(file.pages, "__defaults__", (3,))
-    cluster.expire = expire
+    tokens = iter(range(expire))
+
+    async def too_old(request: Request) -> bool:
+        if "continue" not in request.query or next(tokens, None) is None:
+            return False
+        await request.status(410, "too old", "Expired")
+        return True
+
+    cluster.sickness = too_old
     items = save()["items"]
     pods = sorted(i["metadata"]["name"] for i in items if i["kind"] == "Pod")
-    assert pods == sorted(p["metadata"]["name"] for p in cluster.collections["pods"])
-    limits = {path.partition("limit=")[2].partition("&")[0] for _, path in cluster.asked}
-    assert limits == {"", "1", "3"}  # the version and pods by name; the counts; the pages
+    assert pods == sorted(p["metadata"]["name"] for p in cluster.objects("pods"))
+    limits = {request.query.get("limit") for request in cluster.requests}
+    assert limits == {None, "1", "3"}  # the version and pods by name; the counts; the pages
 
 
 def test_a_failure_on_the_way_leaves_the_old_file(
-    cluster: Cluster, monkeypatch: pytest.MonkeyPatch, capsys: Capture
+    cluster: RawServer, monkeypatch: pytest.MonkeyPatch, capsys: Capture
 ) -> None:
     monkeypatch.setattr(file.pages, "__defaults__", (3,))
     Path("s.json").write_text("old")
-    cluster.broken = {"pods"}
+
+    async def no_second_page(request: Request) -> bool:
+        if request.plural != "pods" or "continue" not in request.query:
+            return False
+        await request.status(500, "etcd is gone")
+        return True
+
+    cluster.sickness = no_second_page
     assert main(["snapshot", "save", "s.json"]) == 1
     assert capsys.readouterr().err.splitlines()[-1] == "error: pods: etcd is gone; try again"
     assert Path("s.json").read_text() == "old"
@@ -176,24 +192,24 @@ def test_a_failure_on_the_way_leaves_the_old_file(
 
 @pytest.mark.parametrize("file", ["s.json", "s.json.gz"])
 def test_the_file_is_private_and_readable_here(
-    cluster: Cluster, capsys: Capture, file: str
+    cluster: RawServer, capsys: Capture, file: str
 ) -> None:
     save(file=file)
     assert stat.S_IMODE(Path(file).stat().st_mode) == 0o600
     assert main(["status", "-f", file, "-o", "json"]) == 0
-    assert len(json.loads(capsys.readouterr().out)["nodes"]) == len(cluster.collections["nodes"])
+    assert len(json.loads(capsys.readouterr().out)["nodes"]) == len(cluster.objects("nodes"))
 
 
 @pytest.mark.parametrize(
     "file, told", [(".", ".: is a folder"), ("no/where.json", "no/where.json: cannot be written")]
 )
-def test_no_place_for_a_file(cluster: Cluster, capsys: Capture, file: str, told: str) -> None:
+def test_no_place_for_a_file(cluster: RawServer, capsys: Capture, file: str, told: str) -> None:
     assert main(["snapshot", "save", file]) in (1, 2)
     assert capsys.readouterr().err.startswith(f"error: {told}")
 
 
-def test_moment_release_and_flags_come_back(cluster: Cluster, capsys: Capture) -> None:
-    cluster.version = "v1.31.4"
+def test_moment_release_and_flags_come_back(cluster: RawServer, capsys: Capture) -> None:
+    cluster.release = "v1.31.4"
     document = save()
     assert main(["status", "-f", "s.json", "-o", "json"]) == 0
     status = json.loads(capsys.readouterr().out)

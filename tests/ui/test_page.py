@@ -10,11 +10,11 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any, NamedTuple
 
 import pytest
-from aiohttp import web
 
 from kubectl_nodelife.sandbox.tls import Sandbox
 from tests.daemon.user import User, silence, user
 from tests.loopback import sandbox
+from tests.raw_server import Request, raw_server
 from tests.ui.browser import DOWN, ENTER, ESCAPE, RIGHT, Browser, browser, needs_chromium
 
 pytestmark = needs_chromium
@@ -342,32 +342,28 @@ async def test_seven_tabs_share_one_stream() -> None:
 async def test_a_site_elsewhere_reaches_nothing() -> None:
     """A page of another origin, an image, a form, and a name that was rebound to 127.0.0.1."""
 
-    async def evil(request: web.Request) -> web.Response:
-        return web.Response(text="<title>evil</title><body>", content_type="text/html")
+    async def evil(request: Request) -> bool:
+        body = b"<title>evil</title><body>"
+        await request.reply(body, headers={"Content-Type": "text/html"})
+        return True
 
-    async with opened("--host-resolver-rules=MAP evil.example 127.0.0.1") as page:
+    async with (
+        raw_server() as other,
+        opened("--host-resolver-rules=MAP evil.example 127.0.0.1") as page,
+    ):
+        other.sickness = evil
         window = page.browser
-        app = web.Application()
-        app.router.add_get("/", evil)
-        runner = web.AppRunner(app)
-        await runner.setup()
-        site = web.TCPSite(runner, "127.0.0.1", 0)
-        await site.start()
-        port = runner.addresses[0][1]
-        try:
-            await window.go(f"http://127.0.0.1:{port}/")
-            tried = await window.run(TRY_ALL, page.url)
-            assert set(tried) == {"refused"}, tried
-            own = page.url.rpartition(":")[2].strip("/")
-            await window.go(f"http://evil.example:{own}/")
-            assert "HTTP ERROR 403" in await window.text("body")
-            await window.go(f"http://127.0.0.1:{port}/")
-            await window.run("location.href = arguments[0]", f"{page.url}api/v1/status")
-            await window.until("return document.body.innerText.includes('403')")
-            await window.go(f"{page.url}#/")
-            await window.until(ZONES)
-        finally:
-            await runner.cleanup()
+        await window.go(f"{other.url}/")
+        tried = await window.run(TRY_ALL, page.url)
+        assert set(tried) == {"refused"}, tried
+        own = page.url.rpartition(":")[2].strip("/")
+        await window.go(f"http://evil.example:{own}/")
+        assert "HTTP ERROR 403" in await window.text("body")
+        await window.go(f"{other.url}/")
+        await window.run("location.href = arguments[0]", f"{page.url}api/v1/status")
+        await window.until("return document.body.innerText.includes('403')")
+        await window.go(f"{page.url}#/")
+        await window.until(ZONES)
 
 
 TRY_ALL = """

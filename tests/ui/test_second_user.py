@@ -7,11 +7,11 @@ import json
 import socket
 
 import pytest
-from aiohttp import web
 
 from kubectl_nodelife.daemon.listener import OWN, LocalPeers
 from kubectl_nodelife.daemon.ui.endpoint import CLOSED_SECONDS, MOST_SESSIONS, MOST_WRONG, Sessions
 from tests.other_user import as_another_user, needs_another_user
+from tests.raw_server import Request, raw_server
 from tests.ui.browser import needs_chromium
 from tests.ui.test_page import opened
 from tests.ui.test_security import EXPLAIN, STREAM, served
@@ -97,24 +97,17 @@ async def test_the_browser_gives_the_session_to_no_other_port() -> None:
     """Whatever the browser sends to a server of another user on this machine."""
     heard: list[str] = []
 
-    async def hear(request: web.Request) -> web.Response:
-        heard.append(f"{request.path_qs} {dict(request.headers)}")
-        return web.Response(text="<p>hello</p>", content_type="text/html")
+    async def hear(request: Request) -> bool:
+        heard.append(f"{request.target} {request.headers}")
+        await request.reply(b"<p>hello</p>", headers={"Content-Type": "text/html"})
+        return True
 
-    app = web.Application()
-    app.router.add_get("/{path:.*}", hear)
-    runner = web.AppRunner(app)
-    await runner.setup()
-    await web.TCPSite(runner, "127.0.0.1", 0).start()
-    other = f"http://127.0.0.1:{runner.addresses[0][1]}/"
-    try:
-        async with opened() as page:
-            session = await page.browser.run("return sessionStorage.nodelife")
-            assert session and await page.browser.run("return document.cookie") == ""
-            await page.browser.go(other)
-            assert await page.browser.run("return sessionStorage.nodelife ?? ''") == ""
-            assert heard and not any(session in text or "Cookie" in text for text in heard)
-            await page.browser.go(page.url)
-            await page.browser.until("return document.getElementById('banner').hidden")
-    finally:
-        await runner.cleanup()
+    async with raw_server() as other, opened() as page:
+        other.sickness = hear
+        session = await page.browser.run("return sessionStorage.nodelife")
+        assert session and await page.browser.run("return document.cookie") == ""
+        await page.browser.go(f"{other.url}/")
+        assert await page.browser.run("return sessionStorage.nodelife ?? ''") == ""
+        assert heard and not any(session in text or "cookie" in text for text in heard)
+        await page.browser.go(page.url)
+        await page.browser.until("return document.getElementById('banner').hidden")

@@ -1,15 +1,15 @@
-"""A hostile API server on loopback: a small healthy one, whose sicknesses can be switched on.
+"""The raw API server of tests, on loopback: a healthy one, whose sicknesses can be switched on.
 
 How to use it:
 
-    async with hostile(objects) as server:          # healthy: lists, WatchLists, watches, gets
+    async with raw_server(objects) as server:       # healthy: lists, WatchLists, watches, gets
         server.sickness = gone_lists                # each request is shown to it first
         ...
         server.requests                             # what was asked, and when
 
 A *sickness* is a coroutine function of a `Request`. It answers by the request's methods (`reply`,
 `status`, `watch`, raw bytes by `send`) and returns True; or it returns False, and the healthy
-server answers. To grow the collection add a function to `sicknesses.py`, or write one in your test:
+server answers. `tests/hostile/sicknesses.py` has a collection; or write one in your test:
 
     async def no_pods(request: Request) -> bool:
         if request.plural != "pods":
@@ -19,9 +19,13 @@ server answers. To grow the collection add a function to `sicknesses.py`, or wri
 
 The server speaks HTTP/1.1 by hand, over asyncio streams, because a library would refuse to send
 much of what is tested here: wrong lengths, bytes that are no text, gzip that has no end. It counts
-everything and writes nothing; any verb but GET is noted in `writes` and answered with 405.
-`kubeconfig(folder)` writes a kubeconfig that leads to it. With `tls=True` it serves https with a
-certificate of its own, which that kubeconfig trusts.
+everything and writes nothing; any verb but GET is noted in `writes`, and answered with 405 if the
+sickness has no answer. Who is not an API server, but an issuer of tokens, a webhook or a proxy,
+is a sickness that answers everything. `kubeconfig(folder)` writes a kubeconfig that leads to it.
+With `tls=True` it serves https with a certificate of its own, which that kubeconfig trusts. A test
+that is no coroutine has it `in_a_thread`.
+
+A cluster that does what it is told is the sandbox, in `tests/loopback.py`.
 """
 
 from __future__ import annotations
@@ -31,8 +35,10 @@ import base64
 import contextlib
 import json
 import ssl
+import threading
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping
+from contextlib import AbstractAsyncContextManager
 from email.utils import formatdate
 from pathlib import Path
 from typing import Any
@@ -50,21 +56,24 @@ class Gone(Exception):
 
 
 class Request:
-    """One request, and the ways to answer it. `at` is monotonic seconds."""
+    """One request, and the ways to answer it. `at` is monotonic seconds; `fields` are its headers
+    as they came, but for the case of their names, and `headers` the last of each name."""
 
-    def __init__(self, server: Hostile, head: str, writer: asyncio.StreamWriter) -> None:
+    def __init__(self, server: RawServer, head: str, writer: asyncio.StreamWriter) -> None:
         line, *fields = head.split("\r\n")
         self.method, self.target, _ = line.split(" ", 2)
         self.at = time.monotonic()
         self.server = server
-        self.headers = {
-            name.strip().lower(): value.strip()
+        self.fields = [
+            (name.strip().lower(), value.strip())
             for name, _, value in (field.partition(":") for field in fields if field)
-        }
+        ]
+        self.headers = dict(self.fields)
+        self.body = b""
         split = urlsplit(self.target)
         self.path = split.path
         self.query = dict(parse_qsl(split.query))
-        self.plural, self.name = _plural_and_name(self.path)
+        self.namespace, self.plural, self.name = _what_is_asked(self.path)
         self.is_watch = self.query.get("watch") == "true"
         self._writer = writer
 
@@ -117,8 +126,9 @@ class Request:
         await self.chunk(json.dumps({"type": type_, "object": obj}).encode() + b"\n")
 
 
-class Hostile:
-    """See the module. `date`: what `Date` says, "" for the truth; `version`: of the last change."""
+class RawServer:
+    """See the module. `date`: what `Date` says, "" for the truth; `version`: of the last change;
+    `release`: of the server; `refused`: the code of the error by which a plural is refused."""
 
     def __init__(self, objects: Iterable[Document] = ()) -> None:
         self.url = ""
@@ -128,6 +138,8 @@ class Hostile:
         self.sickness: Sickness | None = None
         self.date = ""
         self.version = 100
+        self.release = "v1.36.0"
+        self.refused: dict[str, int] = {}
         self.bookmark_s = 1.0
         self._objects: dict[str, dict[tuple[str, str], Document]] = {}
         self._watchers: dict[str, list[asyncio.Queue[tuple[str, Document]]]] = {}
@@ -148,26 +160,29 @@ class Hostile:
         for queue in self._watchers.get(plural, ()):
             queue.put_nowait((type_, json.loads(json.dumps(obj))))
 
-    def objects(self, plural: str) -> list[Document]:
-        """What is served now."""
-        return list(self._objects.get(plural, {}).values())
+    def objects(self, *plurals: str) -> list[Document]:
+        """What is served now: of those plurals, or of all."""
+        return [obj for p in plurals or self._objects for obj in self._objects.get(p, {}).values()]
 
     def asked(self, plural: str = "", since: float = 0.0) -> list[Request]:
         """The requests of that plural ("" for all) from that monotonic instant on."""
         found = [r for r in self.requests if r.at >= since]
         return [r for r in found if r.plural == plural] if plural else found
 
-    def kubeconfig(self, folder: Path, user: Document | None = None, **cluster: Any) -> str:
+    def kubeconfig(
+        self, folder: Path, user: Document | None = None, namespace: str = "", **cluster: Any
+    ) -> str:
         """Write a kubeconfig; the path. `cluster` replaces fields; with None it leaves them out."""
         fields: Document = {"server": self.url}
         if self.authority:
             fields["certificate-authority-data"] = self.authority
         fields |= cluster
+        context = {"cluster": "c", "user": "u"} | ({"namespace": namespace} if namespace else {})
         document = {
             "apiVersion": "v1",
             "kind": "Config",
             "current-context": "c",
-            "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
+            "contexts": [{"name": "c", "context": context}],
             "clusters": [{"name": "c", "cluster": {k: v for k, v in fields.items() if v}}],
             "users": [{"name": "u", "user": user or {}}],
         }
@@ -182,11 +197,12 @@ class Hostile:
                 head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1")
                 request = Request(self, head, writer)
                 self.requests.append(request)
-                await reader.readexactly(int(request.headers.get("content-length", 0)))
+                request.body = await reader.readexactly(
+                    int(request.headers.get("content-length", 0))
+                )
                 if request.method != "GET":
-                    self.writes.append(f"{request.method} {request.path}")
-                    await request.status(405, "this server takes no writes")
-                elif self.sickness is None or not await self.sickness(request):
+                    self.writes.append(f"{request.method} {request.target}")
+                if self.sickness is None or not await self.sickness(request):
                     await self.answer(request)
         except (Gone, ConnectionError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
             pass
@@ -195,20 +211,38 @@ class Hostile:
 
     async def answer(self, request: Request) -> None:
         """As a healthy server answers."""
-        known = self._objects.get(request.plural, {})
-        if request.path == "/version":
-            await request.reply({"gitVersion": "v1.36.0", "major": "1", "minor": "36"})
-        elif request.name:
-            found = [obj for (_, name), obj in known.items() if name == request.name]
-            if not found:
-                return await request.status(404, "not found", "NotFound")
-            await request.reply(found[0])
-        elif request.is_watch:
+        known = [
+            obj
+            for (namespace, name), obj in self._objects.get(request.plural, {}).items()
+            if request.namespace in ("", namespace) and request.name in ("", name)
+        ]
+        if request.method != "GET":
+            await request.status(405, "this server takes no writes")
+        elif request.path == "/version":
+            await request.reply({"gitVersion": self.release, "major": "1", "minor": "36"})
+        elif code := self.refused.get(request.plural):
+            await request.status(code, f"{request.plural} is refused")
+        elif request.is_watch and not request.name:
             await self._watch(request)
+        elif not request.name:
+            await self._list(request, known)
+        elif known:
+            await request.reply(known[0])
         else:
-            metadata = {"resourceVersion": str(self.version)}
-            items = list(known.values())
-            await request.reply({"kind": "List", "metadata": metadata, "items": items})
+            await request.status(404, "not found", "NotFound")
+
+    async def _list(self, request: Request, known: list[Document]) -> None:
+        """A page, of objects without apiVersion and kind, as the API server has them in lists."""
+        start = int(request.query.get("continue", 0))
+        end = start + (int(request.query.get("limit", 0)) or len(known))
+        metadata: Document = {"resourceVersion": str(self.version)}
+        if len(known) > end:
+            metadata |= {"continue": str(end), "remainingItemCount": len(known) - end}
+        items = [
+            {part: value for part, value in obj.items() if part not in ("apiVersion", "kind")}
+            for obj in known[start:end]
+        ]
+        await request.reply({"kind": "List", "metadata": metadata, "items": items})
 
     async def _watch(self, request: Request) -> None:
         queue: asyncio.Queue[tuple[str, Document]] = asyncio.Queue()
@@ -239,19 +273,37 @@ class Hostile:
         await request.event("BOOKMARK", {"metadata": metadata})
 
 
-def _plural_and_name(path: str) -> tuple[str, str]:
-    """`pods` and `a` of `/api/v1/namespaces/x/pods/a`."""
+def _what_is_asked(path: str) -> tuple[str, str, str]:
+    """Namespace, plural and name: `x`, `pods` and `a` of `/api/v1/namespaces/x/pods/a`."""
     words = path.strip("/").split("/")
     rest = words[2:] if words[0] == "api" else words[3:] if words[0] == "apis" else []
+    namespace = ""
     if len(rest) > 2 and rest[0] == "namespaces":
-        rest = rest[2:]
-    return (rest[0] if rest else "", rest[1] if len(rest) > 1 else "")
+        namespace, rest = rest[1], rest[2:]
+    return (namespace, rest[0] if rest else "", rest[1] if len(rest) > 1 else "")
+
+
+@contextlib.contextmanager
+def in_a_thread(made: AbstractAsyncContextManager[RawServer]) -> Iterator[RawServer]:
+    """A server with an event loop of its own, for a test that is no coroutine."""
+    loop = asyncio.new_event_loop()
+    thread = threading.Thread(target=loop.run_forever, daemon=True)
+    thread.start()
+    try:
+        yield asyncio.run_coroutine_threadsafe(made.__aenter__(), loop).result(10)
+    finally:
+        asyncio.run_coroutine_threadsafe(made.__aexit__(None, None, None), loop).result(10)
+        loop.call_soon_threadsafe(loop.stop)
+        thread.join(10)
+        loop.close()
 
 
 @contextlib.asynccontextmanager
-async def hostile(objects: Iterable[Document] = (), *, tls: bool = False) -> AsyncIterator[Hostile]:
+async def raw_server(
+    objects: Iterable[Document] = (), *, tls: bool = False
+) -> AsyncIterator[RawServer]:
     """A running server; its open connections end with the test."""
-    server = Hostile(objects)
+    server = RawServer(objects)
     context = None
     if tls:
         keys = make_certificate()
