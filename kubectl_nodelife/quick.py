@@ -82,9 +82,9 @@ def complete() -> int:
 
 def _complete(words: list[str]) -> int:
     from kubectl_nodelife import cli
-    from kubectl_nodelife.commands import completing
+    from kubectl_nodelife.commands.completion import complete
 
-    return completing.complete(cli.nodelife, words)
+    return complete(cli.nodelife, words)
 
 
 def parse(arguments: list[str]) -> tuple[dict[str, str], list[str]] | None:

@@ -21,7 +21,7 @@ from kubectl_nodelife.daemon.paths import (
 )
 from kubectl_nodelife.errors import EXIT_NO, BadInput, NodelifeError, Unreachable
 from kubectl_nodelife.report import terminal
-from kubectl_nodelife.report.screen import this_screen
+from kubectl_nodelife.report.terminal import this_screen
 
 FIRST_LOOK = "a first look, not through a daemon that has watched for longer (daemon start)"
 
@@ -36,8 +36,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from typing import Any, NoReturn
 
-    from kubectl_nodelife.commands.cluster.where import Where
-    from kubectl_nodelife.commands.flags import Connection
+    from kubectl_nodelife.commands.flags import Connection, Where
 
 
 def find(connection: Connection) -> DaemonEndpoint | None:

@@ -19,7 +19,7 @@ from typing import Final, NamedTuple
 
 import click
 
-from kubectl_nodelife.commands.cluster.where import answer_by
+from kubectl_nodelife.commands.flags import answer_by
 from kubectl_nodelife.errors import (
     EXIT_DONE,
     EXIT_FAILED,
@@ -32,7 +32,7 @@ from kubectl_nodelife.errors import (
 from kubectl_nodelife.report import terminal
 from kubectl_nodelife.report.clusters import ClusterAnswer
 from kubectl_nodelife.report.live_line import progress_bar
-from kubectl_nodelife.report.screen import Sink, sink
+from kubectl_nodelife.report.terminal import Sink, sink
 
 _GRACE_S: Final = 0.5
 """What ends at the moment still has to say so."""

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from kubectl_nodelife.commands.ask import say_first_look
-from kubectl_nodelife.commands.cluster.where import Where, where_flags
-from kubectl_nodelife.commands.flags import Output, output_flags
+from kubectl_nodelife.commands.flags import Output, Where, output_flags, where_flags
 from kubectl_nodelife.commands.several_clusters import several_clusters
 from kubectl_nodelife.errors import EXIT_NO, BadInput
 from kubectl_nodelife.report import terminal

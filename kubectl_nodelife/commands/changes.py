@@ -12,16 +12,15 @@ import click
 
 from kubectl_nodelife.commands import ask
 from kubectl_nodelife.commands.answering.query import ChangesQuestion
-from kubectl_nodelife.commands.cluster.where import Where, where_flags
-from kubectl_nodelife.commands.flags import Connection, Output, output_flags
+from kubectl_nodelife.commands.flags import Connection, Output, Where, output_flags, where_flags
 from kubectl_nodelife.commands.several_clusters import several_clusters
 from kubectl_nodelife.document import document
 from kubectl_nodelife.errors import BadInput
 from kubectl_nodelife.kube.subjects import NODE, POD, parse_subject
 from kubectl_nodelife.report import terminal
 from kubectl_nodelife.report.changes import changes_page, lines
-from kubectl_nodelife.report.screen import ENDLESS, this_screen
 from kubectl_nodelife.report.table import Widths
+from kubectl_nodelife.report.terminal import ENDLESS, this_screen
 
 OUTCOMES = (
     *("would", "applied", "confirmed", "decided", "superseded", "failed", "held", "sent"),

@@ -1,19 +1,37 @@
-"""`kubectl nodelife completion`: makes TAB complete verbs, flags and names.
+"""`kubectl nodelife completion`, which makes TAB complete verbs, flags and names, and what then
+completes them: `kubectl nodelife __complete WORD...` prints candidates for the last word.
 
 kubectl completes a plugin's words by a program `kubectl_complete-nodelife` on PATH. krew links one
-program for each plugin, so that `install` has to put it there; a wheel brings it along.
+program for each plugin, so that `install` has to put it there; a wheel brings it along. The form is
+the one that kubectl asks for (cobra's completions.go): a candidate a line, with a TAB and a
+description, and at the end `:N`, a sum of directives. kubectl does not filter: candidates begin
+with the last word here, or with the value in it where it is `--flag=value`.
+
+click says which parameter the word belongs to. What that parameter stands for follows from its
+metavar, which --help shows as well: one table, and a test that every metavar has a row in it.
+Names of objects come from a daemon that runs, those of contexts from the kubeconfig; everything
+heavy is imported where it is needed. A daemon has 200 ms to answer, and none is started, waited for
+or complained of on stderr: what cannot be found out has no candidates.
 """
 
 from __future__ import annotations
 
 import os
-import shutil
-from pathlib import Path
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final
 
 import click
+from click.shell_completion import CompletionItem, _resolve_context, _resolve_incomplete
 
-from kubectl_nodelife.errors import BadInput, Failed
+from kubectl_nodelife.commands.flags import Connection
+from kubectl_nodelife.commands.groups import DefaultGroup
+from kubectl_nodelife.errors import BadInput, Failed, NodelifeError
+from kubectl_nodelife.kube.wellknown import LABEL_ZONE
 from kubectl_nodelife.report import terminal
+
+if TYPE_CHECKING:
+    from kubectl_nodelife.live.kubeconfig import KubeConfig
+
 
 PROGRAM = "kubectl-nodelife"
 SHIM = "kubectl_complete-nodelife"
@@ -38,20 +56,21 @@ def install() -> None:
     Example:
       kubectl nodelife completion install
     """
-    path = _folder() / SHIM
-    there = shutil.which(SHIM)
-    if there is not None and Path(there) != path:
+    path = os.path.join(_folder(), SHIM)
+    there = _on_path(SHIM)
+    if there is not None and os.path.normpath(there) != path:
         terminal.write(f"{there} is there already\n")
         return
-    if path.exists() and not _is_ours(path):
-        raise Failed("is not a script of ours", on=str(path), remedy="move it away")
+    if os.path.exists(path) and not _is_ours(path):
+        raise Failed("is not a script of ours", on=path, remedy="move it away")
     try:
-        path.write_text(_script("shim"))
-        path.chmod(0o755)
+        with open(path, "w") as file:
+            file.write(_script("shim"))
+        os.chmod(path, 0o755)
     except OSError as error:
         raise Failed(
             f"cannot be written: {error.strerror}",
-            on=str(path),
+            on=path,
             remedy=f"put this elsewhere on PATH: kubectl nodelife completion shim > {SHIM}",
         ) from None
     terminal.write(f"{path} installed\n")
@@ -65,11 +84,11 @@ def uninstall() -> None:
     Example:
       kubectl nodelife completion uninstall
     """
-    there = shutil.which(SHIM)
+    there = _on_path(SHIM)
     if there is None:
         terminal.write("there is none\n")
         return
-    if not _is_ours(Path(there)):
+    if not _is_ours(there):
         raise Failed("was not made by 'completion install'", on=there)
     try:
         os.unlink(there)
@@ -101,24 +120,300 @@ for _shell, _example in {
     completion.add_command(_printer(_shell, _example))
 
 
-def _folder() -> Path:
+def _on_path(program: str) -> str | None:
+    """Where the program is on PATH; None: nowhere."""
+    import shutil  # 20 ms, which no TAB needs
+
+    return shutil.which(program)
+
+
+def _folder() -> str:
     """Where kubectl found this program."""
-    found = shutil.which(PROGRAM)
+    found = _on_path(PROGRAM)
     if found is None:
         raise BadInput(
             f"{PROGRAM} is not on PATH",
             on="completion install",
             remedy="put a link to it there; kubectl finds it no other way either",
         )
-    return Path(os.path.abspath(found)).parent
+    return os.path.dirname(os.path.abspath(found))
 
 
-def _is_ours(path: Path) -> bool:
+def _is_ours(path: str) -> bool:
     try:
-        return _MARK in path.read_text(errors="replace")
+        with open(path, errors="replace") as file:
+            return _MARK in file.read()
     except OSError:
         return False
 
 
 def _script(name: str) -> str:
-    return Path(__file__).with_name("completing").joinpath("shells", name).read_text()
+    with open(os.path.join(os.path.dirname(__file__), "shells", name)) as file:
+        return file.read()
+
+
+Candidate = tuple[str, str]
+"""The completed word, and a description, which may be empty."""
+
+# Directives of cobra's completions.go.
+FILES: Final = 0
+NO_SPACE: Final = 2
+NO_FILES: Final = 4
+FOLDERS: Final = 16
+
+Source = Callable[[click.Context, str], Iterable[Candidate]]
+
+_FLAG_SOURCES: Final[Mapping[str, Source]] = {
+    "--context": lambda ctx, _: _contexts(_connection(ctx)),
+    "--cluster": lambda ctx, _: _clusters(_connection(ctx)),
+    "--user": lambda ctx, _: _users(_connection(ctx)),
+    "--namespace": lambda ctx, word: _ask(_connection(ctx), "namespaces", word),
+    "--selector": lambda ctx, word: _ask(_connection(ctx), "zones", word),
+}
+
+_EXPLAINED: Final = ("node", "pod", "zone", "daemonset", "budget")
+
+_ACTS: Final[Mapping[str, tuple[str, ...]]] = {
+    "lose": ("node", "nodes", "zone", "link"),
+    "taint": ("node", "zone"),
+    "untaint": ("node",),
+    "cordon": (),
+    "uncordon": (),
+    "drain": (),
+    "delete": ("node", "pod"),
+    "set": (),
+}
+"""The verbs of what-if -> what they are about."""
+
+_METAVAR_SOURCES: Final[Mapping[str, Source]] = {
+    "FLAG=VALUE": lambda *_: _settings(),
+    "v1.N": lambda *_: _profiles(),
+    "WHAT": lambda *_: [("node", ""), ("zone", ""), ("label=", ""), ("pair-of", "")],
+    "WHERE": lambda *_: [("local", "processes of this machine"), ("dask://", "a scheduler")],
+    "ACT [TARGET...]": lambda ctx, word: _acts(ctx, word),
+    "NS/KIND/NAME|node/NAME": lambda ctx, word: _as_named("node", _nodes(ctx, word[5:])),
+    "NODE": lambda ctx, word: _ask(_connection(ctx), "nodes", word),
+    "NODE...": lambda ctx, word: _without_given(ctx, "nodes", _nodes(ctx, word)),
+    "[NODE...]": lambda ctx, word: _without_given(ctx, "nodes", _nodes(ctx, word)),
+    "[POD...]": lambda ctx, word: _without_given(ctx, "pods", _pods(ctx, word)),
+    "DAEMONSET": lambda ctx, word: _sets(ctx, word),
+    "[DAEMONSET]": lambda ctx, word: _sets(ctx, word),
+    "NS": lambda ctx, word: _ask(_connection(ctx), "namespaces", word),
+    "[NODE | pod NAME]": lambda ctx, word: _node_or_pod(ctx, word),
+    "KIND NAME...": lambda ctx, word: _subject(ctx, word, _EXPLAINED),
+}
+
+FILE_METAVARS: Final = frozenset({"PATH", "FILE", "SCENARIO"})
+FOLDER_FLAGS: Final = frozenset({"--cache-dir"})
+
+
+SECONDS = 0.2
+
+
+def is_known(metavar: str) -> bool:
+    """True if something can be said about a parameter of that metavar."""
+    return metavar in _METAVAR_SOURCES or metavar in FILE_METAVARS
+
+
+def complete(command: click.Command, words: Sequence[str]) -> int:
+    """Print the candidates for the last of `words`, which may be empty; the exit code."""
+    try:
+        found, directive = candidates(command, list(words[:-1]), words[-1] if words else "")
+    except Exception:  # a TAB is no place for errors
+        return 1
+    lines = [f"{value}\t{description}" if description else value for value, description in found]
+    terminal.write("\n".join([*lines, f":{directive}"]) + "\n")
+    terminal.flush()
+    return 0
+
+
+def candidates(command: click.Command, before: list[str], word: str) -> tuple[list[Candidate], int]:
+    """The candidates for `word` behind the words `before`, and the directives for the shell.
+
+    Of `--flag=word` only the value is completed, as in cobra: its shell scripts add `--flag=`.
+    """
+    of_help = before[:1] == ["help"]  # `help VERB` shows what `VERB --help` does: see cli
+    ctx = _resolve_context(command, {}, "kubectl nodelife", before[1:] if of_help else before)
+    subject, rest = _resolve_incomplete(ctx, before, word)
+    directive: int = NO_FILES
+    found: list[Candidate] = []
+    if not isinstance(subject, click.Parameter):
+        found = _items(subject.shell_complete(ctx, rest))
+        if isinstance(subject, DefaultGroup) and not of_help and not rest.startswith("-"):
+            found += _values(ctx, subject.commands[subject.default].params[0], rest)[1]
+    elif not of_help:
+        directive, found = _values(ctx, subject, rest)
+    fitting = [(value, description) for value, description in found if value.startswith(rest)]
+    if fitting and all(value.endswith("=") for value, _ in fitting):
+        directive |= NO_SPACE
+    return fitting, directive
+
+
+def _values(ctx: click.Context, param: click.Parameter, word: str) -> tuple[int, list[Candidate]]:
+    metavar = str(param.metavar)
+    for flag in param.opts:
+        if flag in _FLAG_SOURCES:
+            return NO_FILES, list(_FLAG_SOURCES[flag](ctx, word))
+        if flag in FOLDER_FLAGS:
+            return FOLDERS, []
+    if metavar in _METAVAR_SOURCES:
+        return NO_FILES, list(_METAVAR_SOURCES[metavar](ctx, word))
+    if metavar in FILE_METAVARS:
+        return FILES, []
+    return NO_FILES, _items(param.shell_complete(ctx, word))
+
+
+def _items(items: Iterable[CompletionItem]) -> list[Candidate]:
+    return [(str(item.value), item.help or "") for item in items if item.type == "plain"]
+
+
+def _connection(ctx: click.Context) -> Connection:
+    """The connection flags that stand on the line so far."""
+    merged = Connection()
+    chain: list[click.Context] = []
+    at: click.Context | None = ctx
+    while at is not None:
+        chain.insert(0, at)
+        at = at.parent
+    for one in chain:
+        given: dict[str, Any] = {f: one.params[f] for f in Connection._fields if f in one.params}
+        merged = merged.overridden_by(Connection(**given))
+    return merged
+
+
+def _nodes(ctx: click.Context, word: str) -> Iterable[Candidate]:
+    return _ask(_connection(ctx), "nodes", word)
+
+
+def _pods(ctx: click.Context, word: str) -> Iterable[Candidate]:
+    return _ask(_connection(ctx), "pods", word)
+
+
+def _sets(ctx: click.Context, word: str) -> Iterable[Candidate]:
+    everywhere = bool(ctx.params.get("all_namespaces"))
+    return _ask(_connection(ctx), "daemonsets", word, everywhere=everywhere)
+
+
+def _subject(ctx: click.Context, word: str, kinds: tuple[str, ...]) -> Iterable[Candidate]:
+    """The kind first, then the name of one."""
+    given = next((v for k, v in ctx.params.items() if k == "subject" and v), ())
+    if not given:
+        return [(kind, "") for kind in kinds]
+    if len(given) > 1:
+        return []
+    source = {"node": _nodes, "pod": _pods, "daemonset": _sets}.get(given[0])
+    return source(ctx, word) if source is not None else []
+
+
+def _node_or_pod(ctx: click.Context, word: str) -> Iterable[Candidate]:
+    """The kinds and the nodes, of which the name alone is enough; then the name of one."""
+    found = list(_subject(ctx, word, ("node", "pod")))
+    return found if ctx.params.get("subject") else [*found, *_nodes(ctx, word)]
+
+
+def _acts(ctx: click.Context, word: str) -> Iterable[Candidate]:
+    """Candidates that go on with an act of what-if: its verb, what it is about, a name of that."""
+    given = list(ctx.params.get("words") or ())
+    while "--and" in given:
+        del given[: given.index("--and") + 1]
+    if not given:
+        return [(verb, "") for verb in _ACTS]
+    verb, named = given[0], [w for w in given[1:] if not w.startswith("-")]
+    if verb == "set":
+        return [("toleration-seconds=", ""), *_settings()]
+    if verb == "delete" and named[:1] == ["pod"]:
+        return _ask(_connection(ctx), "pods", word)
+    if named[:1] == ["link"]:
+        named = named[1:]
+    first = _ACTS.get(verb, ()) if len(given) == 1 else ()
+    if verb == "lose" and given[1:] == ["link"]:
+        first = ("node", "zone")
+    if first:
+        return [(kind, "") for kind in first]
+    if named[:1] == ["zone"]:
+        return _zones(ctx, word)
+    return [node for node in _nodes(ctx, word) if node[0] not in named]
+
+
+def _zones(ctx: click.Context, word: str) -> Iterable[Candidate]:
+    """The zones, which come as selectors of their nodes."""
+    label = f"{LABEL_ZONE}="
+    found = _ask(_connection(ctx), "zones", label + word)
+    return [(selector.removeprefix(label), description) for selector, description in found]
+
+
+def _as_named(kind: str, found: Iterable[Candidate]) -> Iterable[Candidate]:
+    return [(f"{kind}/{name}", description) for name, description in found]
+
+
+def _without_given(
+    ctx: click.Context, param: str, found: Iterable[Candidate]
+) -> Iterable[Candidate]:
+    given = set(ctx.params.get(param) or ())
+    return [candidate for candidate in found if candidate[0] not in given]
+
+
+def _ask(
+    connection: Connection, kind: str, prefix: str, *, everywhere: bool = False
+) -> list[Candidate]:
+    """The names of that kind that begin so, with descriptions; none where no daemon gives them."""
+    from kubectl_nodelife.commands.ask import find
+    from kubectl_nodelife.daemon import client
+
+    try:
+        endpoint = find(connection)
+        if endpoint is None:
+            return []
+        namespace = connection.namespace or endpoint.known.namespace
+        answer = client.ask(
+            endpoint.socket,
+            "names",
+            seconds=SECONDS,
+            kind=kind,
+            prefix=prefix,
+            namespace="" if everywhere else namespace,
+        )
+    except NodelifeError:
+        return []
+    if answer.get("server") != endpoint.known.server:
+        return []
+    return [(str(name), str(description)) for name, description in answer.get("items", ())]
+
+
+def _contexts(connection: Connection) -> Iterable[Candidate]:
+    """The kubeconfig's contexts, with their clusters."""
+    config = _kubeconfig(connection)
+    return [(name, config.contexts[name].cluster) for name in sorted(config.contexts)]
+
+
+def _clusters(connection: Connection) -> Iterable[Candidate]:
+    """The kubeconfig's clusters, with their servers."""
+    config = _kubeconfig(connection)
+    return [(name, config.clusters[name].server) for name in sorted(config.clusters)]
+
+
+def _users(connection: Connection) -> Iterable[Candidate]:
+    """The kubeconfig's users."""
+    return [(name, "") for name in sorted(_kubeconfig(connection).users)]
+
+
+def _settings() -> Iterable[Candidate]:
+    """Candidates for --set, as `flag=`, each with its newest default."""
+    from kubectl_nodelife.engine.settings import FLAGS
+
+    return [(f"{flag.name}=", f"default {flag.defaults[-1][1]}") for flag in FLAGS.values()]
+
+
+def _profiles() -> Iterable[Candidate]:
+    """The Kubernetes releases whose behaviour can be followed, newest first."""
+    from kubectl_nodelife.engine.profiles import BETA, OLDEST, Profile
+
+    newest, oldest = (int(profile.removeprefix("v1.")) for profile in (BETA, OLDEST))
+    known = [Profile(minor) for minor in range(newest, oldest - 1, -1)]
+    return [(profile.name, "beta" if profile.is_beta else "") for profile in known]
+
+
+def _kubeconfig(connection: Connection) -> KubeConfig:
+    from kubectl_nodelife.live.kubeconfig import kubeconfig_files, load_kubeconfig
+
+    return load_kubeconfig(kubeconfig_files(connection.kubeconfig, os.environ))

@@ -20,8 +20,14 @@ from kubectl_nodelife.commands.answering.query import (
     SetQuestion,
     asked,
 )
-from kubectl_nodelife.commands.cluster.where import Where, where_flags
-from kubectl_nodelife.commands.flags import Connection, Output, connection_flags, output_flags
+from kubectl_nodelife.commands.flags import (
+    Connection,
+    Output,
+    Where,
+    connection_flags,
+    output_flags,
+    where_flags,
+)
 from kubectl_nodelife.commands.groups import DefaultGroup
 from kubectl_nodelife.commands.writing import CLIENT, ActFlags, act_flags, not_for_dumps
 from kubectl_nodelife.errors import BadInput

@@ -9,10 +9,10 @@ from typing import Any, Final
 import click
 
 from kubectl_nodelife.commands import ask
-from kubectl_nodelife.commands.cluster.where import Where
 from kubectl_nodelife.commands.flags import (
     Connection,
     Output,
+    Where,
     connection_flags,
     max_file_size,
     output_flags,
@@ -22,8 +22,8 @@ from kubectl_nodelife.commands.several_clusters import several_clusters
 from kubectl_nodelife.errors import EXIT_FAILED, EXIT_NO, BadInput
 from kubectl_nodelife.report import terminal
 from kubectl_nodelife.report.formats import Block, Page
-from kubectl_nodelife.report.screen import this_screen
 from kubectl_nodelife.report.table import Table, Widths, columns
+from kubectl_nodelife.report.terminal import this_screen
 
 _CODES: Final = {"differs": EXIT_NO, "not-evaluated": EXIT_FAILED}
 _ONLY_A_DAEMON: Final = "and only one that watches can see it"

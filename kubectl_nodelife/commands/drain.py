@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from kubectl_nodelife.commands.cluster.where import Where
 from kubectl_nodelife.commands.drain_flags import DrainFlags, drain_flags
-from kubectl_nodelife.commands.flags import Connection, connection_flags
+from kubectl_nodelife.commands.flags import Connection, Where, connection_flags
 from kubectl_nodelife.commands.writing import (
     CLIENT,
     SERVER,

@@ -5,9 +5,8 @@ from __future__ import annotations
 import click
 
 from kubectl_nodelife.commands import ask
-from kubectl_nodelife.commands.cluster.where import Where, where_flags
 from kubectl_nodelife.commands.drain_flags import DrainFlags, drain_flags
-from kubectl_nodelife.commands.flags import Output, output_flags
+from kubectl_nodelife.commands.flags import Output, Where, output_flags, where_flags
 from kubectl_nodelife.commands.several_clusters import several_clusters
 from kubectl_nodelife.errors import BadInput
 

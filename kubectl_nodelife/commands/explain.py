@@ -12,8 +12,7 @@ from kubectl_nodelife.commands.answering.query import (
     SetQuestion,
     asked,
 )
-from kubectl_nodelife.commands.cluster.where import Where, where_flags
-from kubectl_nodelife.commands.flags import Output, output_flags
+from kubectl_nodelife.commands.flags import Output, Where, output_flags, where_flags
 from kubectl_nodelife.errors import BadInput
 from kubectl_nodelife.kube.subjects import (
     BUDGET,

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import click
 
 from kubectl_nodelife.commands.ask import say_first_look
-from kubectl_nodelife.commands.cluster.where import Where, where_flags
-from kubectl_nodelife.commands.flags import Output, duration_ns, output_flags
+from kubectl_nodelife.commands.flags import Output, Where, duration_ns, output_flags, where_flags
 from kubectl_nodelife.commands.writing import CLIENT, SERVER, ActFlags, act_flags, not_for_dumps
 from kubectl_nodelife.errors import BadInput, NotFound
 from kubectl_nodelife.kube.subjects import POD, parse_names, parse_subjects

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from kubectl_nodelife.commands.cluster.where import Where, where_flags
-from kubectl_nodelife.commands.flags import Connection, Output, output_flags
+from kubectl_nodelife.commands.flags import Connection, Output, Where, output_flags, where_flags
 from kubectl_nodelife.errors import BadInput
 from kubectl_nodelife.report import terminal
 

@@ -26,7 +26,7 @@ from kubectl_nodelife.errors import (
     BadInput,
 )
 from kubectl_nodelife.report.formats import Output, Page
-from kubectl_nodelife.report.screen import this_screen
+from kubectl_nodelife.report.terminal import this_screen
 
 TYPE_CHECKING = False  # as typing's, without importing typing: `status` is on the quick path
 if TYPE_CHECKING:

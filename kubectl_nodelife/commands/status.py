@@ -10,11 +10,10 @@ import click
 
 from kubectl_nodelife.commands import ask
 from kubectl_nodelife.commands.answering.query import StatusQuestion, asked
-from kubectl_nodelife.commands.cluster.where import Where, where_flags
-from kubectl_nodelife.commands.flags import Output, output_flags
+from kubectl_nodelife.commands.flags import Output, Where, output_flags, where_flags
 from kubectl_nodelife.commands.several_clusters import several_clusters
 from kubectl_nodelife.report import terminal
-from kubectl_nodelife.report.screen import is_terminal, this_screen
+from kubectl_nodelife.report.terminal import is_terminal, this_screen
 
 SORT_KEYS = [
     "name",

@@ -8,8 +8,7 @@ import json
 import click
 
 from kubectl_nodelife.commands import ask
-from kubectl_nodelife.commands.cluster.where import Where, where_flags
-from kubectl_nodelife.commands.flags import Output, output_flags
+from kubectl_nodelife.commands.flags import Output, Where, output_flags, where_flags
 from kubectl_nodelife.commands.several_clusters import several_clusters
 from kubectl_nodelife.commands.what_if_flags import QuestionFlags, acts_and_dumps, question_flags
 from kubectl_nodelife.errors import EXIT_INTERRUPTED, EXIT_NO, BadInput

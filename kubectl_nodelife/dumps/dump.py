@@ -55,14 +55,13 @@ from kubectl_nodelife.kube.names import first_names
 from kubectl_nodelife.kube.node import Node, kubelet_versions
 from kubectl_nodelife.kube.object_reader import Seen
 from kubectl_nodelife.kube.pod import Pod
-from kubectl_nodelife.kube.times import MINUTE_NS, format_micro_time, parse_time
+from kubectl_nodelife.kube.times import MINUTE_NS, age, format_micro_time, parse_time
 from kubectl_nodelife.kube.unreadable import InputError, Ref, Unreadable, unreadable_sentences
 from kubectl_nodelife.kube.wellknown import (
     ANNOTATION_MOMENT,
     ANNOTATION_RUNNING,
     NAMESPACE_NODE_LEASE,
 )
-from kubectl_nodelife.report.ages import age
 from kubectl_nodelife.report.live_line import progress_bar
 
 if TYPE_CHECKING:

@@ -7,8 +7,9 @@ finer than a nanosecond is cut off. Writing is always UTC: whole seconds for Tim
 MicroTime. Left out on purpose: Go's zero time. The API prints an unset time as null, and so None it
 is here.
 
-Durations are in Go's notation, as kube-controller-manager's flags are, and ages for people. They
-follow Go's time.ParseDuration and Duration.String: `300ms`, `1m30s`, `-1.5h`; days do not exist.
+Durations are in Go's notation, as kube-controller-manager's flags are; they follow Go's
+time.ParseDuration and Duration.String: `300ms`, `1m30s`, `-1.5h`; days do not exist. For people
+ages and what is due are as kubectl shows them (`42s`, `5m30s`, `5d3h`), and times in a plan alike.
 """
 
 from __future__ import annotations
@@ -251,3 +252,37 @@ def human_duration(duration_ns: int) -> str:
             rest = seconds % unit // finer if finer else 0
             return f"{seconds // unit}{letter}" + (f"{rest}{finer_letter}" if rest else "")
     return f"{seconds // _YEAR}y"
+
+
+def age(instant_ns: int | None, now_ns: int) -> str:
+    """How long ago `instant_ns` was; `<unknown>` where there is none. As kubectl's AGE column."""
+    return "<unknown>" if instant_ns is None else human_duration(now_ns - instant_ns)
+
+
+def due_in(duration_ns: int) -> str:
+    """`in 42s`, or `now`. Rounded up to a whole second: it is never said to be due before it is."""
+    seconds = -(-duration_ns // SECOND_NS)
+    return f"in {human_duration(seconds * SECOND_NS)}" if seconds > 0 else "now"
+
+
+def due_within(low_ns: int, high_ns: int) -> str:
+    """`in 37s-42s`, or `in 42s` where the ends are shown alike, or `now`."""
+    latest = due_in(high_ns)
+    if latest == "now" or due_in(low_ns) == latest:
+        return latest
+    seconds = -(-max(0, low_ns) // SECOND_NS)
+    return f"in {human_duration(seconds * SECOND_NS)}-{latest.removeprefix('in ')}"
+
+
+def clock(seconds: float | None) -> str:
+    """`4.2s`, `72s`, `12m05s`, `2h03m`; `-` for None."""
+    if seconds is None:
+        return "-"
+    if seconds < 10:
+        return f"{seconds:.1f}s"
+    whole = round(seconds)
+    if whole < 120:
+        return f"{whole}s"
+    if whole < 7200:
+        return f"{whole // 60}m{whole % 60:02d}s"
+    return f"{whole // 3600}h{whole % 3600 // 60:02d}m"

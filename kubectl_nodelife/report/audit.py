@@ -9,15 +9,14 @@ from functools import partial
 from typing import Final
 
 from kubectl_nodelife.kube.names import counted, first_names
-from kubectl_nodelife.kube.times import format_time, human_duration
+from kubectl_nodelife.kube.times import age, due_in, format_time, human_duration
 from kubectl_nodelife.outlook.audit.classes import NOTE, NOTES, QUIET
 from kubectl_nodelife.outlook.audit.document import PodAudit
 from kubectl_nodelife.outlook.audit.findings import PodFinding
 from kubectl_nodelife.outlook.audit.repair_plan import RepairStep
-from kubectl_nodelife.report.ages import age, due_in
 from kubectl_nodelife.report.formats import Block, Page
-from kubectl_nodelife.report.screen import BAD, WARN, ColoredText
 from kubectl_nodelife.report.table import Table, columns
+from kubectl_nodelife.report.terminal import BAD, WARN, ColoredText
 from kubectl_nodelife.workloads.force_advice import ForceAdvice
 
 _COLUMNS = columns("namespace | pod | class | age:3 | node:2 | because | do* | evidence*")

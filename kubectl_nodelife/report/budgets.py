@@ -10,8 +10,8 @@ from kubectl_nodelife.kube.names import counted, first_names
 from kubectl_nodelife.outlook.explain_budget import budget_sections
 from kubectl_nodelife.report.explanation import explained
 from kubectl_nodelife.report.formats import Block, Page
-from kubectl_nodelife.report.screen import BAD, GOOD, WARN, ColoredText
 from kubectl_nodelife.report.table import Table, columns
+from kubectl_nodelife.report.terminal import BAD, GOOD, WARN, ColoredText
 
 _COLUMNS = columns(
     "namespace | name | state | rule:2 | expected:3 | desired:4 | healthy:5 | allowed | "

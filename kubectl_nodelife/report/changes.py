@@ -15,8 +15,8 @@ from typing import Any
 from kubectl_nodelife.document import document
 from kubectl_nodelife.kube.names import counted, first_names
 from kubectl_nodelife.report.formats import Block, Page
-from kubectl_nodelife.report.screen import ENDLESS, Screen, this_screen
 from kubectl_nodelife.report.table import Column, Table, Widths, columns
+from kubectl_nodelife.report.terminal import ENDLESS, Screen, this_screen
 
 _COLUMNS = columns(
     "time | outcome | settled* | controller* | action | object | detail | reason:1 | id* | cause*"

@@ -16,8 +16,7 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from kubectl_nodelife.kube.names import counted
-from kubectl_nodelife.kube.times import SECOND_NS
-from kubectl_nodelife.report.ages import human_duration
+from kubectl_nodelife.kube.times import SECOND_NS, human_duration
 from kubectl_nodelife.report.formats import Block, Page
 from kubectl_nodelife.report.table import UNKNOWN, Column, Table, columns
 

@@ -17,7 +17,7 @@ import msgspec
 from kubectl_nodelife.kube.meta import LabelSelector
 from kubectl_nodelife.kube.names import counted, first_names
 from kubectl_nodelife.kube.selectors import format_selector
-from kubectl_nodelife.kube.times import SECOND_NS
+from kubectl_nodelife.kube.times import SECOND_NS, age, human_duration
 from kubectl_nodelife.kube.workload import default_pod_template
 from kubectl_nodelife.outlook.daemonset.rollout_outlook import (
     RevisionRow,
@@ -36,7 +36,6 @@ from kubectl_nodelife.outlook.daemonset.summary import (
 from kubectl_nodelife.outlook.daemonset.truth_table import NodeRow, PodCell
 from kubectl_nodelife.outlook.daemonset.view import NOT_SCHEDULED
 from kubectl_nodelife.outlook.explain import ExplainedQuestion
-from kubectl_nodelife.report.ages import age, human_duration
 from kubectl_nodelife.report.explanation import explained
 from kubectl_nodelife.report.formats import Block, Page
 from kubectl_nodelife.report.table import NONE, UNKNOWN, Column, Table, columns

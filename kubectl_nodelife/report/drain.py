@@ -29,10 +29,10 @@ from kubectl_nodelife.drain.results import (
 )
 from kubectl_nodelife.drain.snapshot import ADMISSION
 from kubectl_nodelife.kube.names import counted, first_names
-from kubectl_nodelife.report.ages import clock
+from kubectl_nodelife.kube.times import clock
 from kubectl_nodelife.report.formats import Block, Page
-from kubectl_nodelife.report.screen import BAD, GOOD, WARN, ColoredText
 from kubectl_nodelife.report.table import Table, columns
+from kubectl_nodelife.report.terminal import BAD, GOOD, WARN, ColoredText
 from kubectl_nodelife.sim.kubectl.options import FLAG_DELETE_EMPTYDIR_DATA, FLAG_FORCE
 
 _VERDICTS: Final = {

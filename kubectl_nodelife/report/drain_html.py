@@ -25,7 +25,7 @@ from kubectl_nodelife.drain.results import (
     WavePlan,
 )
 from kubectl_nodelife.kube.names import counted, first_names
-from kubectl_nodelife.report.ages import clock
+from kubectl_nodelife.kube.times import clock
 from kubectl_nodelife.report.drain import (
     blockers,
     consequences,

@@ -21,7 +21,7 @@ from kubectl_nodelife.drain.results import (
     NodePlan,
     WavePlan,
 )
-from kubectl_nodelife.report.ages import clock
+from kubectl_nodelife.kube.times import clock
 from kubectl_nodelife.report.drain import blockers, consequences, headline
 
 _COMMENT_BREAK: Final = re.compile(r"[\x00-\x1f\x7f\u2028\u2029]+")

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from kubectl_nodelife.kube.times import SECOND_NS
+from kubectl_nodelife.kube.times import SECOND_NS, human_duration
 from kubectl_nodelife.outlook.explain import ExplainedQuestion, total
-from kubectl_nodelife.report.ages import human_duration
 from kubectl_nodelife.report.formats import Block, Page
 from kubectl_nodelife.report.table import Table, columns
 from kubectl_nodelife.report.terminal import printable

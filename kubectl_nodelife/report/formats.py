@@ -16,14 +16,16 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
 from kubectl_nodelife.report.command_lines import LeadingFlags
-from kubectl_nodelife.report.screen import ColoredText, Screen, this_screen
 from kubectl_nodelife.report.table import Table, cell
 from kubectl_nodelife.report.terminal import (
+    ColoredText,
+    Screen,
     broken_into_lines,
     escape_json,
     leading_flags,
     printable,
     printable_text,
+    this_screen,
     write,
 )
 

@@ -20,8 +20,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import pairwise
 from typing import Any, Final, NamedTuple
 
+from kubectl_nodelife.kube.times import clock
 from kubectl_nodelife.outlook.fates import BACK, Coming, Lane
-from kubectl_nodelife.report.ages import clock
 from kubectl_nodelife.report.terminal import in_text
 
 LONGEST: Final = 600

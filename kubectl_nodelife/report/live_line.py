@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from kubectl_nodelife.report import terminal
-from kubectl_nodelife.report.screen import sink
+from kubectl_nodelife.report.terminal import sink
 
 _CLEAR = "\r\x1b[K"
 _FEWEST_ROWS = 4

@@ -14,6 +14,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, Final, NamedTuple
 
+from kubectl_nodelife.kube import times
 from kubectl_nodelife.kube.names import counted, first_names
 from kubectl_nodelife.kube.node import Node
 from kubectl_nodelife.kube.times import SECOND_NS, format_time, human_duration
@@ -33,7 +34,6 @@ from kubectl_nodelife.outlook.replay.timeline import (
     replay_document,
     state_spans,
 )
-from kubectl_nodelife.report import ages
 from kubectl_nodelife.report.formats import Block, Page
 from kubectl_nodelife.report.html import (
     LONGEST,
@@ -44,8 +44,8 @@ from kubectl_nodelife.report.html import (
     draw_lanes,
     render_page,
 )
-from kubectl_nodelife.report.screen import BAD, WARN, ColoredText
 from kubectl_nodelife.report.table import Column, Table, columns
+from kubectl_nodelife.report.terminal import BAD, WARN, ColoredText
 
 _COLUMNS: Final = columns("# | time | who | what | object | after:2 | why:1 | seen by* | node*")
 _NAMED: Final = 3
@@ -312,14 +312,14 @@ def _drain_headline(review: DrainReview, promised: Mapping[str, float] | None) -
     took_s = (end_ns - begin_ns) / SECOND_NS
     is_ready = any(pod.ready_ns is not None for pod in review.pods)
     last = "the last replacement was Ready" if is_ready else "the last went"
-    text += f", {last} {ages.clock(took_s)} later"
+    text += f", {last} {times.clock(took_s)} later"
     if promised is None:
         return text
     if not all(pod.ready_ns is not None for pod in review.pods):
         return f"{text}: not every replacement is known, so no promise is judged"
     low, high = promised["lowSeconds"], promised["highSeconds"]
     verdict = "as promised" if took_s <= high else "later than promised"
-    return f"{text}: {verdict} ({ages.clock(low)} to {ages.clock(high)})"
+    return f"{text}: {verdict} ({times.clock(low)} to {times.clock(high)})"
 
 
 def _pod_row(pod: MovedPod) -> list[object]:
@@ -352,7 +352,7 @@ def _when(instant_ns: int | None) -> str:
 
 
 def _seconds(seconds: float | None) -> str:
-    return UNKNOWN if seconds is None else ages.clock(seconds)
+    return UNKNOWN if seconds is None else times.clock(seconds)
 
 
 _MOST_CHART_ROWS: Final = 60

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from kubectl_nodelife.kube.names import counted, first_names
 from kubectl_nodelife.kube.node import Node, Taint
-from kubectl_nodelife.kube.times import SECOND_NS, format_time
+from kubectl_nodelife.kube.times import SECOND_NS, due_in, due_within, format_time, human_duration
 from kubectl_nodelife.outlook.eviction_forecast import Range
 from kubectl_nodelife.outlook.status import (
     NodeEntry,
@@ -20,10 +20,9 @@ from kubectl_nodelife.outlook.status import (
     zone_name,
 )
 from kubectl_nodelife.outlook.zone import ZoneBrake, ZoneOutlook
-from kubectl_nodelife.report.ages import due_in, due_within, human_duration
 from kubectl_nodelife.report.formats import Block, Page
-from kubectl_nodelife.report.screen import BAD, GOOD, WARN, ColoredText
 from kubectl_nodelife.report.table import NONE, UNKNOWN, Column, Table, columns
+from kubectl_nodelife.report.terminal import BAD, GOOD, WARN, ColoredText
 from kubectl_nodelife.workloads.foreign_taints import foreign_marks
 
 _MOST_TEXT = 120

@@ -12,8 +12,7 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
-from kubectl_nodelife.report.screen import END, ENDLESS, ColoredText, Screen
-from kubectl_nodelife.report.terminal import printable
+from kubectl_nodelife.report.terminal import END, ENDLESS, ColoredText, Screen, printable
 
 NONE = "<none>"
 UNKNOWN = "<unknown>"

@@ -12,9 +12,8 @@ from typing import Any, Final
 
 from kubectl_nodelife.drain.results import UNKNOWN, BudgetPoint
 from kubectl_nodelife.kube.names import counted, first_names
-from kubectl_nodelife.kube.times import SECOND_NS
+from kubectl_nodelife.kube.times import SECOND_NS, clock
 from kubectl_nodelife.outlook.upgrade_plan import counts_of, upgrade_plan_document
-from kubectl_nodelife.report.ages import clock
 from kubectl_nodelife.report.drain_html import budget_lines
 from kubectl_nodelife.report.formats import Block, Page
 from kubectl_nodelife.report.html import Row, draw_lanes, render_page

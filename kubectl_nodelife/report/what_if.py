@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from kubectl_nodelife.drain.results import DEGRADED, FULL, BudgetPoint
 from kubectl_nodelife.kube.names import first_names
-from kubectl_nodelife.kube.times import SECOND_NS
+from kubectl_nodelife.kube.times import SECOND_NS, clock, human_duration
 from kubectl_nodelife.outlook.fates import BACK, PODS_LEAVE, Fate, FateStep, folded
 from kubectl_nodelife.outlook.what_if.document import (
     BudgetFuture,
@@ -35,7 +35,6 @@ from kubectl_nodelife.outlook.what_if.sentences import (
     gained_at,
     why_not_back,
 )
-from kubectl_nodelife.report.ages import clock, human_duration
 from kubectl_nodelife.report.drain_html import budget_lines, is_level
 from kubectl_nodelife.report.formats import Block, Page
 from kubectl_nodelife.report.html import (
@@ -49,8 +48,8 @@ from kubectl_nodelife.report.html import (
     rows_of,
     zone_row,
 )
-from kubectl_nodelife.report.screen import BAD, GOOD, WARN, ColoredText
 from kubectl_nodelife.report.table import Table, cell, columns
+from kubectl_nodelife.report.terminal import BAD, GOOD, WARN, ColoredText
 
 _WORKLOADS: Final = columns(
     "namespace | workload | outage | down for | ready:4 | lowest:3 | first:6 | back | evicted:5 | "

@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 
 from kubectl_nodelife.commands import ask
-from kubectl_nodelife.commands.cluster.where import Where
-from kubectl_nodelife.commands.flags import Connection
+from kubectl_nodelife.commands.flags import Connection, Where
 
 FIRST = "2 nodes with 9 pods"
 PLAYS = {"progress": {"says": "plays on", "seconds": 1.5, "first": FIRST}}

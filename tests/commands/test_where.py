@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from kubectl_nodelife.commands.cluster.where import Where
+from kubectl_nodelife.commands.flags import Where
 from kubectl_nodelife.live.connection import Connection
 
 

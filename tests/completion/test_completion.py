@@ -19,7 +19,7 @@ import click
 import pytest
 
 from kubectl_nodelife import cli
-from kubectl_nodelife.commands.completing.candidates import candidates, is_known
+from kubectl_nodelife.commands.completion import candidates, is_known
 from kubectl_nodelife.commands.flags import CONNECTION_FLAGS
 from tests.daemon.fake import SERVER, FakeDaemon, known_cluster
 
@@ -203,7 +203,7 @@ def test_of_every_parameter_it_is_known_what_it_stands_for() -> None:
         and str(param.metavar) not in FREE
         and not is_known(str(param.metavar))
     }
-    assert unknown == set(), "give the metavar a row in completing/candidates.py, or one in FREE"
+    assert unknown == set(), "give the metavar a row in commands/completion.py, or one in FREE"
 
 
 # Through the programs of a user
@@ -407,7 +407,7 @@ def parses_as_powershell(text: str) -> bool:
 )
 def test_the_script_for_powershell_is_powershell() -> None:
     """PowerShell itself is in no registry that a Debian machine has: its grammar must do."""
-    text = (ROOT / "kubectl_nodelife/commands/completing/shells/powershell").read_text()
+    text = (ROOT / "kubectl_nodelife/commands/shells/powershell").read_text()
     assert parses_as_powershell(text)
     for piece in ("{", "}", "(", '"', "$_ -notmatch"):
         assert not parses_as_powershell(text.replace(piece, piece[:-1], 1)), piece

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kubectl_nodelife.report.ages import SECOND_NS, age, due_in, human_duration
+from kubectl_nodelife.kube.times import SECOND_NS, age, due_in, human_duration
 
 M, H, D = 60, 3600, 86400
 Y = 365 * D

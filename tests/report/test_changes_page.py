@@ -8,7 +8,7 @@ import pytest
 
 from kubectl_nodelife.report.changes import changes_page
 from kubectl_nodelife.report.formats import as_table, render
-from kubectl_nodelife.report.screen import ENDLESS, Screen
+from kubectl_nodelife.report.terminal import ENDLESS, Screen
 
 
 def change(action: str, kind: str, outcome: str) -> dict[str, Any]:

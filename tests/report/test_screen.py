@@ -10,8 +10,8 @@ from kubectl_nodelife.cli import main
 from kubectl_nodelife.commands import status as status_command
 from kubectl_nodelife.outlook.status import SORT_KEYS
 from kubectl_nodelife.report.formats import Page, as_table
-from kubectl_nodelife.report.screen import BAD, END, ColoredText, Screen
 from kubectl_nodelife.report.table import Column, Table, Widths
+from kubectl_nodelife.report.terminal import BAD, END, ColoredText, Screen
 
 DUMP = str(Path(__file__).parents[1] / "dumps" / "two-zones")
 COLUMNS = (Column("name"), Column("age", gives=1), Column("taints", gives=2), Column("why"))
@@ -94,7 +94,7 @@ def test_every_page_fits(
     width: int,
 ) -> None:
     """But for lines with a command, of which a piece may be copied, and a word without a break."""
-    monkeypatch.setattr("kubectl_nodelife.report.screen.columns_of", lambda stream: width)
+    monkeypatch.setattr("kubectl_nodelife.report.terminal.columns_of", lambda stream: width)
     assert main([*words, "-f", DUMP]) == 0
     lines = capsys.readouterr().out.splitlines()
     over = [line for line in lines if len(line) > width and "kubectl " not in line]

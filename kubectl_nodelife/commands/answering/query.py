@@ -11,7 +11,7 @@ from kubectl_nodelife.errors import BadInput
 from kubectl_nodelife.report import terminal
 from kubectl_nodelife.report.command_lines import LeadingFlags
 from kubectl_nodelife.report.formats import FORMATTERS, PARTS, Output
-from kubectl_nodelife.report.screen import Screen
+from kubectl_nodelife.report.terminal import Screen
 
 if TYPE_CHECKING:
     from kubectl_nodelife.daemon.changes import ChangeFilter

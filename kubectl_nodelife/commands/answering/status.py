@@ -22,9 +22,9 @@ from kubectl_nodelife.outlook.status import (
     status_steps,
 )
 from kubectl_nodelife.outlook.view import ClusterView
-from kubectl_nodelife.report.screen import ENDLESS
 from kubectl_nodelife.report.status import StatusTable, status_page
 from kubectl_nodelife.report.table import Widths
+from kubectl_nodelife.report.terminal import ENDLESS
 
 NOTHING_TO_SHOW = ("table", "wide", "name", "markdown")
 """The formats that show nothing at all where no node is left."""

@@ -13,8 +13,7 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any, TypeVar
 
-from kubectl_nodelife.commands.cluster.where import answer_by
-from kubectl_nodelife.commands.flags import Connection
+from kubectl_nodelife.commands.flags import Connection, answer_by
 from kubectl_nodelife.errors import Unreachable
 from kubectl_nodelife.live.auth import Session
 from kubectl_nodelife.live.client import ApiError, Client

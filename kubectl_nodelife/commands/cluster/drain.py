@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
 from kubectl_nodelife.commands.cluster.look import KindsToRead, look
-from kubectl_nodelife.commands.cluster.where import Where
+from kubectl_nodelife.commands.flags import Where
 from kubectl_nodelife.drain.snapshot import PlanSnapshot
 from kubectl_nodelife.engine.settings import Settings
 from kubectl_nodelife.errors import BadInput, Failed, NotFound

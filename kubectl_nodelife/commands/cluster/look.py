@@ -10,7 +10,7 @@ import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from kubectl_nodelife.commands.cluster.where import Where
+from kubectl_nodelife.commands.flags import Where
 from kubectl_nodelife.daemon.paths import config_file
 from kubectl_nodelife.daemon.settings import (
     RequestedSettings,

@@ -12,15 +12,16 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import click
 
-from kubectl_nodelife.commands.cluster.where import Where, where_flags
 from kubectl_nodelife.commands.flags import (
     Connection,
     Output,
+    Where,
     connection_flags,
     gathered_flags,
     max_file_size,
     output_flags,
     strict_files,
+    where_flags,
 )
 from kubectl_nodelife.commands.upgrade.flags import policy_flags, policy_of, split_dumps
 from kubectl_nodelife.commands.upgrade.orders import read_lease_named, read_run
@@ -275,7 +276,7 @@ def _write_line(text: str, at_ns: int | None = None) -> None:
     """A line with its time, by default now; in a log, which may be days long, and on another day
     than today, with its date too.
     """
-    from kubectl_nodelife.report.screen import this_screen
+    from kubectl_nodelife.report.terminal import this_screen
 
     now = time.localtime()
     at = now if at_ns is None else time.localtime(at_ns / SECOND_NS)
