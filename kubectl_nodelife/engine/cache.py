@@ -94,8 +94,8 @@ class Cache:
 
     def pods_on(self, node: str) -> list[Pod]:
         """The pods bound to a node ("" is none), in the order in which they came there."""
-        found = peek(self._pods_by_node, node)
-        return list(found.values()) if found is not None else []
+        bound = peek(self._pods_by_node, node)
+        return list(bound.values()) if bound is not None else []
 
     def count_on(self, node: str) -> int:
         """How many pods are bound to a node."""
@@ -282,8 +282,8 @@ class Cache:
         self, objects: Iterable[KubeObject], now_ns: int, unreadable: Iterable[Unreadable] = ()
     ) -> None:
         """Take in a first list: as one Put after the other, for callers that need no changes."""
-        for found in unreadable:
-            self.quarantine.put(found, now_ns)
+        for each in unreadable:
+            self.quarantine.put(each, now_ns)
         pods, by_node, by_owner = self.pods, self._pods_by_node, self._pods_by_owner
         self._unsettled_pods, follows = None, self._unsettled is not None
         for obj in objects:
@@ -480,10 +480,10 @@ class Cache:
 
     def _drop_lease(self, node: str, now_ns: int, cause: Action | None) -> Change | None:
         beats = self.heartbeats if self._stale_since_ns is None else self._live
-        known = beats.get(node)
-        if known is None:
+        heartbeat = beats.get(node)
+        if heartbeat is None:
             return None
-        beats[node] = known.deleted(now_ns)
+        beats[node] = heartbeat.deleted(now_ns)
         return self._heartbeat_change(node, cause) if self._stale_since_ns is None else None
 
     def _share_reads(self, other: Cache) -> None:

@@ -185,8 +185,8 @@ class Election:
         raw = answer.raw
         if not answer.ok or raw is None or why_unreadable(raw):
             return False
-        sent, kept = call.body["spec"], raw.get("spec") or {}
-        if any(kept.get(key) != sent[key] for key in ("holderIdentity", "renewTime")):
+        sent, stored = call.body["spec"], raw.get("spec") or {}
+        if any(stored.get(key) != sent[key] for key in ("holderIdentity", "renewTime")):
             return False
         before = call.body["metadata"].get("resourceVersion")
         if raw["metadata"].get("resourceVersion") in (None, before):

@@ -165,7 +165,7 @@ def one_by_one(events: Iterable[Event]) -> Iterator[SingleEvent | LeaseReads]:
 
 def latest(events: Iterable[Event]) -> list[Event]:
     """The events that a new list returns: of each object the last one."""
-    kept: dict[object, Event] = {}
+    last_of: dict[object, Event] = {}
     for event in one_by_one(events):
         match event:
             case Put(kind, obj):
@@ -176,9 +176,9 @@ def latest(events: Iterable[Event]) -> list[Event]:
                 key = event.node
             case _:
                 key = event
-        kept.pop(key, None)
-        kept[key] = event
-    return list(kept.values())
+        last_of.pop(key, None)
+        last_of[key] = event
+    return list(last_of.values())
 
 
 @final

@@ -270,7 +270,7 @@ class Guard:
     def left(self, now_ns: int) -> dict[str, int]:
         """The rest of each cap at this moment, by its name on the command line."""
         caps, ago_ns = self.caps, now_ns - MINUTE_NS
-        found = {
+        budgets = {
             "taints-per-minute": (caps.taints_a_minute, sum(t > ago_ns for t in self._taints)),
             "deletions-per-minute": (
                 caps.deletions_a_minute,
@@ -278,7 +278,7 @@ class Guard:
             ),
             "max-writes": (caps.total, self.sent),
         }
-        return {n: max(0, most - used) for n, (most, used) in found.items() if most is not None}
+        return {n: max(0, most - used) for n, (most, used) in budgets.items() if most is not None}
 
     # What is remembered
 
@@ -333,9 +333,9 @@ class Guard:
     def open(self, breaker: Breaker) -> None:
         """Hold everything that the breaker is about."""
         key = (breaker.rule, breaker.verb or breaker.controller)
-        known = key in self.breakers
+        is_counted = key in self.breakers
         self.breakers[key] = breaker
-        if not known:
+        if not is_counted:
             self.on_change(breaker)
 
     def add_to(self, rule: str, more: str) -> None:

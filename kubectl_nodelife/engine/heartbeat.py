@@ -70,8 +70,8 @@ class Heartbeat:
             self._renew_ns, self._seen_ns = renew_ns, now_ns
             self._version, self.touched_ns = version or now_ns, None
             return not plain or last_ns is None
-        known = self._version if self.touched_ns is None else self._touch_version
-        if version and version != known:
+        last_seen = self._version if self.touched_ns is None else self._touch_version
+        if version and version != last_seen:
             self.touched_ns, self._touch_version = now_ns, version
             return True
         return renew_ns != last_ns

@@ -126,9 +126,9 @@ class PlannedView:
 
     def shown(self, kind: str, key: Key) -> KubeObject | None:
         """The object as the cluster shows it, or None."""
-        for known in (self._observed, self._freed):
-            if (kind, key) in known:
-                return known[kind, key]
+        for objects in (self._observed, self._freed):
+            if (kind, key) in objects:
+                return objects[kind, key]
         return self._cache.get(kind, key)
 
     def applied(self) -> None:
@@ -289,16 +289,16 @@ class Overlay(PlannedView):
                 self._freed[key] = obj
             return [event, *alive]
         self._observed[key] = obj
-        kept = []
+        entries = []
         view: KubeObject | None = obj
         for entry in self._planned[key]:
             verdict = settle_entry(entry, obj)
             if verdict is not None:
                 self._settle(entry.action, verdict[0], now_ns, verdict[1])
                 continue
-            kept.append(entry)
+            entries.append(entry)
             view = entry.action.effect(view, entry.at_ns)
-        self._planned[key] = kept
+        self._planned[key] = entries
         return self._show(key, view, event.cause)
 
     def _observe_gone(self, event: Gone, now_ns: int) -> list[Event]:

@@ -107,24 +107,24 @@ class Pace(msgspec.Struct, frozen=True):
         while granted or next_turn < len(turns):
             asks: list[tuple[int, int]] = []
             if not granted or (next_turn < len(turns) and turns[next_turn][0] <= granted[0][0]):
-                at_ns, left = turns[next_turn]
-                asks.append((next_turn, left))
+                at_ns, pods = turns[next_turn]
+                asks.append((next_turn, pods))
                 if not events:
                     asks.append((_EVENT, 1))
                 events, next_turn = events + 1, next_turn + 1
                 now_ns = float(at_ns)
             else:
-                now_ns, index, left = granted.popleft()
+                now_ns, index, pods = granted.popleft()
                 if index == _EVENT:
                     events -= 1
                     asks += [(_EVENT, 1)] if events else []
-                elif left > 1:
-                    asks.append((index, left - 1))
+                elif pods > 1:
+                    asks.append((index, pods - 1))
                 else:
                     ends_ns[index] = round(now_ns)
-            for index, left in asks:
+            for index, pods in asks:
                 free_ns = max(free_ns, now_ns) + between_ns
-                granted.append((max(now_ns, free_ns - burst_ns), index, left))
+                granted.append((max(now_ns, free_ns - burst_ns), index, pods))
         return ends_ns
 
     def at(self, qps: float) -> Pace:
@@ -158,8 +158,8 @@ def _one_after_another(
 ) -> list[int]:
     """When the requests of each pod are made if those of one come after those of the one before."""
     ends_ns, done_ns = list[int](), float(turns[0][0]) - burst_ns
-    for at_ns, left in turns:
-        done_ns = max(done_ns, at_ns - burst_ns) + left * between_ns
+    for at_ns, pods in turns:
+        done_ns = max(done_ns, at_ns - burst_ns) + pods * between_ns
         ends_ns.append(round(max(at_ns, done_ns)))
     return ends_ns
 

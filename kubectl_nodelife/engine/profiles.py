@@ -76,14 +76,14 @@ class Profile(msgspec.Struct, frozen=True):
     def stands_in(self) -> str | None:
         """The sentence that says whose behaviour is followed instead of this release's, if any."""
         if self.minor < FIRST_DESCRIBED:
-            known = f"v1.{FIRST_DESCRIBED}, the oldest known, is followed (DaemonSets: v1.11)"
+            what = f"v1.{FIRST_DESCRIBED}, the oldest known, is followed (DaemonSets: v1.11)"
         elif self.minor > parse_profile(BETA).minor:
-            known = f"{BETA}, a beta and the newest known, is followed"
+            what = f"{BETA}, a beta and the newest known, is followed"
         elif self.is_beta:
-            known = "its beta is followed, which may change before the release"
+            what = "its beta is followed, which may change before the release"
         else:
             return None
-        return f"profile {self.name}: the behaviour of {known}"
+        return f"profile {self.name}: the behaviour of {what}"
 
     @property
     def is_beta(self) -> bool:
@@ -141,16 +141,16 @@ def followed_release(
             except ValueError as error:
                 raise BadInput(str(error), on=origin) from None
     text, origin = server
-    if (found := _nearest(text, origin)) is not None:
-        return found
+    if (nearest := _nearest(text, origin)) is not None:
+        return nearest
     by_kubelet = [_nearest(version, "the newest kubelet") for version in set(kubelets)]
     newest = max(filter(None, by_kubelet), key=_age, default=None)
     return newest or _followed(parse_profile(NEWEST), "the newest release known here")
 
 
-def _age(found: FollowedRelease) -> tuple[int, int]:
+def _age(release: FollowedRelease) -> tuple[int, int]:
     """The later, the newer: of two that the oldest stands in for, the one that is known."""
-    return found.profile.minor, -len(found.origin)
+    return release.profile.minor, -len(release.origin)
 
 
 def _nearest(text: str, origin: str) -> FollowedRelease | None:

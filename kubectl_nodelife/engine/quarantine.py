@@ -108,10 +108,10 @@ class Quarantine:
 
     def lift(self, kind: str, key: tuple[str, str]) -> None:
         """The object can be read again, or is gone."""
-        found = self.unreadable.pop((kind, key), None)
-        if found is not None:
+        lifted = self.unreadable.pop((kind, key), None)
+        if lifted is not None:
             del self.since_ns[kind, key]
-            related, nodes = _hanging(found)
+            related, nodes = _hanging(lifted)
             self._related -= Counter(related)
             self._pods_on -= Counter(nodes)
 
@@ -185,13 +185,13 @@ class Quarantine:
         """Each entry as JSON, as `daemon status` has it."""
         objects = [
             {
-                "kind": found.kind,
-                "namespace": found.key[0],
-                "name": found.key[1],
+                "kind": each.kind,
+                "namespace": each.key[0],
+                "name": each.key[1],
                 "since": format_micro_time(self.since_ns[ref]),
-                "why": found.why,
+                "why": each.why,
             }
-            for ref, found in islice(self.unreadable.items(), MOST_LISTED)
+            for ref, each in islice(self.unreadable.items(), MOST_LISTED)
         ]
         bugs = [
             {
@@ -206,10 +206,10 @@ class Quarantine:
         return [*objects, *bugs]
 
 
-def _hanging(found: Unreadable) -> tuple[set[Ref], set[str]]:
+def _hanging(unreadable: Unreadable) -> tuple[set[Ref], set[str]]:
     """The decisions that depend on an object, and the node on which it is one pod of several."""
-    related = set(found.related)
-    if found.kind != "Pod":
+    related = set(unreadable.related)
+    if unreadable.kind != "Pod":
         return related, set()
     nodes = {ref for ref in related if ref[0] == "Node"}
     return related - nodes, {name for _, (_, name) in nodes}

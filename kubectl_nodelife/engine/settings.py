@@ -278,24 +278,24 @@ class Settings(msgspec.Struct, frozen=True):
         """
         name, grace_ns = "node-monitor-grace-period", self.node_monitor_grace_period_ns
         grace, beat = self.flags[name], format_duration(heartbeat_ns)
-        found = []
+        doubts = []
         if grace_ns <= heartbeat_ns:
-            found.append(
+            doubts.append(
                 f"{name} {grace} is not longer than the {beat} between two heartbeats: healthy"
                 f" nodes are called lost between them; give it several times {beat}"
             )
         elif grace_ns < 2 * heartbeat_ns:
-            found.append(
+            doubts.append(
                 f"{name} {grace} is less than twice the {beat} between two heartbeats: one late"
                 f" heartbeat makes a node Unknown; give it several times {beat}"
             )
         timeout_ns = self.pod_eviction_timeout_ns
         if "pod-eviction-timeout" in self.flags and not self.taint_mode and timeout_ns <= grace_ns:
-            found.append(
+            doubts.append(
                 f"pod-eviction-timeout {self.flags['pod-eviction-timeout']} is not longer than"
                 f" {name} {grace}: pods are evicted as soon as their node is called lost"
             )
-        return found
+        return doubts
 
     def gate(self, name: str) -> bool:
         """True if the gate is on; a gate that the release does not know is off."""

@@ -74,8 +74,8 @@ def settle_action(action: Action, obj: KubeObject) -> tuple[str, str] | None:
         return CONFIRMED, "the cluster shows it"
     if isinstance(action, SetNodeConditions) and isinstance(obj, Node):
         posted = max((c.last_heartbeat_time or 0 for c in obj.status.conditions), default=0)
-        known = max((c.last_heartbeat_time or 0 for c in action.conditions), default=0)
-        if posted > known:
+        decided_on = max((c.last_heartbeat_time or 0 for c in action.conditions), default=0)
+        if posted > decided_on:
             return SUPERSEDED, "the kubelet posted its status"
     return None
 

@@ -311,11 +311,13 @@ def _pod(pod: Any) -> None:
 
 
 def _pod_spec(spec: PodSpec) -> None:
-    known = _good.issuperset
+    are_good = _good.issuperset
     for container in spec.containers:
         resources = container.resources
         requests, limits = resources.requests, resources.limits
-        if (requests and not known(requests.values())) or (limits and not known(limits.values())):
+        if (requests and not are_good(requests.values())) or (
+            limits and not are_good(limits.values())
+        ):
             _container(resources)
     for container in spec.init_containers:
         _container(container.resources)

@@ -67,22 +67,22 @@ NOBODY: Final = FieldManagers()
 
 def read_field_managers(raw: Any) -> FieldManagers:
     """The entries of metadata.managedFields, as plain Python objects."""
-    found = tuple(_managers(raw)) if isinstance(raw, list) else ()
-    return FieldManagers(found) if found else NOBODY
+    managers = tuple(_managers(raw)) if isinstance(raw, list) else ()
+    return FieldManagers(managers) if managers else NOBODY
 
 
 def manager_of(raw: Any, path: tuple[str, ...]) -> str:
     """The manager in metadata.managedFields that wrote the field at that path last, "" if none."""
-    found = [(0, "")]
+    writes = [(0, "")]
     for entry in raw if isinstance(raw, list) else ():
         try:
             fields = entry.get("fieldsV1") or {}
             for name in path:
                 fields = fields[name]
-            found.append((int(parse_time(entry["time"])), str(entry.get("manager", ""))))
+            writes.append((int(parse_time(entry["time"])), str(entry.get("manager", ""))))
         except (AttributeError, KeyError, TypeError, ValueError):
             continue
-    return max(found)[1]
+    return max(writes)[1]
 
 
 def _managers(raw: list[Any]) -> Iterator[FieldManager]:
@@ -102,7 +102,7 @@ def _managers(raw: list[Any]) -> Iterator[FieldManager]:
 def _entry(manager: FieldManager) -> dict[str, Any]:
     spec = sorted(manager.fields & _SPEC)
     conditions = sorted(manager.fields - _SPEC)
-    made: dict[str, Any] = {
+    entry: dict[str, Any] = {
         "manager": manager.name,
         "operation": manager.operation,
         "apiVersion": "v1",
@@ -111,8 +111,8 @@ def _entry(manager: FieldManager) -> dict[str, Any]:
         "fieldsV1": {},
     }
     if spec:
-        made["fieldsV1"]["f:spec"] = {field: {} for field in spec}
+        entry["fieldsV1"]["f:spec"] = {field: {} for field in spec}
     if conditions:
-        made["fieldsV1"]["f:status"] = {"f:conditions": {field: {} for field in conditions}}
-        made["subresource"] = "status"
-    return made
+        entry["fieldsV1"]["f:status"] = {"f:conditions": {field: {} for field in conditions}}
+        entry["subresource"] = "status"
+    return entry

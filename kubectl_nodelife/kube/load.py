@@ -243,15 +243,15 @@ class LargeJson:
         kind = around.kind.removesuffix("List")
         self._text = self._text[len(head) :]
         late: list[bytes] = []
-        while (found := self._next_items()) is not None:
-            items = found.items
+        while (batch := self._next_items()) is not None:
+            items = batch.items
             if not around.kind:  # it follows the items, and some of them may rely on it
                 late += [bytes(item) for item in items if not _has_kind(item)]
                 items = [item for item in items if _has_kind(item)] if late else items
             reader.read_items(items, path, around.api_version, kind)
             reader.items_before += len(items)
-            self._text = self._text[_after_comma(self._text, found.end) :]
-            if found.closed:
+            self._text = self._text[_after_comma(self._text, batch.end) :]
+            if batch.closed:
                 break
         self._read_rest(head, late, path)
 
@@ -275,11 +275,11 @@ class LargeJson:
         while True:
             if self._ended:
                 return None
-            found = _whole_items(self._text)
-            if found is None:
-                found = _scanned_items(self._text)
-            if found.items or found.closed:
-                return found
+            batch = _whole_items(self._text)
+            if batch is None:
+                batch = _scanned_items(self._text)
+            if batch.items or batch.closed:
+                return batch
             self._double()
 
     def _double(self) -> bool:
@@ -288,13 +288,13 @@ class LargeJson:
 
     def _more(self, least: int = 1) -> bool:
         """Take in so many bytes more; whether there were any."""
-        found = [self._text]
+        pieces = [self._text]
         while least > 0 and not self._ended:
-            found.append(next(self._pieces, b""))
-            self._ended = not found[-1]
-            least -= len(found[-1])
-        self._text = b"".join(found)
-        return len(found) > 1 and bool(found[1])
+            pieces.append(next(self._pieces, b""))
+            self._ended = not pieces[-1]
+            least -= len(pieces[-1])
+        self._text = b"".join(pieces)
+        return len(pieces) > 1 and bool(pieces[1])
 
 
 def _head_of_list(text: bytes) -> int | None:

@@ -37,11 +37,11 @@ def subject(resource: str, name: str) -> str:
     return f"{resource} {name}" if is_dns_subdomain(name) else shlex.quote(f"{resource}/{name}")
 
 
-def did_you_mean(name: str, known: Iterable[str]) -> str:
+def did_you_mean(name: str, valid: Iterable[str]) -> str:
     """`did you mean maxUnavailable?`, or which names there are."""
     import difflib  # here, for `daemon --help` asks for no name
 
-    names = list(known)
+    names = list(valid)
     near = difflib.get_close_matches(name, names, 1)
     return f"did you mean {near[0]}?" if near else f"known are {', '.join(names)}"
 

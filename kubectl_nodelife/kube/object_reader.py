@@ -134,10 +134,10 @@ class ObjectReader:
             try:
                 end = end_of_json(text, self.source, start)
             except InputError:
-                found = damaged_list(bytes(document))
-                if found is None:
+                damaged = damaged_list(bytes(document))
+                if damaged is None:
                     raise
-                return self._read_envelope(found, document, path, end)
+                return self._read_envelope(damaged, document, path, end)
             document = memoryview(text)[start:end]
             try:
                 envelope = read_envelope(document)
@@ -183,8 +183,8 @@ class ObjectReader:
             raw = bytes(item)
             version = text_member(raw, b"apiVersion") or api_version
             kind = find_kind(version, text_member(raw, b"kind") or item_kind)
-            found = identify(kind, raw, error.what, _NAMESPACE) if kind is not None else None
-            self._set_aside(found, error)
+            unreadable = identify(kind, raw, error.what, _NAMESPACE) if kind is not None else None
+            self._set_aside(unreadable, error)
             return
         self._read_member(document, path, api_version, item_kind)
 
@@ -203,16 +203,16 @@ class ObjectReader:
             names = raw.get("apiVersion") or api_version, raw.get("kind") or item_kind
             kind = find_kind(*names) if all(isinstance(name, str) for name in names) else None
             why = f"{error.path.removeprefix(path).removeprefix('.')}: {error.what}"
-            found = identify_plain(kind, raw, why, _NAMESPACE) if kind is not None else None
-            self._set_aside(found, error)
+            unreadable = identify_plain(kind, raw, why, _NAMESPACE) if kind is not None else None
+            self._set_aside(unreadable, error)
 
-    def _set_aside(self, found: Unreadable | None, error: InputError) -> None:
+    def _set_aside(self, unreadable: Unreadable | None, error: InputError) -> None:
         """Note an object that cannot be read. Raises the error where it has no name."""
-        if found is None:
+        if unreadable is None:
             raise error
         self._fault_found = self._fault_found or error
-        self.loaded.unreadable.append(found)
-        self.loaded.kinds_read.add(found.kind)
+        self.loaded.unreadable.append(unreadable)
+        self.loaded.kinds_read.add(unreadable.kind)
         self._advance(1)
 
     def _read_run(self, items: Sequence[Json | msgspec.Raw], start: int) -> int:
@@ -312,8 +312,8 @@ class ObjectReader:
         if kind is None:
             self.count_unknown(unknown_name(version, name))
             return
-        made = mended(version, kind, raw)
-        obj, left_out = without_undecided(made, kind.type, self.source, path)
+        whole = mended(version, kind, raw)
+        obj, left_out = without_undecided(whole, kind.type, self.source, path)
         named = f"{kind.name} {'/'.join(filter(None, obj.key))}"
         self.loaded.left_out += (f"{self.source}: {named}: {each}" for each in left_out)
         self._keep(obj, kind, path)
@@ -480,10 +480,10 @@ def unknown_name(api_version: str, name: str) -> str:
 def list_annotations(metadata: msgspec.Raw) -> dict[str, str] | None:
     """The annotations in a List's metadata, None where there are none."""
     try:
-        found = _read_list_meta(metadata)
+        list_meta = _read_list_meta(metadata)
     except UNDECODABLE:
         return None
-    return found.annotations if found is not None else None
+    return list_meta.annotations if list_meta is not None else None
 
 
 def document_path(number: int) -> str:

@@ -110,11 +110,11 @@ def _requested(
     requests: tuple[tuple[str, Quantity], ...], limits: tuple[tuple[str, Quantity], ...]
 ) -> Mapping[str, int]:
     """The same by what is written, of which a cluster has far less than containers."""
-    found = {name: _in_units(name, quantity) for name, quantity in requests}
+    amounts = {name: _in_units(name, quantity) for name, quantity in requests}
     for name, limit in limits:
-        if name not in found:
-            found[name] = _in_units(name, limit)
-    return found
+        if name not in amounts:
+            amounts[name] = _in_units(name, limit)
+    return amounts
 
 
 ASSUMED_REQUESTS: Mapping[str, int] = {CPU: 100, "memory": 200 << 20}

@@ -67,12 +67,12 @@ class RememberedDigests(dict[str, str]):
         self._digest = digest
 
     def __missing__(self, text: str) -> str:
-        made = self._digest(text)
+        digest = self._digest(text)
         if len(text) <= self.LONGEST:
             if len(self) >= self.MOST:
                 self.clear()
-            self[text] = made
-        return made
+            self[text] = digest
+        return digest
 
 
 def redact(kind: str, document: Document, digest: Digest) -> None:

@@ -273,15 +273,15 @@ def _parse_field_term(term: str, text: str, type_: type[KubeObject]) -> FieldReq
     if match is None:
         raise ValueError(f"field selector {text!r}: cannot read {term!r}; write field=value")
     field = match["field"].strip()
-    known = {
+    fields = {
         name
         for name in (*_COMMON_FIELDS, *_FIELDS.get(type_, ()))
         if (type_, name) not in _NOT_SELECTABLE
     }
-    if field not in known:
+    if field not in fields:
         raise ValueError(
             f"field selector {text!r}: {field!r} is not supported for {type_.__name__};"
-            f" use one of {', '.join(sorted(known))}"
+            f" use one of {', '.join(sorted(fields))}"
         )
     value = re.sub(r"\\([\\,=])", r"\1", match["value"].strip())
     return FieldRequirement(field, match["operator"] != "!=", value)
@@ -402,10 +402,10 @@ class SelectorIndex(Generic[Item]):
                     candidates = filed if candidates is None else candidates + filed
         if candidates is None:
             return []
-        found = [entry for entry in candidates if matches(entry[1], labels)]
-        if len(found) > 1:
-            found.sort(key=itemgetter(0))
-        return [entry[2] for entry in found]
+        matching = [entry for entry in candidates if matches(entry[1], labels)]
+        if len(matching) > 1:
+            matching.sort(key=itemgetter(0))
+        return [entry[2] for entry in matching]
 
 
 def _demanded_pair(selector: LabelSelector) -> tuple[str, str] | None:

@@ -98,8 +98,8 @@ def find_matching_untolerated_taint(
     for taint in taints:
         if effects is not None and taint.effect not in effects:
             continue
-        found = first_tolerating(tolerations, taint, comparison_operators=comparison_operators)
-        if found is None:
+        toleration = first_tolerating(tolerations, taint, comparison_operators=comparison_operators)
+        if toleration is None:
             return taint
     return None
 
@@ -117,10 +117,10 @@ def matching_tolerations(
     """
     used = []
     for taint in taints:
-        found = first_tolerating(tolerations, taint, comparison_operators=comparison_operators)
-        if found is None:
+        toleration = first_tolerating(tolerations, taint, comparison_operators=comparison_operators)
+        if toleration is None:
             return False, ()
-        used.append(found)
+        used.append(toleration)
     return True, tuple(used)
 
 
@@ -167,12 +167,12 @@ def remove_taints(taints: tuple[Taint, ...], drop: Iterable[Taint]) -> tuple[Tai
     nothing matches the very same tuple comes back.
     """
     dropped = {(taint.key, taint.effect) for taint in drop}
-    kept = tuple(
+    others = tuple(
         taint
         for taint in taints
         if (taint.key, taint.effect) not in dropped and (taint.key, "") not in dropped
     )
-    return taints if len(kept) == len(taints) else kept
+    return taints if len(others) == len(taints) else others
 
 
 def stamp_taints(taints: Iterable[Taint], now_ns: int) -> tuple[Taint, ...]:
@@ -222,8 +222,8 @@ def _check_taint(text: str, key: str, effect: str) -> None:
     if _TAINT_KEY.fullmatch(key) is None:
         raise ValueError(f"taint {text!r}: {key!r} is not a valid key")
     if effect not in TAINT_EFFECTS:
-        known = ", ".join(TAINT_EFFECTS)
-        raise ValueError(f"taint {text!r}: unknown effect {effect!r}; it is one of {known}")
+        effects = ", ".join(TAINT_EFFECTS)
+        raise ValueError(f"taint {text!r}: unknown effect {effect!r}; it is one of {effects}")
 
 
 @lru_cache(maxsize=1 << 10)

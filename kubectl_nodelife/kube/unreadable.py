@@ -180,9 +180,9 @@ def version_of(document: bytes) -> str:
 def unreadable_sentences(unreadable: Iterable[Unreadable]) -> list[str]:
     """A sentence about each for people, and a last one for those that are too many to list."""
     lines = [
-        f"{_bounded(str(found), _LONGEST_SUBJECT)} cannot be read ({found.why}): decisions about it"
+        f"{_bounded(str(each), _LONGEST_SUBJECT)} cannot be read ({each.why}): decisions about it"
         " and what depends on it are off"
-        for found in unreadable
+        for each in unreadable
     ]
     more = len(lines) - MOST_SENTENCES
     return lines if more <= 0 else [*lines[:MOST_SENTENCES], f"{more} more objects cannot be read"]
@@ -264,8 +264,8 @@ def text_member(document: bytes, name: bytes) -> str:
             colon = _COLON.match(document, match.end())
             value = _TOKEN.match(document, colon.end()) if colon is not None else None
             if value is not None and value[0][:1] == b'"':
-                found = _decoded(value[0])
-                return found if isinstance(found, str) else ""
+                member = _decoded(value[0])
+                return member if isinstance(member, str) else ""
     return ""
 
 
@@ -283,9 +283,9 @@ def _text(document: Any, name: str) -> str:
 
 
 def _owners(meta: Any) -> list[tuple[str, str]]:
-    found = meta.get("ownerReferences") if isinstance(meta, dict) else None
+    references = meta.get("ownerReferences") if isinstance(meta, dict) else None
     return [
         (_text(owner, "kind"), _text(owner, "name"))
-        for owner in (found if isinstance(found, list) else ())
+        for owner in (references if isinstance(references, list) else ())
         if isinstance(owner, dict) and owner.get("controller") is True
     ]

@@ -132,12 +132,12 @@ def initialized_condition(spec: PodSpec, status: PodStatus, rules: StatusRules) 
         statuses = _joined(statuses, status.container_statuses)
     if statuses is None and spec.init_containers:
         return _not_ready(INITIALIZED, UNKNOWN_CONTAINER_STATUSES)
-    known = _by_name(statuses or ())
-    unknown = [c.name for c in spec.init_containers if c.name not in known]
+    status_of = _by_name(statuses or ())
+    unknown = [c.name for c in spec.init_containers if c.name not in status_of]
     incomplete = [
         c.name
         for c in spec.init_containers
-        if c.name in known and not _is_init_container_initialized(c, known[c.name], rules)
+        if c.name in status_of and not _is_init_container_initialized(c, status_of[c.name], rules)
     ]
     if status.phase == "Succeeded" and not unknown:
         return PodCondition(type=INITIALIZED, status="True", reason=POD_COMPLETED)

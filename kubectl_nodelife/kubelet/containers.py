@@ -113,15 +113,15 @@ def generated(
         phase = status.phase
     elif phase != status.phase:
         status = replace(status, phase=phase, reason="", message="")
-    made = [
+    conditions = [
         initialized_condition(spec, status, rules),
         ready_condition(spec, status, rules),
         containers_ready_condition(spec, status, rules),
         pod_scheduled_condition(),
     ]
     if status.condition(READY_TO_START_CONTAINERS) is not None:
-        made.append(ready_to_start_condition(spec, (PodSandbox(not is_terminal),), rules))
-    for condition in made:
+        conditions.append(ready_to_start_condition(spec, (PodSandbox(not is_terminal),), rules))
+    for condition in conditions:
         status = replace(status, conditions=_put(status.conditions, condition))
     return status
 

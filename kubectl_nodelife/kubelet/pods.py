@@ -79,8 +79,8 @@ class PodTable:
     def remove(self, pod: Pod) -> None:
         """Forget the pod or mirror of that uid; nothing happens where it is not known."""
         if is_mirror_pod(pod):
-            known = self._mirrors.get(pod.key)
-            if known is not None and known.uid == pod.uid:
+            mirror = self._mirrors.get(pod.key)
+            if mirror is not None and mirror.uid == pod.uid:
                 del self._mirrors[pod.key]
         elif self._pods.pop(pod.uid, None) and self._uid_by_key.get(pod.key) == pod.uid:
             del self._uid_by_key[pod.key]

@@ -70,8 +70,8 @@ def _holds(
         case "runtime":
             return is_there and not rules.delete_when_finished
         case "volumes":
-            kept = terms.keep_terminated_pod_volumes and not rules.delete_when_finished
-            return is_there and not kept
+            stays = terms.keep_terminated_pod_volumes and not rules.delete_when_finished
+            return is_there and not stays
         case _:
             return is_there and terms.cgroups_per_qos
 
@@ -82,15 +82,15 @@ def what_can_hold(pod: Pod, rules: StatusRules) -> Iterator[tuple[str, str]]:
     statuses = pod.status.container_statuses or ()
     running = [s.name for s in statuses if s.state.running is not None]
     if running:
-        known = f"{', '.join(running)} reported running"
+        reported = f"{', '.join(running)} reported running"
     elif statuses:
-        known = "all are reported stopped"
+        reported = "all are reported stopped"
     else:
-        known = "nothing is reported of them"
-    yield "running containers", known
+        reported = "nothing is reported of them"
+    yield "running containers", reported
     if not rules.delete_when_finished:
-        known = "the API does not show whether the runtime has removed them"
-        yield "stopped containers", known
+        reported = "the API does not show whether the runtime has removed them"
+        yield "stopped containers", reported
     names = ", ".join(volume.name for volume in pod.spec.volumes)
     of_them = f"it has {names}; " if names else "it has none but what the kubelet mounts; "
     yield "volumes", f"{of_them}the API does not show whether they are unmounted"

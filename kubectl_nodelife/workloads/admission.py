@@ -140,23 +140,23 @@ class Admission:
 
     @cached_property
     def _policies(self) -> list[tuple[ValidatingAdmissionPolicy, ValidatingAdmissionPolicyBinding]]:
-        found = []
+        bound = []
         for binding in self._objects.all("ValidatingAdmissionPolicyBinding"):
             assert isinstance(binding, ValidatingAdmissionPolicyBinding)
             name = binding.spec.policy_name
             policy = self._objects.find("ValidatingAdmissionPolicy", "", name)
             denies = "Deny" in binding.spec.validation_actions
             if isinstance(policy, ValidatingAdmissionPolicy) and denies:
-                found.append((policy, binding))
-        return found
+                bound.append((policy, binding))
+        return bound
 
     @cached_property
     def _services_with_endpoints(self) -> set[tuple[str, str]]:
         return {
-            (found.namespace, (found.metadata.labels or _NO_LABELS).get(_SERVICE_NAME, ""))
-            for found in self._objects.all("EndpointSlice")
-            if isinstance(found, EndpointSlice)
-            and any(e.conditions.ready is not False and e.addresses for e in found.endpoints)
+            (slice_.namespace, (slice_.metadata.labels or _NO_LABELS).get(_SERVICE_NAME, ""))
+            for slice_ in self._objects.all("EndpointSlice")
+            if isinstance(slice_, EndpointSlice)
+            and any(e.conditions.ready is not False and e.addresses for e in slice_.endpoints)
         }
 
     def calls(self, service: tuple[str, str]) -> bool:
@@ -178,9 +178,9 @@ class Admission:
     def terminating(self) -> frozenset[str]:
         """The namespaces that are being deleted, in which nothing can be created."""
         return frozenset(
-            found.name
-            for found in self._objects.all("Namespace")
-            if isinstance(found, Namespace) and found.status.phase == "Terminating"
+            namespace.name
+            for namespace in self._objects.all("Namespace")
+            if isinstance(namespace, Namespace) and namespace.status.phase == "Terminating"
         )
 
     def refuses_creation(self, kind: str, namespace: str, name: str) -> EvictionRefused | None:
@@ -349,10 +349,10 @@ class Admission:
         return object_selector is None or matches(object_selector, request.labels)
 
     def _namespace_labels(self, namespace: str) -> Mapping[str, str]:
-        found = self._objects.find("Namespace", "", namespace)
-        if found is None:  # the one label that every namespace has, where none were read
+        its_object = self._objects.find("Namespace", "", namespace)
+        if its_object is None:  # the one label that every namespace has, where none were read
             return {"kubernetes.io/metadata.name": namespace}
-        return found.metadata.labels or _NO_LABELS
+        return its_object.metadata.labels or _NO_LABELS
 
     def _conditions_hold(
         self, conditions: tuple[MatchCondition, ...], request: AdmissionRequest

@@ -139,11 +139,11 @@ class BudgetLedger:
             scale += self._guess(scale)
         return desired_pods(self.budget.spec, scale, self.matched)
 
-    def _guess(self, known: int) -> int:
+    def _guess(self, counted: int) -> int:
         """The scales that could not be read: the rest that the recorded status leaves for them."""
         status = self.budget.status
         if status.observed_generation >= self.budget.metadata.generation and status.conditions:
-            return max(0, status.expected_pods - known)
+            return max(0, status.expected_pods - counted)
         return sum(self._unknown.values())
 
     # --- the status ------------------------------------------------------------------------------

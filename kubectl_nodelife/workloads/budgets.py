@@ -106,8 +106,8 @@ def expected_pods(
             scales[scale.uid] = scale.replicas
         elif not any(owner.controller for owner in pod.metadata.owner_references):
             unmanaged.append(pod.name)
-    found = desired_pods(spec, sum(scales.values()), 0)
-    return found._replace(unmanaged=tuple(unmanaged))
+    desired = desired_pods(spec, sum(scales.values()), 0)
+    return desired._replace(unmanaged=tuple(unmanaged))
 
 
 def _scale_once(pod: Pod, owners: OwnerLookup, asked: set[str]) -> Scale | None:

@@ -59,11 +59,11 @@ def responders_of(eviction: Eviction) -> list[Responder]:
     """Its responders in the order in which they are asked: by priority, then by their domains'
     labels, the top one first (`selectNextResponder`)."""
     statuses = {status.name: status for status in eviction.status.responders}
-    found = [
+    responders = [
         Responder(target, statuses.get(target.name, ResponderStatus()))
         for target in eviction.status.target_responders
     ]
-    return sorted(found, key=_order)
+    return sorted(responders, key=_order)
 
 
 def _order(responder: Responder) -> tuple[int, list[str], str]:
@@ -96,8 +96,8 @@ class EvictionRequests:
 
     def active(self, pod: Pod) -> Responder | None:
         """The responder that is at work on it."""
-        found = (responder for one in self.going(pod) for responder in responders_of(one))
-        return next((r for r in found if r.target.state == "Active"), None)
+        responders = (responder for one in self.going(pod) for responder in responders_of(one))
+        return next((r for r in responders if r.target.state == "Active"), None)
 
 
 def _key(namespace: str, target: EvictionTarget) -> Key:

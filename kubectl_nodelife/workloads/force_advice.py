@@ -127,8 +127,8 @@ def finalizers_that_hold(pod: Pod) -> list[str]:
 def _sentence(pod: Pod, node: NodeReadiness, force: str, taint: str, now_ns: int) -> str:
     """The advice about the pod, in one sentence that every verb prints."""
     gone = not node.exists and bool(pod.spec.node_name)
-    if kept := finalizers_that_hold(pod):
-        return f"forcing does not help: the owner of {', '.join(kept)} must take it off"
+    if finalizers := finalizers_that_hold(pod):
+        return f"forcing does not help: the owner of {', '.join(finalizers)} must take it off"
     late_ns = _overdue_ns(pod, now_ns)
     if pod.metadata.finalizers and gone and late_ns > POD_GC_NS:
         return _held(pod, node, late_ns)
@@ -197,15 +197,15 @@ def _found(node: NodeReadiness, now_ns: int) -> tuple[str, ...]:
         return (f"there is no node {node.name}",)
     if not node.name:
         return ("no node has it",)
-    found = [f"node {node.name} is Ready={node.ready} ({node.ready_reason or 'no reason'})"]
+    facts = [f"node {node.name} is Ready={node.ready} ({node.ready_reason or 'no reason'})"]
     if node.heartbeat_ns is not None:
         age = human_duration(now_ns - node.heartbeat_ns)
-        found.append(f"its last heartbeat is {age} old ({node.heartbeat_field})")
+        facts.append(f"its last heartbeat is {age} old ({node.heartbeat_field})")
     if node.has_taint(TAINT_NODE_SHUTDOWN):
-        found.append(f"the cloud says that the machine is shut down (taint {TAINT_NODE_SHUTDOWN})")
+        facts.append(f"the cloud says that the machine is shut down (taint {TAINT_NODE_SHUTDOWN})")
     if node.has_taint(TAINT_NODE_OUT_OF_SERVICE):
-        found.append(f"an operator says that it is off (taint {TAINT_NODE_OUT_OF_SERVICE})")
-    return tuple(found)
+        facts.append(f"an operator says that it is off (taint {TAINT_NODE_OUT_OF_SERVICE})")
+    return tuple(facts)
 
 
 def _missing(node: NodeReadiness, alive: bool) -> tuple[str, ...]:
@@ -234,8 +234,8 @@ def _hazards(pod: Pod) -> tuple[str, ...]:
         if claim is not None and not claim.read_only:
             hazards.append(f"claim {claim.claim_name} could get two writers")
     if pod.metadata.finalizers:
-        kept = ", ".join(pod.metadata.finalizers)
-        hazards.append(f"the object stays even when forced, until its finalizers go: {kept}")
+        finalizers = ", ".join(pod.metadata.finalizers)
+        hazards.append(f"the object stays even when forced, until its finalizers go: {finalizers}")
     return tuple(hazards)
 
 

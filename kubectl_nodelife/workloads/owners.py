@@ -126,11 +126,11 @@ def most_failures(job: Job, pods: Iterable[Pod]) -> int:
     lacks may be one more.
     """
     pods, spec = list(pods), job.spec
-    made = job.metadata.creation_timestamp
+    created_ns = job.metadata.creation_timestamp
     youngest = max((p.metadata.creation_timestamp or 0 for p in pods), default=0)
-    if made is None or not youngest:
+    if created_ns is None or not youngest:
         return JOB_MOST_DOUBLED
-    passed_ns = youngest + SECOND_NS - made
+    passed_ns = youngest + SECOND_NS - created_ns
     replaced = [n for n in range(1, JOB_MOST_DOUBLED + 1) if back_off_ns(n) <= passed_ns]
     wanted = 1 if spec.parallelism is None else spec.parallelism
     if spec.completions is not None:
@@ -148,14 +148,14 @@ def replacement_of(pod: Pod, owners: OwnerLookup) -> Replacement:
         return Replacement(NEVER, why=f"the kubelet of {owner.name} makes it, from its manifest")
     if find_kind(owner.api_version, owner.kind) is None:
         return _assumed(owner)
-    found = owners.find(owner.kind, pod.namespace, owner.name)
-    if found is None or (owner.uid and found.uid and found.uid != owner.uid):
+    workload = owners.find(owner.kind, pod.namespace, owner.name)
+    if workload is None or (owner.uid and workload.uid and workload.uid != owner.uid):
         if owners.was_read(owner.kind):
             return Replacement(NEVER, why=f"its {owner.kind} {owner.name} is gone")
         return _assumed(owner)
-    if found.metadata.deletion_timestamp is not None:
+    if workload.metadata.deletion_timestamp is not None:
         return Replacement(NEVER, why=f"its {owner.kind} {owner.name} is being deleted")
-    return _by_kind(owner, found)
+    return _by_kind(owner, workload)
 
 
 def _assumed(owner: OwnerReference) -> Replacement:
@@ -168,22 +168,22 @@ def _assumed(owner: OwnerReference) -> Replacement:
     )
 
 
-def _by_kind(owner: OwnerReference, found: KubeObject) -> Replacement:
-    if isinstance(found, (ReplicaSet, ReplicationController)):
+def _by_kind(owner: OwnerReference, workload: KubeObject) -> Replacement:
+    if isinstance(workload, (ReplicaSet, ReplicationController)):
         return Replacement(
             AT_ONCE,
-            replicas=replicas_of(found),
-            min_ready_seconds=found.spec.min_ready_seconds,
+            replicas=replicas_of(workload),
+            min_ready_seconds=workload.spec.min_ready_seconds,
         )
-    if isinstance(found, StatefulSet):
+    if isinstance(workload, StatefulSet):
         return Replacement(
             WHEN_GONE,
-            ordered=found.spec.pod_management_policy != "Parallel",
-            replicas=replicas_of(found),
-            min_ready_seconds=found.spec.min_ready_seconds,
+            ordered=workload.spec.pod_management_policy != "Parallel",
+            replicas=replicas_of(workload),
+            min_ready_seconds=workload.spec.min_ready_seconds,
         )
-    if isinstance(found, Job):
-        return _of_job(found)
+    if isinstance(workload, Job):
+        return _of_job(workload)
     if owner.kind == "DaemonSet":
         return Replacement(NEVER, why="a DaemonSet's pod belongs to its node")
     return _assumed(owner)
@@ -250,9 +250,9 @@ def owner_chain(pod: Pod, owners: OwnerLookup) -> list[OwnerReference]:
     owner = controller_of(pod.metadata)
     while owner is not None and owner not in chain:
         chain.append(owner)
-        found = owners.find(owner.kind, pod.namespace, owner.name)
-        if found is not None:
-            owner = controller_of(found.metadata)
+        workload = owners.find(owner.kind, pod.namespace, owner.name)
+        if workload is not None:
+            owner = controller_of(workload.metadata)
         elif owner.kind == "ReplicaSet" and not owners.was_read("ReplicaSet"):
             owner = _deployment_above(owner, pod)
         else:
@@ -441,9 +441,11 @@ def replicas_of(scaled: Scaled) -> int:
 def _lookup(
     type_: type[ScaledT], kind: str, owner: OwnerReference, namespace: str, owners: OwnerLookup
 ) -> ScaledT | None:
-    found = owners.find(kind, namespace, owner.name)
-    if found is None and not owners.was_read(kind):
+    workload = owners.find(kind, namespace, owner.name)
+    if workload is None and not owners.was_read(kind):
         raise ScaleUnknown(f"{kind} {namespace}/{owner.name} is not among what was read")
-    if not isinstance(found, type_) or (owner.uid and found.uid and found.uid != owner.uid):
+    if not isinstance(workload, type_) or (
+        owner.uid and workload.uid and workload.uid != owner.uid
+    ):
         return None
-    return found
+    return workload

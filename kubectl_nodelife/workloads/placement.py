@@ -247,11 +247,11 @@ class PlacementSimulator:
 
     def _kept_from(self, pod: Pod) -> Kept:
         """The others than this pod for which room is kept from it."""
-        kept: dict[str, list[Pod]] = {}
+        reserved: dict[str, list[Pod]] = {}
         for uid, (node, other) in self._nominated.items():
             if uid != pod.uid and priority(other) >= priority(pod):
-                kept.setdefault(node, []).append(other)
-        return kept
+                reserved.setdefault(node, []).append(other)
+        return reserved
 
     # --- where to --------------------------------------------------------------------------------
 
@@ -273,17 +273,17 @@ class PlacementSimulator:
         wanted = self._rules.wanted(pod, demands)
         if self._nowhere(wanted):
             return []
-        kept = self._kept_from(pod)
+        reserved = self._kept_from(pod)
         nominated, pinned = self.nominated_node(pod), pinned_node(pod.spec)
-        if nominated is not None and self._fits(wanted, nominated, kept):
+        if nominated is not None and self._fits(wanted, nominated, reserved):
             return [nominated]
         if pinned is not None:
-            return [pinned] if self._fits(wanted, pinned, kept) else []
-        has_rules = wanted.needs is not NO_NEEDS or wanted.spread or wanted.interpod or kept
+            return [pinned] if self._fits(wanted, pinned, reserved) else []
+        has_rules = wanted.needs is not NO_NEEDS or wanted.spread or wanted.interpod or reserved
         return self._candidates_for(demands).best(
             wanted,
-            partial(self._has_room, wanted, kept=kept),
-            (lambda name: self._forbids(wanted, name, kept) is None) if has_rules else None,
+            partial(self._has_room, wanted, kept=reserved),
+            (lambda name: self._forbids(wanted, name, reserved) is None) if has_rules else None,
             partial(self._soft.scores, pod),
         )
 
@@ -332,14 +332,17 @@ class PlacementSimulator:
         wanted = self._rules.wanted(pod, demands)
         if self._nowhere(wanted):
             return []
-        found: list[str] = []
-        kept = self._kept_from(pod)
+        names: list[str] = []
+        reserved = self._kept_from(pod)
         for name in self._candidates_for(demands).names():
-            if self._has_room(wanted, name, kept) and self._forbids(wanted, name, kept) is None:
-                found.append(name)
-                if len(found) >= most:
+            if (
+                self._has_room(wanted, name, reserved)
+                and self._forbids(wanted, name, reserved) is None
+            ):
+                names.append(name)
+                if len(names) >= most:
                     break
-        return found
+        return names
 
     def no_room(self, pod: Pod) -> NoRoom:
         """Why the pod fits nowhere, counted over all nodes."""
@@ -349,14 +352,14 @@ class PlacementSimulator:
         if nowhere and nowhere != REASON_CLAIM_IN_USE:
             return NoRoom(((nowhere, len(nodes)),), len(nodes), anywhere=True)
         reasons: Counter[str] = Counter()
-        kept, named = self._kept_from(pod), named_nodes(pod.spec)
+        reserved, named = self._kept_from(pod), named_nodes(pod.spec)
         for name, node in nodes.items():
             if named is not None and name not in named:
                 reasons[REASON_NOT_NAMED] += 1
             elif (reason := self._keeps_off(pod, node)) is not None:
                 reasons[reason] += 1
             else:
-                reasons.update(self._lacks(wanted, name, kept, in_use=bool(nowhere)))
+                reasons.update(self._lacks(wanted, name, reserved, in_use=bool(nowhere)))
         ordered = sorted(reasons.items(), key=lambda item: (-item[1], item[0]))
         return NoRoom(tuple(item for item in ordered if item[1]), len(self._cache.nodes))
 
@@ -429,10 +432,10 @@ class PlacementSimulator:
 
     def _candidates_for(self, demands: Demands) -> Candidates:
         """The nodes to which pods with these demands may go, brought up to date."""
-        found = self._candidates.get(demands)
-        if found is None:
-            found = self._scoring.candidates(self, self._prefers(demands))
-            self._candidates[demands] = found
+        candidates = self._candidates.get(demands)
+        if candidates is None:
+            candidates = self._scoring.candidates(self, self._prefers(demands))
+            self._candidates[demands] = candidates
             self._stale[demands] = set(self._cache.nodes)
         stale = self._stale[demands]
         if stale:
@@ -441,9 +444,9 @@ class PlacementSimulator:
             for name in self.in_order(known_nodes):
                 node = nodes.get(name)
                 admitted = node is not None and self._keeps_off(sample, node) is None
-                found.update(name, admitted)
+                candidates.update(name, admitted)
             stale.clear()
-        return found
+        return candidates
 
     def _prefers(self, demands: Demands) -> Prefers:
         """The preference of pods with these demands for a node."""

@@ -197,12 +197,14 @@ class PlacementRules:
     # The counts of a class
 
     def _of_class(self, class_: PodClass) -> PodRequirements:
-        found = self._counted.get(class_)
-        if found is None:
+        requirements = self._counted.get(class_)
+        if requirements is None:
             sample = class_.sample
-            found = PodRequirements(sample, self._spread_of(sample), self._interpod_of(sample))
-            self._counted[class_] = found
-        return found
+            requirements = PodRequirements(
+                sample, self._spread_of(sample), self._interpod_of(sample)
+            )
+            self._counted[class_] = requirements
+        return requirements
 
     def _spread_of(self, pod: Pod) -> TopologySpread | None:
         if not hard_constraints(pod):

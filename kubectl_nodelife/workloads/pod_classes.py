@@ -60,10 +60,10 @@ class Demands:
         shared_labels = sorted(item for item in labels.items() if item[0] not in _OWN_LABELS)
         constraints = pod.spec.topology_spread_constraints
         key = _encode((pod.namespace, shared_labels, constraints))
-        found = self._classes.get(key)
-        if found is None:
-            found = self._classes[key] = PodClass(pod)
-        return found
+        class_ = self._classes.get(key)
+        if class_ is None:
+            class_ = self._classes[key] = PodClass(pod)
+        return class_
 
 
 class PodClasses:
@@ -78,29 +78,29 @@ class PodClasses:
     def demands_of(self, pod: Pod) -> Demands:
         """Found by the containers, which pods of one template nearly always share."""
         spec = pod.spec
-        known = self._by_containers.get(id(spec.containers))
-        if known is not None and _asks_the_same(known[0], spec):
-            return known[1]
+        last = self._by_containers.get(id(spec.containers))
+        if last is not None and _asks_the_same(last[0], spec):
+            return last[1]
         asked = (spec.tolerations, spec.node_selector, spec.affinity, bool(spec.scheduling_gates))
         key = _encode((asked, _room_asked(spec)))
-        found = self._demands.get(key)
-        if found is None:
-            found = self._demands[key] = Demands(pod)
-        self._by_containers[id(spec.containers)] = (spec, found)
-        return found
+        demands = self._demands.get(key)
+        if demands is None:
+            demands = self._demands[key] = Demands(pod)
+        self._by_containers[id(spec.containers)] = (spec, demands)
+        return demands
 
     def room_of(self, pod: Pod) -> PodRequirements:
         """The room that the pod takes of a node; only `requests` and `ports` of it count."""
         spec = pod.spec
-        known = self._room.get(id(spec.containers))
-        if known is not None and _takes_the_same(known[0], spec):
-            return known[1]
+        last = self._room.get(id(spec.containers))
+        if last is not None and _takes_the_same(last[0], spec):
+            return last[1]
         key = _encode(_room_asked(spec))
-        found = self._rooms.get(key)
-        if found is None:
-            found = self._rooms[key] = PodRequirements(pod)
-        self._room[id(spec.containers)] = (spec, found)
-        return found
+        room = self._rooms.get(key)
+        if room is None:
+            room = self._rooms[key] = PodRequirements(pod)
+        self._room[id(spec.containers)] = (spec, room)
+        return room
 
     def templates(self) -> int:
         """Of how many lists of containers the room is known."""
@@ -112,8 +112,8 @@ class PodClasses:
         In one pass, since it may be all pods of a large cluster: those of one template mostly
         follow one another.
         """
-        found: defaultdict[str, dict[PodRequirements, int]]
-        found = defaultdict(partial(defaultdict, int))
+        rooms: defaultdict[str, dict[PodRequirements, int]]
+        rooms = defaultdict(partial(defaultdict, int))
         last, room = PodSpec(), None
         for pod in pods:
             if pod.status.phase in TERMINAL_PHASES:
@@ -126,8 +126,8 @@ class PodClasses:
                 and spec.resources is last.resources
             ):
                 last, room = spec, self.room_of(pod)
-            found[spec.node_name][room] += 1
-        return found
+            rooms[spec.node_name][room] += 1
+        return rooms
 
 
 class RoomOnNodes:

@@ -93,8 +93,8 @@ class PodSummary:
             if pod is not None and pod.spec.node_name:
                 self._stale.add(pod.spec.node_name)
         if old is not None:
-            for known in (self.keep_off, self.made, self.nameless):
-                known.pop(old.key, None)
+            for pods in (self.keep_off, self.made, self.nameless):
+                pods.pop(old.key, None)
         if new is not None:
             self._note(new)
 

@@ -40,15 +40,15 @@ def host_ports(pod: Pod) -> tuple[HostPort, ...]:
     match containers:
         case [only] if not (only.ports or spec.init_containers):
             return ()  # as of most pods
-    found = []
+    ports = []
     if spec.init_containers:
         containers += tuple(c for c in spec.init_containers if c.restart_policy == "Always")
     for container in containers:
         for port in container.ports:
             if port.host_port > 0:
                 address, protocol = port.host_ip or _ALL_ADDRESSES, port.protocol or "TCP"
-                found.append((address, protocol, port.host_port))
-    return tuple(found)
+                ports.append((address, protocol, port.host_port))
+    return tuple(ports)
 
 
 class NodeInfo:

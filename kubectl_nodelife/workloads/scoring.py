@@ -182,7 +182,7 @@ class _Heap:
         """The top of the heap, once what is out of date or without room is off it."""
         heap, listed = self._own_heap(), self._listed
         aside: list[tuple[Preference, int, int, str]] = []
-        found: list[str] = []
+        names: list[str] = []
         while heap:
             preference, count, rank, name = heap[0]
             if listed.get(name) != (preference, count):
@@ -198,11 +198,11 @@ class _Heap:
             elif obeys is not None and not obeys(name):
                 aside.append(heapq.heappop(heap))
             else:
-                found.append(name)
+                names.append(name)
                 break
         for entry in aside:
             heapq.heappush(heap, entry)
-        return found
+        return names
 
 
 class HighestScore:
@@ -280,33 +280,33 @@ class _Round:
         self, wanted: PodRequirements, has_room: Test, obeys: Test | None, soft: SoftScores
     ) -> list[str]:
         """Those with the highest score, of those looked at."""
-        found: list[str] = []
+        nodes: list[str] = []
         if self._nodes.node_count() <= SMALL:
-            found = [n for n in self.names() if has_room(n) and (obeys is None or obeys(n))]
+            nodes = [n for n in self.names() if has_room(n) and (obeys is None or obeys(n))]
         else:
             for names in self._by_preference():
-                found = self._next_few(names, has_room, obeys)
-                if found:
+                nodes = self._next_few(names, has_room, obeys)
+                if nodes:
                     break
-        if len(found) < 2:
-            return found
-        more = soft(found) if self._nodes.node_count() <= SMALL else [0] * len(found)
-        scores = node_scores(self._preferences(found), self._room_scores(found, wanted), more)
+        if len(nodes) < 2:
+            return nodes
+        more = soft(nodes) if self._nodes.node_count() <= SMALL else [0] * len(nodes)
+        scores = node_scores(self._preferences(nodes), self._room_scores(nodes, wanted), more)
         most = max(scores)
-        return [name for name, score in zip(found, scores, strict=True) if score == most]
+        return [name for name, score in zip(nodes, scores, strict=True) if score == most]
 
     def _next_few(self, names: list[str], has_room: Test, obeys: Test | None) -> list[str]:
         """A few that fit, from where the last look ended on, as the scheduler goes round."""
-        found: list[str] = []
+        nodes: list[str] = []
         count, start = len(names), self._scoring.next
         for i in range(count):
             self._scoring.next = start + i + 1
             name = names[(start + i) % count]
             if has_room(name) and (obeys is None or obeys(name)):
-                found.append(name)
-                if len(found) == SAMPLE:
+                nodes.append(name)
+                if len(nodes) == SAMPLE:
                     break
-        return found
+        return nodes
 
     def _room_scores(self, names: Sequence[str], wanted: PodRequirements) -> list[int]:
         """`room_score` of each of the nodes, counted anew where pods came or went."""

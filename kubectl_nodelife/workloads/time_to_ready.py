@@ -84,10 +84,10 @@ def learn(pods: Iterable[Pod], source: str) -> TimeToReady | None:
         return None
     # Samples beyond twice the median are of lost and regained readiness, slow pulls, exceptions.
     median = samples[len(samples) // 2]
-    kept = [s for s in samples if s <= 2 * median + 5 * SECOND_NS]
-    middle = sum(kept) // len(kept) + 50 * MILLISECOND_NS
-    low = max(100 * MILLISECOND_NS, kept[0] - SECOND_NS)
-    return TimeToReady(low, middle, kept[-1] + SECOND_NS + 200 * MILLISECOND_NS, source)
+    usual = [s for s in samples if s <= 2 * median + 5 * SECOND_NS]
+    middle = sum(usual) // len(usual) + 50 * MILLISECOND_NS
+    low = max(100 * MILLISECOND_NS, usual[0] - SECOND_NS)
+    return TimeToReady(low, middle, usual[-1] + SECOND_NS + 200 * MILLISECOND_NS, source)
 
 
 def is_starting(pod: Pod) -> bool:
@@ -166,19 +166,19 @@ class TimesToReady:
             return self._of_namespace(pod.namespace)
         if owner.uid not in self._learnt:
             pods = list(self._of_owner(owner.uid))
-            known = learn(pods, f"{owner.kind} {owner.name}")
-            if known is None and not never_ready(pods):
-                known = self._of_namespace(pod.namespace)
-            self._learnt[owner.uid] = known
+            learnt = learn(pods, f"{owner.kind} {owner.name}")
+            if learnt is None and not never_ready(pods):
+                learnt = self._of_namespace(pod.namespace)
+            self._learnt[owner.uid] = learnt
         return self._learnt[owner.uid]
 
     def _of_namespace(self, namespace: str) -> TimeToReady:
-        known = self._fallback.get(namespace)
-        if known is None:
+        learnt = self._fallback.get(namespace)
+        if learnt is None:
             pods = islice(self._in_namespace(namespace), _HOW_MANY)
-            known = learn(pods, f"other pods of namespace {namespace}")
-            if known is None:
-                known = learn(islice(self._pods, _HOW_MANY), "other pods of the cluster")
-            known = known or ASSUMED
-            self._fallback[namespace] = known
-        return known
+            learnt = learn(pods, f"other pods of namespace {namespace}")
+            if learnt is None:
+                learnt = learn(islice(self._pods, _HOW_MANY), "other pods of the cluster")
+            learnt = learnt or ASSUMED
+            self._fallback[namespace] = learnt
+        return learnt

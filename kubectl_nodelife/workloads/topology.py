@@ -168,14 +168,14 @@ class InterPodAffinity:
         return None
 
     def _affinity_holds(self, labels: Mapping[str, str]) -> bool:
-        found = True
+        holds = True
         for term in self.terms:
             value = labels.get(term.topology_key)
             if value is None:
                 return False
             if self._affinity.get((term.topology_key, value), 0) <= 0:
-                found = False
-        if found:
+                holds = False
+        if holds:
             return True
         # The first of a series of pods with affinity to one another may go anywhere.
         alone = not self._affinity
@@ -288,7 +288,7 @@ class TopologySpread:
             for i, counted in enumerate(counts_for):
                 if counted:
                     values[i].add(labels[keys[i]])
-        self._domains = [Domains(found) for found in values]
+        self._domains = [Domains(value) for value in values]
 
     def fork(self) -> TopologySpread:
         """Another one with the same counts."""

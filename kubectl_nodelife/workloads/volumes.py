@@ -120,7 +120,7 @@ def volumes_elsewhere(
         if pod.spec.volumes and pod.spec.node_name and pod.status.phase == "Running"
         for name in claim_names(pod)
     }
-    found = {}
+    elsewhere = {}
     for pod in waiting:
         for name in claim_names(pod):
             key = (pod.namespace, name)
@@ -128,8 +128,8 @@ def volumes_elsewhere(
             if holder is None or holder.spec.node_name == pod.spec.node_name:
                 continue
             if isinstance(claim, PersistentVolumeClaim) and attaches_to_one(claim):
-                found[pod.uid] = VolumeElsewhere(name, holder)
-    return found
+                elsewhere[pod.uid] = VolumeElsewhere(name, holder)
+    return elsewhere
 
 
 def attaches_to_one(claim: PersistentVolumeClaim) -> bool:

@@ -134,9 +134,9 @@ def cut_waves(
     """
     best: list[list[str]] | None = None
     for rank in RANKS:
-        found = _cut(loads, caps, limits, capacity(), rank)
-        if best is None or len(found) < len(best):
-            best = found
+        waves = _cut(loads, caps, limits, capacity(), rank)
+        if best is None or len(waves) < len(best):
+            best = waves
         if len(best) <= at_least:
             break
     return best or []
@@ -155,8 +155,8 @@ def largest_wave(
     for order in (_by_budgets, _by_room, lambda load, caps: (len(load.budgets), load.pods)):
         wave = _Filling(caps, WaveLimits(len(loads)), capacity())
         waiting = sorted(loads, key=lambda load: (*order(load, caps), load.name))
-        found = [load.name for load in waiting if wave.take(load)]
-        best = max(best, found, key=len)
+        names = [load.name for load in waiting if wave.take(load)]
+        best = max(best, names, key=len)
     return sorted(best)
 
 
@@ -220,12 +220,12 @@ def _cut(
     rank: Rank,
 ) -> list[list[str]]:
     """Cut wave after wave, the nodes that are hardest to place first."""
-    left = _Remaining(loads, caps, limits)
+    remaining = _Remaining(loads, caps, limits)
     shares = {load.name: _share(load, caps) for load in loads}
     waiting = list(loads)
     result: list[list[str]] = []
     while waiting:
-        needs = left.needs()
+        needs = remaining.needs()
         keys = {
             load.name: (*rank(_needs_of(load, needs), shares[load.name]), load.name)
             for load in waiting
@@ -237,7 +237,7 @@ def _cut(
             taken = waiting[:1]
             wave.force(taken[0])
         for load in taken:
-            left.remove(load)
+            remaining.remove(load)
         names = {load.name for load in taken}
         waiting = [load for load in waiting if load.name not in names]
         room.next_wave([load.name for load in taken])
@@ -250,10 +250,10 @@ def _share(load: NodeLoad, caps: Mapping[BudgetKey, int]) -> float:
 
 
 def _needs_of(load: NodeLoad, needs: dict[object, float]) -> list[float]:
-    found = [needs[key] for key in load.budgets]
+    loads = [needs[key] for key in load.budgets]
     if load.zone in needs:
-        found.append(needs[load.zone])
-    return found
+        loads.append(needs[load.zone])
+    return loads
 
 
 class _Filling:

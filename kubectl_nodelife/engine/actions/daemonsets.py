@@ -55,10 +55,10 @@ class ReleaseObject(ObjectAction, frozen=True, kw_only=True, gc=False):
     def effect(self, obj: KubeObject | None, now_ns: int) -> KubeObject | None:
         if obj is None:
             return None
-        kept = tuple(o for o in obj.metadata.owner_references if o.uid != self.owner_uid)
-        if len(kept) == len(obj.metadata.owner_references):
+        other_owners = tuple(o for o in obj.metadata.owner_references if o.uid != self.owner_uid)
+        if len(other_owners) == len(obj.metadata.owner_references):
             return obj
-        return replace(obj, metadata=replace(obj.metadata, owner_references=kept))
+        return replace(obj, metadata=replace(obj.metadata, owner_references=other_owners))
 
 
 class CreateControllerRevision(ObjectAction, frozen=True, kw_only=True, gc=False):

@@ -144,7 +144,7 @@ class ActionNumbers:
 def _concrete(kind: type[Action]) -> list[type[Action]]:
     """The classes below that have none below them."""
     below = kind.__subclasses__()
-    return [found for sub in below for found in _concrete(sub)] if below else [kind]
+    return [class_ for sub in below for class_ in _concrete(sub)] if below else [kind]
 
 
 ACTION_CLASSES: Final[tuple[type[Action], ...]] = tuple(

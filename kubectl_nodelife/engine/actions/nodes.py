@@ -27,8 +27,8 @@ class SetNodeConditions(NodeAction, frozen=True, kw_only=True, gc=False):
         if not isinstance(obj, Node):
             return obj
         new = {c.type: c for c in self.conditions}
-        kept = tuple(new.pop(c.type, c) for c in obj.status.conditions)
-        merged = kept + tuple(new.values())
+        in_place = tuple(new.pop(c.type, c) for c in obj.status.conditions)
+        merged = in_place + tuple(new.values())
         if merged == obj.status.conditions:
             return obj
         return replace(obj, status=replace(obj.status, conditions=merged))

@@ -235,15 +235,15 @@ class EvictPod(PodAction, frozen=True, kw_only=True, gc=False):
 
     def effect(self, obj: KubeObject | None, now_ns: int) -> KubeObject | None:
         """As a DELETE of the pod; the API server says on it why."""
-        left = self._deletion().effect(obj, now_ns)
-        if left is obj or not isinstance(left, Pod):
-            return left
+        marked = self._deletion().effect(obj, now_ns)
+        if marked is obj or not isinstance(marked, Pod):
+            return marked
         reason = EVICTION_BY_EVICTION_API
-        condition = disruption_target(left.status, reason, EVICTION_MESSAGE, now_ns)
+        condition = disruption_target(marked.status, reason, EVICTION_MESSAGE, now_ns)
         if condition is None:
-            return left
-        conditions = put_condition(left.status.conditions, condition)
-        return replace(left, status=replace(left.status, conditions=conditions))
+            return marked
+        conditions = put_condition(marked.status.conditions, condition)
+        return replace(marked, status=replace(marked.status, conditions=conditions))
 
     def shown_by(self, obj: KubeObject) -> bool:
         """The pod is terminating."""

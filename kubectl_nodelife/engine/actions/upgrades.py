@@ -165,8 +165,8 @@ class CreateForNode(ForNode, frozen=True, kw_only=True, gc=False):
             return obj
         if self.kind == "Pod":
             return created_pod(self.manifest, now_ns)
-        made = convert(self.manifest, kind_named(self.kind).type, "", "")
-        created: KubeObject = created_object(made, self.kind, now_ns)
+        manifest = convert(self.manifest, kind_named(self.kind).type, "", "")
+        created: KubeObject = created_object(manifest, self.kind, now_ns)
         return created
 
     def shown_by(self, obj: KubeObject) -> bool:

@@ -402,16 +402,16 @@ def write(action: Action, call: Write) -> Conversation:
         return Result(answer.code, changed=True, fresh=answer.obj)
     if not answer.is_ambiguous:
         return failed(answer)
-    found = yield Get(*action.target)
-    replaced = found.obj is not None and is_another(action, found.obj)
-    if found.code == NOT_FOUND or replaced:
-        gone = action.effect(found.obj, found.now_ns) is None
-        end = another(action) if replaced else failed(found)
+    current = yield Get(*action.target)
+    replaced = current.obj is not None and is_another(action, current.obj)
+    if current.code == NOT_FOUND or replaced:
+        gone = action.effect(current.obj, current.now_ns) is None
+        end = another(action) if replaced else failed(current)
         return Result(OK, changed=True) if gone else end
-    if found.obj is None:
+    if current.obj is None:
         return failed(answer)
-    done = is_done(action, found.obj, found.now_ns)
-    return Result(OK, changed=True, fresh=found.obj) if done else failed(answer, found.obj)
+    done = is_done(action, current.obj, current.now_ns)
+    return Result(OK, changed=True, fresh=current.obj) if done else failed(answer, current.obj)
 
 
 def is_done(action: Action, obj: KubeObject, now_ns: int) -> bool:

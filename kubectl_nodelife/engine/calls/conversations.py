@@ -103,14 +103,14 @@ def set_node_conditions(
     answer = yield Patch(kind, key, body, as_seen(action, seen), "status")
     if answer.ok:
         return Result(answer.code, changed=True, fresh=answer.obj)
-    found = yield Get(kind, key)
-    if found.obj is None:
+    current = yield Get(kind, key)
+    if current.obj is None:
         return failed(answer)
-    if is_another(action, found.obj):
+    if is_another(action, current.obj):
         return another(action)
-    if answer.is_ambiguous and action.effect(found.obj, now_ns) is found.obj:
-        return Result(OK, changed=True, fresh=found.obj)
-    return failed(answer, found.obj)
+    if answer.is_ambiguous and action.effect(current.obj, now_ns) is current.obj:
+        return Result(OK, changed=True, fresh=current.obj)
+    return failed(answer, current.obj)
 
 
 def change_taints(
@@ -148,18 +148,18 @@ def _patch_as_read(
     """
     result = UNCHANGED
     for attempt in range(CONFLICT_TRIES):
-        found = yield from read(action, quorum=attempt > 0)
-        if isinstance(found, Result):
-            return found
-        before = found.obj
+        current = yield from read(action, quorum=attempt > 0)
+        if isinstance(current, Result):
+            return current
+        before = current.obj
         after = action.effect(before, now_ns)
         if after is before or not isinstance(before, Node) or not isinstance(after, Node):
             return UNCHANGED
-        result = yield from write(action, patch(before, after, found))
+        result = yield from write(action, patch(before, after, current))
         if result.code != CONFLICT:
             return result
         if attempt + 1 < CONFLICT_TRIES:
-            last = found.now_ns or now_ns
+            last = current.now_ns or now_ns
             yield WaitUntil(last + CONFLICT_BACKOFF_NS, last + 2 * CONFLICT_BACKOFF_NS)
     return result
 
@@ -170,13 +170,13 @@ def set_unschedulable(
     """Read, then patch under the version read; again after a conflict."""
     result = UNCHANGED
     for _ in range(CONFLICT_TRIES):
-        found = yield from read(action, quorum=True)
-        if isinstance(found, Result):
-            return found
-        if found.obj is None or is_done(action, found.obj, now_ns):
+        current = yield from read(action, quorum=True)
+        if isinstance(current, Result):
+            return current
+        if current.obj is None or is_done(action, current.obj, now_ns):
             return UNCHANGED
         body = {"spec": {"unschedulable": True if action.unschedulable else None}}
-        result = yield from write(action, Patch(*action.target, body, unchanged(found.obj)))
+        result = yield from write(action, Patch(*action.target, body, unchanged(current.obj)))
         if result.code != CONFLICT:
             break
     return result
@@ -207,8 +207,8 @@ def create_revision(
     result = yield from write(action, Post(*action.target, body))
     if result.code != CONFLICT:
         return result
-    found = yield Get(*action.target)
-    return Result(CONFLICT, result.message, result.reason, fresh=found.obj)
+    existing = yield Get(*action.target)
+    return Result(CONFLICT, result.message, result.reason, fresh=existing.obj)
 
 
 def update_revision(
@@ -236,13 +236,13 @@ def adopt(action: AdoptObject, seen: KubeObject | None, now_ns: int) -> Conversa
     take what was adopted.
     """
     owner = action.owner
-    found = yield Get(owner.kind, (action.namespace, owner.name))
-    if found.obj is None:
-        gone = conflict(f"{owner.kind} {owner.name} is gone") if found.code == 404 else None
-        return gone or failed(found)
-    if found.obj.uid != owner.uid:
+    current = yield Get(owner.kind, (action.namespace, owner.name))
+    if current.obj is None:
+        gone = conflict(f"{owner.kind} {owner.name} is gone") if current.code == 404 else None
+        return gone or failed(current)
+    if current.obj.uid != owner.uid:
         return conflict(f"{owner.kind} {owner.name} is another object now")
-    if found.obj.metadata.deletion_timestamp is not None:
+    if current.obj.metadata.deletion_timestamp is not None:
         return conflict(f"{owner.kind} {owner.name} is being deleted")
     body = {"metadata": {"ownerReferences": [encode(owner)]}}
     alive = OwnerAlive(owner.kind, action.namespace, owner.name, owner.uid)
@@ -261,10 +261,10 @@ def update_status(
 ) -> Conversation:
     """PATCH of the counts under the version seen; the second try reads that version first."""
     if action.reread:
-        found = yield from read(action, quorum=True)
-        if isinstance(found, Result):
-            return found
-        seen = found.obj
+        current = yield from read(action, quorum=True)
+        if isinstance(current, Result):
+            return current
+        seen = current.obj
     counts = {camel_case(field): getattr(action.status, field) for field in STATUS_COUNTS}
     patch = Patch(*action.target, {"status": counts}, as_seen(action, seen), "status")
     return (yield from write(action, patch))
@@ -274,10 +274,10 @@ def raise_collision_count(
     action: RaiseCollisionCount, seen: KubeObject | None, now_ns: int
 ) -> Conversation:
     """Read the set; unless the count is raised already, raise it by one."""
-    found = yield from read(action, quorum=True)
-    if isinstance(found, Result):
-        return found
-    daemon_set = found.obj
+    current = yield from read(action, quorum=True)
+    if isinstance(current, Result):
+        return current
+    daemon_set = current.obj
     assert isinstance(daemon_set, DaemonSet)
     if action.check and daemon_set.status.collision_count != action.seen:
         return conflict("the collision count was raised already", daemon_set)
@@ -297,12 +297,12 @@ def roll_back(action: RollBackDaemonSet, seen: KubeObject | None, now_ns: int) -
         result = yield from write(action, patch)
         if result.code != CONFLICT or seen is None or not seen.metadata.generation:
             return result
-        found = yield from read(action, quorum=True)
-        if isinstance(found, Result) or found.obj is None:
+        current = yield from read(action, quorum=True)
+        if isinstance(current, Result) or current.obj is None:
             return result
-        if found.obj.metadata.generation != seen.metadata.generation:
+        if current.obj.metadata.generation != seen.metadata.generation:
             return result
-        seen = found.obj
+        seen = current.obj
     return result
 
 

@@ -132,13 +132,13 @@ def delete_pod(action: DeletePod, seen: KubeObject | None, now_ns: int) -> Conve
         grace = action.grace_period_seconds
         about = as_seen(action, seen) if action.if_unchanged else same(action, seen)
         return (yield from write(action, Delete(kind, key, about, grace)))
-    found = yield from read(action, quorum=True)
-    if isinstance(found, Result):
-        return found
-    refused = yield from _still_holds(action, seen, found.obj)
+    current = yield from read(action, quorum=True)
+    if isinstance(current, Result):
+        return current
+    refused = yield from _still_holds(action, seen, current.obj)
     if refused is not None:
         return refused
-    preconditions = (*as_seen(action, found.obj), *_about_node(action))
+    preconditions = (*as_seen(action, current.obj), *_about_node(action))
     return (yield from write(action, Delete(kind, key, preconditions, 0)))
 
 
@@ -163,15 +163,15 @@ def create_pod(action: CreatePod, seen: KubeObject | None, now_ns: int) -> Conve
         if not answer.is_ambiguous and not (lost and answer.code == CONFLICT):
             return failed(answer)
         lost = True
-        found = yield listed
-        if found.ok and (pod := _made(action, found.raw)) is not None:
+        listing = yield listed
+        if listing.ok and (pod := _made(action, listing.raw)) is not None:
             return Result(OK, changed=True, fresh=pod)
-        at_ns = found.now_ns or now_ns
-        refused = found.ok and answer.code not in _ON_ITS_WAY and answer.code != CONFLICT
-        if refused or at_ns - asked_ns > (RESENDS_FOR_NS if found.ok else LOOKS_FOR_NS):
+        at_ns = listing.now_ns or now_ns
+        refused = listing.ok and answer.code not in _ON_ITS_WAY and answer.code != CONFLICT
+        if refused or at_ns - asked_ns > (RESENDS_FOR_NS if listing.ok else LOOKS_FOR_NS):
             return failed(answer)
         yield WaitUntil(at_ns + pause_ns)
-        if found.ok:
+        if listing.ok:
             answer = yield post
         pause_ns = min(2 * pause_ns, _LONGEST_PAUSE_NS)
     return Result(answer.code, changed=True, fresh=answer.obj)
@@ -187,7 +187,7 @@ def _siblings(action: CreatePod) -> ListObjects:
 
 def _made(action: CreatePod, listed: Body | None) -> Pod | None:
     """The owner's pod of that name, or that is there for the node already; None: there is none."""
-    found = None
+    created = None
     for raw in (listed or {}).get("items") or ():
         try:
             pod: Pod = convert(raw, Pod, "", "")
@@ -195,8 +195,8 @@ def _made(action: CreatePod, listed: Body | None) -> Pod | None:
             continue
         going = pod.metadata.deletion_timestamp is not None or pod.status.phase in TERMINAL_PHASES
         if action.shown_by(pod) and (pod.name == action.pod or not going):
-            found = pod if found is None or pod.name == action.pod else found
-    return found
+            created = pod if created is None or pod.name == action.pod else created
+    return created
 
 
 def evict_pod(action: EvictPod, seen: KubeObject | None, now_ns: int) -> Conversation:
@@ -218,13 +218,13 @@ def evict_pod(action: EvictPod, seen: KubeObject | None, now_ns: int) -> Convers
         if then == FAIL and answer.code >= 500:
             return failed(answer)  # a budget that cannot be evaluated
         if then == FAIL and answer.code != NO_ANSWER:
-            found = yield Get(*action.target)
-            gone = found.code == NOT_FOUND or (found.obj and is_another(action, found.obj))
+            current = yield Get(*action.target)
+            gone = current.code == NOT_FOUND or (current.obj and is_another(action, current.obj))
             return UNCHANGED if gone else failed(answer)
         yield WaitUntil((answer.now_ns or now_ns) + EVICTION_RETRY_NS)
-        found = yield Get(*action.target)
-        pod = found.obj
-        if found.code == NOT_FOUND or (pod is not None and is_another(action, pod)):
+        current = yield Get(*action.target)
+        pod = current.obj
+        if current.code == NOT_FOUND or (pod is not None and is_another(action, pod)):
             return UNCHANGED
         going = pod is not None and action.shown_by(pod)
         if going and not terminating:
@@ -234,10 +234,10 @@ def evict_pod(action: EvictPod, seen: KubeObject | None, now_ns: int) -> Convers
 def _patch_status(
     action: PodAction, phase: str, condition: PodCondition | None, now_ns: int
 ) -> Conversation:
-    found = yield from read(action, quorum=True)
-    if isinstance(found, Result):
-        return found
-    pod = found.obj
+    current = yield from read(action, quorum=True)
+    if isinstance(current, Result):
+        return current
+    pod = current.obj
     if not isinstance(pod, Pod) or action.effect(pod, now_ns) is pod:
         return UNCHANGED
     refused = yield from _node_state(action)
@@ -262,17 +262,17 @@ def _patch_status(
 
 
 def _still_holds(
-    action: DeletePod, seen: KubeObject | None, found: KubeObject | None
+    action: DeletePod, seen: KubeObject | None, current: KubeObject | None
 ) -> Established:
     """None if a forced deletion would be decided again on what was read, else a conflict."""
-    if isinstance(seen, Pod) and isinstance(found, Pod):
-        before, now = seen.metadata, found.metadata
+    if isinstance(seen, Pod) and isinstance(current, Pod):
+        before, now = seen.metadata, current.metadata
         ended = seen.status.phase in TERMINAL_PHASES
-        recovered = ended and found.status.phase not in TERMINAL_PHASES
-        kept = before.deletion_timestamp is not None and now.deletion_timestamp is None
-        moved = seen.spec.node_name != found.spec.node_name
-        if recovered or kept or moved:
-            return conflict("the pod is no longer as it was when this was decided", found)
+        recovered = ended and current.status.phase not in TERMINAL_PHASES
+        undeleted = before.deletion_timestamp is not None and now.deletion_timestamp is None
+        moved = seen.spec.node_name != current.spec.node_name
+        if recovered or undeleted or moved:
+            return conflict("the pod is no longer as it was when this was decided", current)
     return (yield from _node_state(action))
 
 

@@ -104,11 +104,11 @@ class _Evaluation:
         A value that is not known may still decide, so it counts more than an error.
         """
         trouble: CelError | Unknown | None = None
-        for found in sides:
-            if found is deciding:
-                return bool(found)
-            if not isinstance(found, bool):
-                raised = found if isinstance(found, CelError | Unknown) else no_overload()
+        for truth in sides:
+            if truth is deciding:
+                return bool(truth)
+            if not isinstance(truth, bool):
+                raised = truth if isinstance(truth, CelError | Unknown) else no_overload()
                 unknown = isinstance(raised, Unknown) and not isinstance(trouble, Unknown)
                 trouble = raised if trouble is None or unknown else trouble
         if trouble is not None:
@@ -124,10 +124,10 @@ class _Evaluation:
             return raised
 
     def _truth(self, node: Node) -> bool:
-        found = self.value(node)
-        if not isinstance(found, bool):
+        truth = self.value(node)
+        if not isinstance(truth, bool):
             raise no_overload()
-        return found
+        return truth
 
     def _list(self, items: list[Node]) -> list[Any]:
         self._meter.spend(CREATE_LIST)
@@ -144,17 +144,17 @@ class _Evaluation:
         made: dict[Any, Any] = {}
         for key_node, node, maybe in entries:
             key = key_of(self.value(key_node), made=True)
-            found = self._optional_values(node) if maybe else (self.value(node),)
+            values = self._optional_values(node) if maybe else (self.value(node),)
             if key in made:
                 raise CelError("a key comes twice")
-            made.update((key, value) for value in found)
+            made.update((key, value) for value in values)
         return made
 
     def _optional_values(self, node: Node) -> tuple[Any, ...]:
-        found = self.value(node)
-        if not isinstance(found, Optional):
+        value = self.value(node)
+        if not isinstance(value, Optional):
             raise no_overload()
-        return found.values
+        return value.values
 
     def _choice(self, condition: Node, then: Node, otherwise: Node) -> Any:
         return self.value(then if self._truth(condition) else otherwise)
@@ -224,16 +224,16 @@ class _Evaluation:
     def _index(self, node: Node, key: Node) -> Any:
         self._meter.spend(SELECT)
         holder = self.value(node)
-        found = self.value(key)
+        index = self.value(key)
         if isinstance(holder, Optional):
-            return self._within(holder, found)
-        return field(holder, found)
+            return self._within(holder, index)
+        return field(holder, index)
 
     def _optional(self, node: Node, key: Node) -> Optional:
         self._meter.spend(SELECT)
         holder = self.value(node)
-        found = self.value(key)
-        return self._within(holder if isinstance(holder, Optional) else Optional((holder,)), found)
+        index = self.value(key)
+        return self._within(holder if isinstance(holder, Optional) else Optional((holder,)), index)
 
     def _within(self, holder: Optional, key: Any) -> Optional:
         """The optional value's member under the key, or nothing."""
@@ -316,8 +316,8 @@ class _Evaluation:
 
     def _rounds(self, name: str, items: Iterator[Any], arguments: list[Node]) -> Any:
         if name in ("all", "exists"):
-            found = (self._value_or_error(arguments[1]) for _ in items)
-            return self._logic(found, deciding=name == "exists")
+            truths = (self._value_or_error(arguments[1]) for _ in items)
+            return self._logic(truths, deciding=name == "exists")
         if name == "map":
             kept = (item for item in items if len(arguments) == 2 or self._truth(arguments[1]))
             return [self._appended(arguments[-1]) for _ in kept]

@@ -183,8 +183,8 @@ def _matches(meter: Meter, text: str, pattern: str) -> bool:
 
 
 def _find(meter: Meter, text: str, pattern: str) -> str:
-    found = _search(meter, text, pattern)
-    return str(found.group()) if found is not None else ""
+    match = _search(meter, text, pattern)
+    return str(match.group()) if match is not None else ""
 
 
 def _lower(meter: Meter, text: str) -> str:

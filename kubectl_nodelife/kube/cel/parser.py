@@ -69,17 +69,17 @@ def parse(text: str) -> Node:
         raise NotEvaluated(f"it is longer than {MAX_CHARACTERS:,} characters")
     parser = _Parser(text)
     rules: list[Rule] = [parser.whole()]
-    found: Any = None
+    result: Any = None
     while rules:
         try:
-            rules.append(rules[-1].send(found))
-            found = None
+            rules.append(rules[-1].send(result))
+            result = None
         except StopIteration as done:
             rules.pop()
-            found = done.value
+            result = done.value
         if len(rules) > MAX_DEPTH:
             raise NotEvaluated("it is nested too deeply")
-    return found  # type: ignore[no-any-return]
+    return result  # type: ignore[no-any-return]
 
 
 class _Parser:
@@ -197,15 +197,15 @@ class _Parser:
                 return node
 
     def _list(self, end: str) -> Rule:
-        found: list[Node] = []
+        items: list[Node] = []
         while not self._take(end):
             maybe = end == "]" and self._take("?")
             item = yield self._ternary()
-            found.append(("maybe", item) if maybe else item)
+            items.append(("maybe", item) if maybe else item)
             if not self._take(","):
                 self._need(end)
                 break
-        return found
+        return items
 
     def _primary(self, sign: str) -> Rule:
         if self._take("("):

@@ -90,12 +90,12 @@ def contains(item: Any, holder: Any, meter: Meter) -> bool:
     if not isinstance(holder, Mapping):
         raise no_overload()
     try:
-        found = key_of(item) in holder
+        is_in = key_of(item) in holder
     except CelError:
         return False
-    if not found and isinstance(holder, Partial):
+    if not is_in and isinstance(holder, Partial):
         raise Unknown(f"{item} was not read")
-    return found
+    return is_in
 
 
 def equal(left: Any, right: Any, meter: Meter) -> bool:
