@@ -410,9 +410,9 @@ class Overlay(PlannedView):
             self._settle(entry.action, outcome, now_ns, why)
             self._created.get(key[0], {}).pop(key, None)
         gone = {entry.action.id for entry in entries}
-        kept = [entry for entry in self._planned[key] if entry.action.id not in gone]
-        view = laid_over(self._observed.get(key), kept)
-        self._planned[key] = kept
+        standing = [entry for entry in self._planned[key] if entry.action.id not in gone]
+        view = laid_over(self._observed.get(key), standing)
+        self._planned[key] = standing
         events = self._show(key, view, None)
         if isinstance(view, Node):
             events += self._release_pods(view, now_ns)

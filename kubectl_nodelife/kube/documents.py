@@ -262,8 +262,8 @@ class _Pieces:
             if piece is None:
                 return b""
             self._piece = memoryview(piece)
-        found, self._piece = self._piece[:size], self._piece[size:]
-        return bytes(found)
+        head, self._piece = self._piece[:size], self._piece[size:]
+        return bytes(head)
 
 
 class TooDeep(yaml.YAMLError):

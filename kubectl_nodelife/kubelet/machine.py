@@ -468,11 +468,11 @@ def drive(calls: Calls, api: Callable[[ApiCall], Answer]) -> list[ApiCall]:
 
     A DELETE is answered by the pod as it was.
     """
-    made: list[ApiCall] = []
+    requests: list[ApiCall] = []
     try:
         call = next(calls)
         while True:
-            made.append(call)
+            requests.append(call)
             call = calls.send(api(call))
     except StopIteration:
-        return made
+        return requests

@@ -317,8 +317,8 @@ class ActionSender:
         async with self._in_flight:
             answer = await self._controllers[controller].writer.call(call)
         if answer.ok and isinstance(answer.obj, Node):
-            known = self._own_nodes.get(answer.obj.name)
-            if known is None or known.uid != answer.obj.uid or _is_news(answer.obj, known):
+            shown = self._own_nodes.get(answer.obj.name)
+            if shown is None or shown.uid != answer.obj.uid or _is_news(answer.obj, shown):
                 self._note_node(answer.obj)  # and not from a replica that is behind
         return answer
 

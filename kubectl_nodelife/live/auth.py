@@ -373,15 +373,15 @@ class OidcProvider:
             return token
         if not self._config.get("refresh-token"):
             raise _failed("there is no valid id-token, and no refresh-token")
-        found = await self._refresh()
+        tokens = await self._refresh()
         for name in ("access_token", "id_token"):
-            if not getattr(found, name):
+            if not getattr(tokens, name):
                 raise _failed(f"the answer to a refresh holds no {name}")
-        self._config["id-token"] = found.id_token
-        if found.refresh_token:
-            self._config["refresh-token"] = found.refresh_token
-        self.expires_ns = round(_expiry_s(found.id_token) * 1e9)
-        return found.id_token
+        self._config["id-token"] = tokens.id_token
+        if tokens.refresh_token:
+            self._config["refresh-token"] = tokens.refresh_token
+        self.expires_ns = round(_expiry_s(tokens.id_token) * 1e9)
+        return tokens.id_token
 
     async def _refresh(self) -> _Tokens:
         config = self._config

@@ -69,24 +69,24 @@ class EventSender:
         """Send until cancelled."""
         while True:
             event, at_ns = await self._queue.get()
-            found = self._correlator.correlate(event, at_ns)
-            if found is not None:
-                await self._send(found)
+            correlated = self._correlator.correlate(event, at_ns)
+            if correlated is not None:
+                await self._send(correlated)
             self._queue.task_done()
 
     async def sent(self) -> None:
         """Wait until nothing waits any more."""
         await self._queue.join()
 
-    async def _send(self, found: Correlated) -> None:
-        call = found.call
+    async def _send(self, correlated: Correlated) -> None:
+        call = correlated.call
         for _ in range(TRIES):
             if not await self._admitted():
                 self.dropped += 1
                 return
             answer = await self._writer.call(call)
             if answer.code == NOT_FOUND and isinstance(call, Patch):
-                answer = await self._writer.call(found.instead)
+                answer = await self._writer.call(correlated.instead)
             if answer.code != NO_ANSWER:
                 self.dropped += not answer.ok
                 return

@@ -215,8 +215,8 @@ class LiveExecutor:
         port.deliver(Outcome(action, code, result.message, result.fresh))
 
     def _is_newer(self, obj: KubeObject) -> bool:
-        known = self._port.cache.get(type(obj).__name__, obj.key)
-        return known is None or is_newer(obj, known.metadata.resource_version)
+        held = self._port.cache.get(type(obj).__name__, obj.key)
+        return held is None or is_newer(obj, held.metadata.resource_version)
 
 
 def _place_of(item: QueuedAction, waiting: Sequence[QueuedAction]) -> int:

@@ -111,13 +111,13 @@ class WatchStream(Generic[T]):
             try:
                 event = decode(line)
             except UNDECODABLE as error:
-                found = self._decode_slowly(line, error)
-                if found is None:
+                decoded = self._decode_slowly(line, error)
+                if decoded is None:
                     continue
-                event = found
-                if isinstance(found.object, Unreadable):
-                    self.resource_version = found.object.resource_version or self.resource_version
-                    yield found
+                event = decoded
+                if isinstance(decoded.object, Unreadable):
+                    self.resource_version = decoded.object.resource_version or self.resource_version
+                    yield decoded
                     continue
             type_, obj = event.type, event.object
             if type_ == "ERROR":
@@ -174,9 +174,9 @@ class WatchStream(Generic[T]):
         type_ = text_member(line, b"type")
         if type_ in ("ADDED", "MODIFIED", "DELETED"):
             document = dict(object_members(line)).get(b"object", b"")
-            found = identify(kind_of_type(self._type), document, error)
-            if found is not None:
-                return WatchEvent(type_, found)
+            unreadable = identify(kind_of_type(self._type), document, error)
+            if unreadable is not None:
+                return WatchEvent(type_, unreadable)
             self.nameless += 1
             self.nameless_because = reason(error)
             self.resource_version = version_of(document) or self.resource_version
@@ -292,10 +292,10 @@ async def served(client: Client, kinds: Sequence[str]) -> list[str]:
 
 async def _served_in(client: Client, version: str) -> set[str]:
     try:
-        found = msgspec.json.decode(await client.read(f"/apis/{version}"), type=_ApiResourceList)
+        served = msgspec.json.decode(await client.read(f"/apis/{version}"), type=_ApiResourceList)
     except (ApiError, msgspec.MsgspecError):
         return set()
-    return {resource.name for resource in found.resources}
+    return {resource.name for resource in served.resources}
 
 
 async def read_leases(client: Client) -> list[KubeObject]:
@@ -371,11 +371,11 @@ def _read_slowly(body: bytes, resource: Resource) -> _Page[KubeObject]:
     """
     try:
         page, items = _split(body)
-        found = [_read_item(resource.kind, item) for item in items]
+        read = [_read_item(resource.kind, item) for item in items]
     except (*UNDECODABLE, InputError) as error:
         raise Failed(f"the server's list cannot be decoded: {error}", on=str(resource)) from None
-    objects = [obj for obj in found if not isinstance(obj, Unreadable)]
-    aside = [one for one in found if isinstance(one, Unreadable)]
+    objects = [obj for obj in read if not isinstance(obj, Unreadable)]
+    aside = [one for one in read if isinstance(one, Unreadable)]
     return _Page(page.metadata, page.kind, objects, aside)
 
 

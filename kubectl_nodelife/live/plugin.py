@@ -225,10 +225,10 @@ def check_policy(policy: PluginPolicy, command: str, environ: Mapping[str, str])
     if policy.kind in ("", "AllowAll"):
         return
     if policy.kind == "Allowlist":
-        found = shutil.which(command, path=environ.get("PATH"))
+        program = shutil.which(command, path=environ.get("PATH"))
         for entry in policy.allowed:
             entry_found = shutil.which(entry, path=environ.get("PATH"))
-            if command == entry or (found and found == entry_found):
+            if command == entry or (program and program == entry_found):
                 return
     raise BadInput(
         f"credential plugin {command} is not allowed by kuberc (policy {policy.kind})",

@@ -51,10 +51,10 @@ class Resource(NamedTuple):
 
 def resource_of(kind: str, namespace: str = "") -> Resource:
     """The part of a kind to read: of Leases only the nodes', of namespaced kinds the namespace."""
-    found = kind_named(kind)
+    its_kind = kind_named(kind)
     if kind == "Lease":
-        return Resource(found, NAMESPACE_NODE_LEASE)
-    return Resource(found, namespace if found.namespaced else "")
+        return Resource(its_kind, NAMESPACE_NODE_LEASE)
+    return Resource(its_kind, namespace if its_kind.namespaced else "")
 
 
 def list_url(resource: Resource, *, limit: int = PAGE_SIZE, continue_: str = "") -> str:

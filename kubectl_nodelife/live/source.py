@@ -260,8 +260,8 @@ class KindFollower:
             retry=False,
         )
         listing = await self._or_relist(reading)
-        found: list[KubeObject | Unreadable] = [*listing.objects, *listing.unreadable]
-        await self._listed(found, listing.resource_version, asked_ns)
+        listed: list[KubeObject | Unreadable] = [*listing.objects, *listing.unreadable]
+        await self._listed(listed, listing.resource_version, asked_ns)
 
     def _share(self, objects: Iterable[KubeObject | Unreadable]) -> None:
         for obj in objects:
@@ -272,15 +272,15 @@ class KindFollower:
                     log.debug("%s %s is not shared: %s", type(obj).__name__, obj.key, type(error))
 
     async def _listed(
-        self, found: Sequence[KubeObject | Unreadable], version: str, asked_ns: int
+        self, listed: Sequence[KubeObject | Unreadable], version: str, asked_ns: int
     ) -> None:
         await self._or_relist(self._same_cluster.confirm(asked_ns))
         self._version = version
         self._relisted = True
         self.state.lists += 1
         self.state.synced = True
-        objects = [obj for obj in found if not isinstance(obj, Unreadable)]
-        others = [obj for obj in found if isinstance(obj, Unreadable)]
+        objects = [obj for obj in listed if not isinstance(obj, Unreadable)]
+        others = [obj for obj in listed if isinstance(obj, Unreadable)]
         await self._queue.put(ListNews(self.state.kind, objects, asked_ns, others, version))
         if nameless := [one for one in others if one.key == NAMELESS]:
             self._list_later(nameless[-1].why)

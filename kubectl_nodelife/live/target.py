@@ -100,12 +100,12 @@ def resolve(config: KubeConfig, overrides: Connection) -> Target:
     context = config.contexts.get(context_name)
     if context is None:
         if context_name:
-            known = ", ".join(sorted(config.contexts)) or "none"
-            raise BadInput(f'context "{context_name}" does not exist', remedy=f"known: {known}")
+            contexts = ", ".join(sorted(config.contexts)) or "none"
+            raise BadInput(f'context "{context_name}" does not exist', remedy=f"known: {contexts}")
         if config.contexts and not (overrides.cluster or overrides.server):
-            known = ", ".join(sorted(config.contexts))
+            contexts = ", ".join(sorted(config.contexts))
             raise BadInput(
-                "no current-context is set", remedy=f"give --context with one of: {known}"
+                "no current-context is set", remedy=f"give --context with one of: {contexts}"
             )
         context = Context()
     cluster_name = overrides.cluster or context.cluster
@@ -175,13 +175,13 @@ def parse_size(text: str | None, given_by: str = "--max-response-size") -> int:
     return size
 
 
-def _find(known: Mapping[str, object], name: str, kind: str, context: str) -> object:
+def _find(entries: Mapping[str, object], name: str, kind: str, context: str) -> object:
     if not name:
         return None
-    if name not in known:
+    if name not in entries:
         whose = f' that context "{context}" names' if context else ""
         raise BadInput(f'{kind} "{name}"{whose} does not exist in the kubeconfig')
-    return known[name]
+    return entries[name]
 
 
 def _override_cluster(cluster: object, flags: Connection) -> Cluster:

@@ -233,17 +233,17 @@ def proxy_for(server: str, proxy_url: str, environ: Mapping[str, str]) -> str | 
     Raises BadInput for a proxy of a kind that cannot be used.
     """
     target = urlsplit(server)
-    found = proxy_url or _from_environment(target, environ)
-    if not found:
+    proxy = proxy_url or _from_environment(target, environ)
+    if not proxy:
         return None
-    scheme = urlsplit(found).scheme
+    scheme = urlsplit(proxy).scheme
     if scheme not in _PORTS:
         raise BadInput(
             f"a proxy by {scheme or 'no'} protocol cannot be used",
             on="proxy-url" if proxy_url else "HTTPS_PROXY or HTTP_PROXY",
             remedy="give the URL of an HTTP proxy, or list the server in NO_PROXY",
         )
-    return found
+    return proxy
 
 
 def _from_environment(target: SplitResult, environ: Mapping[str, str]) -> str:

@@ -99,7 +99,7 @@ class ReadJudge(Protocol):
     def known(self, kind: str, key: tuple[str, str]) -> KubeObject | None:
         """What is known of it before the request is sent."""
 
-    def judge(self, read: KubeObject, known: KubeObject | None) -> None:
+    def judge(self, read: KubeObject, held: KubeObject | None) -> None:
         """It was read."""
 
 
@@ -143,10 +143,10 @@ class Writer:
         """
         request, judge = request_of_call(call), self.judge
         key = getattr(call, "key", ("", ""))  # a list has none
-        known = judge.known(call.kind, key) if judge is not None else None
+        held = judge.known(call.kind, key) if judge is not None else None
         answer = await self.send(request, call.kind, timeout_s=timeout_s, may_resend=may_resend)
         if judge is not None and answer.obj is not None and "resourceVersion=" not in request.path:
-            judge.judge(answer.obj, known)
+            judge.judge(answer.obj, held)
         return answer
 
     async def send(
@@ -279,10 +279,10 @@ def why_no_answer(request: Request, kind: str, raw: Any) -> str:
     if raw.get("kind") != kind:
         return f"it is no {kind}"
     wanted = dict(_wanted(request.method, namespace, name, sent))
-    found = _part(raw, "metadata")
-    if request.method == "POST" and wanted and not found.get("uid"):
+    meta = _part(raw, "metadata")
+    if request.method == "POST" and wanted and not meta.get("uid"):
         return "it has no uid: it is what was sent, and not what was stored"
-    other = [key for key, value in wanted.items() if found.get(key) != value]
+    other = [key for key, value in wanted.items() if meta.get(key) != value]
     return f"it is a {kind} of another {other[0]}" if other else ""
 
 

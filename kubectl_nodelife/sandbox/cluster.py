@@ -252,10 +252,10 @@ class LeaseRenewals:
 
     def _renew(self, node: str, schedule: Heartbeats, now_ns: int) -> None:
         present = self._api.served.get("Lease", ("kube-node-lease", node))
-        known = self._api.store.nodes.get(node)
+        shown = self._api.store.nodes.get(node)
         # As the kubelet's default: four renewals may be missed.
         seconds = max(1, 4 * schedule.every_ns // 1_000_000_000)
-        uid = known.uid if known is not None else ""
+        uid = shown.uid if shown is not None else ""
         self._api.write(BY_KIND["Lease"], renewed_lease(present, node, uid, now_ns, seconds))
 
     def _post(self, name: str, now_ns: int) -> None:
@@ -318,8 +318,8 @@ def read_beginning(
     except InputError as error:
         raise BadInput(str(error)) from None
     if loaded.unreadable:
-        found = loaded.unreadable[0]
-        raise BadInput(f"{found}: {found.why}", on=path, remedy="correct it or take it out")
+        first = loaded.unreadable[0]
+        raise BadInput(f"{first}: {first.why}", on=path, remedy="correct it or take it out")
     newest = _newest_kubelet(loaded.objects)
     given = Given(loaded.objects, frozenset(loaded.kinds_read), None, newest)
     return InitialObjects(assemble(scenario, given), list(_served(documents)))

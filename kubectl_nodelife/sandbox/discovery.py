@@ -151,7 +151,7 @@ def aggregated(*, core: bool) -> dict[str, Any]:
 
 
 def _discovered(group_version: str) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = []
+    resources: list[dict[str, Any]] = []
     for resource in _served_in(group_version):
         item = _discovered_resource(
             resource.plural, resource.kind, group_version, resource.namespaced, _VERBS
@@ -167,10 +167,10 @@ def _discovered(group_version: str) -> list[dict[str, Any]]:
                     "verbs": verbs,
                 }
             )
-        found.append(item)
+        resources.append(item)
     for name, kind in _REVIEWS.get(group_version, {}).items():
-        found.append(_discovered_resource(name, kind, group_version, False, ["create"]))
-    return found
+        resources.append(_discovered_resource(name, kind, group_version, False, ["create"]))
+    return resources
 
 
 def _discovered_resource(

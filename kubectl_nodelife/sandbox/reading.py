@@ -233,10 +233,10 @@ class _View:
         wanted = self._plan.filter
         keys = list(collection.keys())
         for start in range(0, len(keys), _INITIAL_AT_ONCE):
-            found = map(collection.entries.get, keys[start : start + _INITIAL_AT_ONCE])
+            entries = map(collection.entries.get, keys[start : start + _INITIAL_AT_ONCE])
             yield b"".join(
                 self._as_line(ADDED, entry)
-                for entry in found
+                for entry in entries
                 if entry is not None and (wanted is None or wanted(entry.obj))
             )
 

@@ -229,9 +229,9 @@ def overlay(base: Any, over: Any) -> Any:
             for key, either in {**base, **over}.items()
         }
     if isinstance(base, list) and isinstance(over, list):
-        known = {_member_key(member): member for member in base}
-        known.pop(None, None)
-        return [overlay(known.get(_member_key(member), member), member) for member in over]
+        members = {_member_key(member): member for member in base}
+        members.pop(None, None)
+        return [overlay(members.get(_member_key(member), member), member) for member in over]
     return over
 
 

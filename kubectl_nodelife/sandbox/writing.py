@@ -309,8 +309,8 @@ def with_writer(before: Document, after: Document, manager: str, now_ns: int) ->
     """The node `after` a write of that manager, with its managedFields."""
     old, new = _fields(before), _fields(after)
     changed = frozenset(key for key in old.keys() | new.keys() if old.get(key) != new.get(key))
-    known = read_field_managers(before["metadata"].get("managedFields")).entries
-    entries = [entry._replace(fields=entry.fields - changed) for entry in known]
+    managers = read_field_managers(before["metadata"].get("managedFields")).entries
+    entries = [entry._replace(fields=entry.fields - changed) for entry in managers]
     at_ns = now_ns // SECOND_NS * SECOND_NS
     for fields in (changed & {TAINTS, UNSCHEDULABLE}, changed - {TAINTS, UNSCHEDULABLE}):
         if written := fields & new.keys():
@@ -325,11 +325,11 @@ def with_writer(before: Document, after: Document, manager: str, now_ns: int) ->
 def _fields(node: Document) -> dict[str, Any]:
     """The fields that count, by their name in fieldsV1, with their values."""
     spec, status = node.get("spec") or {}, node.get("status") or {}
-    found = {TAINTS: spec.get("taints"), UNSCHEDULABLE: spec.get("unschedulable")}
+    values = {TAINTS: spec.get("taints"), UNSCHEDULABLE: spec.get("unschedulable")}
     for condition in status.get("conditions") or ():
         if condition.get("type") in LIFECYCLE_CONDITIONS:
-            found[condition_field(condition["type"])] = condition
-    return {key: value for key, value in found.items() if value}
+            values[condition_field(condition["type"])] = condition
+    return {key: value for key, value in values.items() if value}
 
 
 JSON_PATCH = "application/json-patch+json"

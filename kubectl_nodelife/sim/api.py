@@ -437,10 +437,10 @@ class DefaultTolerationSeconds(msgspec.Struct, frozen=True):
         """
         given = pod.spec.tolerations
         asked = _asked_for(template)
-        kept = tuple(t for t in given if not self._is_stamp(t, asked))
-        if len(kept) == len(given):
+        own = tuple(t for t in given if not self._is_stamp(t, asked))
+        if len(own) == len(given):
             return pod
-        return replace(pod, spec=replace(pod.spec, tolerations=kept))
+        return replace(pod, spec=replace(pod.spec, tolerations=own))
 
     def _is_stamp(self, toleration: Toleration, asked: frozenset[str] | None) -> bool:
         if asked is not None and toleration.key in asked:

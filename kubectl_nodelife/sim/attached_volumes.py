@@ -96,8 +96,8 @@ class AttachedVolumes:
     def _is_attached(self, volume: str) -> bool:
         """True if volumes of this kind are attached to nodes at all."""
         store = self._world.api.store
-        found = store.get("PersistentVolume", ("", volume))
-        if isinstance(found, PersistentVolume) and (found.spec.local or found.spec.host_path):
+        pv = store.get("PersistentVolume", ("", volume))
+        if isinstance(pv, PersistentVolume) and (pv.spec.local or pv.spec.host_path):
             return False
         return self._attached is None or volume in self._attached
 

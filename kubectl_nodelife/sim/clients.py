@@ -149,8 +149,8 @@ def _read_code(value: Any, at: FieldPath) -> int:
     if value == UNREACHABLE:
         return NO_ANSWER
     if isinstance(value, bool) or value not in READ_CODES:
-        known = ", ".join(map(str, READ_CODES))
-        raise at.fault(f"found {describe(value)}", f"give {known} or {UNREACHABLE}")
+        codes = ", ".join(map(str, READ_CODES))
+        raise at.fault(f"found {describe(value)}", f"give {codes} or {UNREACHABLE}")
     return int(value)
 
 

@@ -92,13 +92,13 @@ class ContainerEvents:
         self._api.note(event_record(("Node", "", node), word, why))
 
     def _pods(self, targets: PodTargets) -> list[Pod]:
-        found = [pod for pod in self._api.store.pods.values() if targets.match(pod)]
-        for name in set(targets.names) - {pod.name for pod in found}:
+        pods = [pod for pod in self._api.store.pods.values() if targets.match(pod)]
+        for name in set(targets.names) - {pod.name for pod in pods}:
             why = "the scenario names this pod, which does not exist now"
             self._api.note(
                 event_record(("Pod", targets.namespace, name), "NotFound", why, warning=True)
             )
-        return [pod for pod in found if pod.spec.node_name]
+        return [pod for pod in pods if pod.spec.node_name]
 
     def _know(self, pod: Pod) -> Pod:
         """The pod as its machine has it; its cached status then has container statuses."""
@@ -131,13 +131,13 @@ class ContainerEvents:
         now_ns = self._api.now_ns
         container_id = _id_of(machine.statuses[own.uid].status, name)
         if event.ready is not None:
-            made = machine.set_container_readiness(own.uid, container_id, event.ready, now_ns)
+            changed = machine.set_container_readiness(own.uid, container_id, event.ready, now_ns)
             what = f"container {name} is {'' if event.ready else 'not '}ready"
         else:
             started = bool(event.started)
-            made = machine.set_container_startup(own.uid, container_id, started, now_ns)
+            changed = machine.set_container_startup(own.uid, container_id, started, now_ns)
             what = f"container {name} has {'' if started else 'not '}started"
-        self._report_change(pod, own, made, what, f"{what}, as the kubelet has it already", None)
+        self._report_change(pod, own, changed, what, f"{what}, as the kubelet has it already", None)
 
     def _set_pod_status(
         self,
@@ -171,18 +171,18 @@ class ContainerEvents:
             note = event_record(pod, "StatusRefused", f"the update is aborted: {why}", warning=True)
             self._api.note(note)
             return
-        made = machine.set_pod_status(synced, status, now_ns)
-        kept = _message_of(machine.statuses[own.uid].status, names[0])
-        given, left = len(step.message.encode()), len(kept.encode())
-        if left < given:
-            what += f", its message cut from {given} bytes to {left}"
-        self._report_change(pod, own, made, what, f"{what}: the same status", cause)
+        changed = machine.set_pod_status(synced, status, now_ns)
+        stored = _message_of(machine.statuses[own.uid].status, names[0])
+        given, remaining = len(step.message.encode()), len(stored.encode())
+        if remaining < given:
+            what += f", its message cut from {given} bytes to {remaining}"
+        self._report_change(pod, own, changed, what, f"{what}: the same status", cause)
 
     def _report_change(
-        self, pod: Pod, own: Pod, made: bool, what: str, ignored: str, cause: Action | None
+        self, pod: Pod, own: Pod, changed: bool, what: str, ignored: str, cause: Action | None
     ) -> None:
         machine = self._managers.of(pod.spec.node_name).machine
-        if not made:
+        if not changed:
             self._api.note(
                 event_record(pod, "StatusIgnored", f"no new version: {ignored}", cause=cause)
             )
@@ -273,8 +273,8 @@ class ContainerEvents:
                 self._set_pod_status(pod, own, names, step, cause, is_terminal=True)
             waits = bool(manager.holds(pod.uid, machine.statuses[own.uid].status))
         if not waits and not machine.statuses[own.uid].is_finished:
-            made = machine.terminate_pod(pod, self._api.now_ns)
-            self._report_change(pod, own, made, "the kubelet is done with the pod", "", cause)
+            changed = machine.terminate_pod(pod, self._api.now_ns)
+            self._report_change(pod, own, changed, "the kubelet is done with the pod", "", cause)
         if pod.key in self._api.store.pods:
             self._managers.record_holds(manager, pod)
             self._managers.wake(pod.spec.node_name)

@@ -122,20 +122,20 @@ def _scaled_down(
     most = _replicas(old) + new.replicas - least - (new.replicas - new.available)
     if not _replicas(old) or most <= 0:
         return {}
-    cleaned, left = {}, most
+    cleaned, budget = {}, most
     for one in old:
-        count = min(left, max(0, one.replicas - one.available))
+        count = min(budget, max(0, one.replicas - one.available))
         if count:
             cleaned[one.name] = one.replicas - count
-            left -= count
+            budget -= count
     lower = dict(cleaned)
-    left = new.available + sum(one.available for one in old) - least
+    budget = new.available + sum(one.available for one in old) - least
     for one in old:
         replicas = cleaned.get(one.name, one.replicas)
-        count = min(replicas, max(0, left))
+        count = min(replicas, max(0, budget))
         if count:
             lower[one.name] = replicas - count
-            left -= count
+            budget -= count
     return lower
 
 
@@ -327,11 +327,11 @@ class Deployments:
         new = _new_set(deployment, sets)
         old = [one for one in sets if one is not new]
         old_pods = any(self._api.store.pods_of(one.uid) for one in old)
-        known = self._scaled(deployment, new) if new is not None else ReplicaCount("", 0, 0)
+        current = self._scaled(deployment, new) if new is not None else ReplicaCount("", 0, 0)
         step = next_step(
             replicas_of(deployment),
             deployment.spec.strategy,
-            known,
+            current,
             [self._scaled(deployment, one) for one in old],
             old_pods=old_pods,
         )
@@ -396,7 +396,7 @@ class Deployments:
         meta = spec.template.get("metadata") or {}
         labels = {**(meta.get("labels") or {}), **label}
         selector = spec.selector or LabelSelector()
-        made = ReplicaSet(
+        replica_set = ReplicaSet(
             metadata=ObjectMeta(
                 name=f"{deployment.name}-{hashed}",
                 namespace=deployment.namespace,
@@ -412,8 +412,8 @@ class Deployments:
                 template={**spec.template, "metadata": {**meta, "labels": labels}},
             ),
         )
-        api.put("ReplicaSet", made, self._causes.get(deployment.uid))
-        return made
+        api.put("ReplicaSet", replica_set, self._causes.get(deployment.uid))
+        return replica_set
 
     def _scale(self, deployment: Deployment, one: ReplicaSet, count: int) -> None:
         """Follows `scaleReplicaSetAndRecordEvent`, and `manageReplicas` of the ReplicaSet."""
@@ -472,7 +472,7 @@ class Deployments:
         pod = self._api.default_tolerations.admit(pod)
         if (node := self._place(pod)) is not None:
             pod = replace(pod, spec=replace(pod.spec, node_name=node))
-        made = MakePod(
+        creation = MakePod(
             controller=CLUSTER,
             because=because,
             cause=cause,
@@ -483,7 +483,7 @@ class Deployments:
             owner=owner.name,
             revision=labels.get(LABEL_POD_TEMPLATE_HASH, ""),
         )
-        self._api.put("Pod", pod, self._api.note(made))
+        self._api.put("Pod", pod, self._api.note(creation))
 
     def _delete(self, doomed: Pod, because: str, cause: Action, at_ns: int) -> None:
         self._going.pop(doomed.uid, None)
@@ -491,11 +491,11 @@ class Deployments:
         if pod is None or pod.uid != doomed.uid or not is_active(pod):
             return
         done = self._api.note(deletion(pod, because, cause))
-        left = delete_pod(pod, self._api.now_ns)
-        if left is None:
+        marked = delete_pod(pod, self._api.now_ns)
+        if marked is None:
             self._api.drop("Pod", pod.key, done)
         else:
-            self._api.put("Pod", left, done)
+            self._api.put("Pod", marked, done)
 
 
 def _reference(kind: str, owner: KubeObject) -> OwnerReference:
@@ -514,5 +514,5 @@ def _without_hash(template: Mapping[str, Any]) -> Mapping[str, Any]:
     """Follows `EqualIgnoreHash`."""
     meta = template.get("metadata") or {}
     labels = {k: v for k, v in (meta.get("labels") or {}).items() if k != LABEL_POD_TEMPLATE_HASH}
-    kept = {k: v for k, v in meta.items() if k not in ("labels", "creationTimestamp")}
-    return {**template, "metadata": {**kept, "labels": labels}}
+    rest = {k: v for k, v in meta.items() if k not in ("labels", "creationTimestamp")}
+    return {**template, "metadata": {**rest, "labels": labels}}

@@ -101,11 +101,12 @@ class DisruptionController:
         """The budgets that match the pod."""
         namespace, labels = pod.metadata.namespace, pod.metadata.labels
         alike = id(labels)
-        known = self._matching.get(alike)
-        if known is None or known[0] != namespace:
+        matching = self._matching.get(alike)
+        if matching is None or matching[0] != namespace:
             found = self._index.find(namespace, labels) if self._ledgers else []
-            known = self._matching[alike] = (namespace, labels, found)  # so that the id is theirs
-        keys = known[2]
+            # The labels are kept with it, so that the id stays theirs.
+            matching = self._matching[alike] = (namespace, labels, found)
+        keys = matching[2]
         return [self._ledgers[key] for key in keys] if keys else []
 
     def evict(self, pod: Pod, *, again: bool = True) -> Allowed | EvictionRefused | None:
@@ -131,10 +132,10 @@ class DisruptionController:
 
     def _count_all(self, pods_alike: Iterable[list[Pod]]) -> None:
         """Begin anew with the budgets and pods as they are."""
-        found = [b for b in self._api.store.all(_KIND) if isinstance(b, PodDisruptionBudget)]
-        self._ledgers = {budget.key: BudgetLedger(budget) for budget in found}
+        budgets = [b for b in self._api.store.all(_KIND) if isinstance(b, PodDisruptionBudget)]
+        self._ledgers = {budget.key: BudgetLedger(budget) for budget in budgets}
         self._follow()
-        if not found:
+        if not budgets:
             return
         members: dict[Key, list[Pod]] = {key: [] for key in self._ledgers}
         for alike in pods_alike:

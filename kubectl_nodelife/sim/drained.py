@@ -49,9 +49,9 @@ class ListedPod:
     @property
     def pod(self) -> Pod:
         """The object as it is, or as it last was."""
-        found = self._api.store.pods.get(self._key)
-        if found is not None and found.uid == self._last.uid:
-            self._last = found
+        current = self._api.store.pods.get(self._key)
+        if current is not None and current.uid == self._last.uid:
+            self._last = current
         return self._last
 
     def read_again(self) -> None:
@@ -66,8 +66,8 @@ class ListedPod:
     @property
     def gone(self) -> bool:
         """True if the object is gone."""
-        found = self._api.store.pods.get(self._key)
-        return found is None or found.uid != self._last.uid
+        current = self._api.store.pods.get(self._key)
+        return current is None or current.uid != self._last.uid
 
 
 class WorldUnderDrain(KubectlRequests[ListedPod]):
@@ -183,11 +183,11 @@ class KubectlProcesses:
 
 def kubectl_of(world: World) -> KubectlProcesses:
     """The kubectl processes of a world."""
-    found = world.agenda.parts.get(KubectlProcesses)
-    if not isinstance(found, KubectlProcesses):
-        found = world.asker = KubectlProcesses(world)
-        world.join(found)
-    return found
+    kubectl = world.agenda.parts.get(KubectlProcesses)
+    if not isinstance(kubectl, KubectlProcesses):
+        kubectl = world.asker = KubectlProcesses(world)
+        world.join(kubectl)
+    return kubectl
 
 
 def _moved(argument: Any, moved: dict[object, object]) -> Any:
@@ -209,8 +209,8 @@ def _end_of(run: NodeRun[ListedPod], options: DrainOptions) -> tuple[str, str, b
             f"kubectl drain is through: {counted(count, 'pod')} removed",
             False,
         )
-    left = [t.actor.pod for t in run.targets if t.outcome not in (GONE, SKIPPED)]
-    names = first_names([f"{pod.namespace}/{pod.name}" for pod in left], 5)
+    remaining = [t.actor.pod for t in run.targets if t.outcome not in (GONE, SKIPPED)]
+    names = first_names([f"{pod.namespace}/{pod.name}" for pod in remaining], 5)
     said = dict.fromkeys(
         t.refusal.message for t in run.targets if t.outcome == FAILED and t.refusal is not None
     )

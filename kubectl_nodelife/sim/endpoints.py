@@ -77,13 +77,13 @@ class EndpointsController:
         """Follow what is there from now on; without Services nothing is followed. `pods_alike`: all
         pods, as the cache has them (`Cache.pods_alike`).
         """
-        for found in self._api.store.all("Service"):
-            if not isinstance(found, Service) or found.spec.publish_not_ready_addresses:
+        for service in self._api.store.all("Service"):
+            if not isinstance(service, Service) or service.spec.publish_not_ready_addresses:
                 continue
-            if found.spec.selector:
-                selector = LabelSelector(match_labels=found.spec.selector)
-                one = self._endpoints[found.key] = ServiceEndpoints(found)
-                self._index.add(found.namespace, selector, one.service.key)
+            if service.spec.selector:
+                selector = LabelSelector(match_labels=service.spec.selector)
+                one = self._endpoints[service.key] = ServiceEndpoints(service)
+                self._index.add(service.namespace, selector, one.service.key)
         if not self._endpoints:
             return
         for alike in pods_alike:

@@ -115,11 +115,11 @@ def read_resources(value: Any, at: FieldPath) -> ResourcesEvent:
     """The event `resources`. Raises BadInput."""
     resources = mapping(value, at, (*_POD_TARGETS, "left"))
     place = at.key("left")
-    left = tuple(
+    resizes = tuple(
         one_of(item, place.item(i), RESOURCES)
         for i, item in enumerate(sequence(resources.get("left"), place))
     )
-    return ResourcesEvent(_pod_targets(resources, at), left)
+    return ResourcesEvent(_pod_targets(resources, at), resizes)
 
 
 _STATUSES = ("True", "False", "Unknown")
@@ -337,8 +337,8 @@ def _read_event(value: Any, at: FieldPath) -> ScenarioEvent:
         raise at.fault("lacks the field at", "say when it happens, such as at: 60s")
     verbs = [key for key in event if key != "at"]
     if len(verbs) != 1:
-        found = f"has {' and '.join(verbs)}" if verbs else "names nothing that happens"
-        raise at.fault(found, f"give exactly one of {', '.join(_READERS)}")
+        problem = f"has {' and '.join(verbs)}" if verbs else "names nothing that happens"
+        raise at.fault(problem, f"give exactly one of {', '.join(_READERS)}")
     place = at.key(verbs[0])
     what = _READERS[verbs[0]](event[verbs[0]], place)
     return ScenarioEvent(duration_ns(event["at"], at.key("at")), what, place)
@@ -493,8 +493,8 @@ def _read_apply(value: Any, at: FieldPath) -> ApplyEvent:
     version = document.get("apiVersion") or ""
     kind = find_kind(version, word) if isinstance(version, str) else None
     if kind is None:
-        known = nearest(word, (k.name for k in KINDS))
-        raise at.key("kind").fault(f"{version} {word} is not a kind that is simulated", known)
+        near = nearest(word, (k.name for k in KINDS))
+        raise at.key("kind").fault(f"{version} {word} is not a kind that is simulated", near)
     meta = mapping(document.get("metadata"), at.key("metadata"))
     name = text(meta.get("name"), at.key("metadata").key("name"))
     namespace = ""
@@ -509,8 +509,8 @@ def _read_delete(value: Any, at: FieldPath) -> DeleteEvent:
     word = text(gone.get("kind"), at.key("kind"))
     kind = find_resource(word)
     if kind is None:
-        known = nearest(word, (k.name for k in KINDS))
-        raise at.key("kind").fault(f"{word} is not a kind that is simulated", known)
+        near = nearest(word, (k.name for k in KINDS))
+        raise at.key("kind").fault(f"{word} is not a kind that is simulated", near)
     name = text(gone.get("name"), at.key("name"))
     if "namespace" in gone and not kind.namespaced:
         found = describe(gone["namespace"])

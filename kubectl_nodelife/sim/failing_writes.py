@@ -198,8 +198,8 @@ def _read_code(value: Any, at: FieldPath) -> tuple[int, bool]:
     if value in (LOST, UNREACHABLE):
         return NO_ANSWER, value == LOST
     if isinstance(value, bool) or value not in CODES:
-        known = ", ".join(map(str, CODES))
-        raise at.fault(f"found {describe(value)}", f"give {known}, {LOST} or {UNREACHABLE}")
+        codes = ", ".join(map(str, CODES))
+        raise at.fault(f"found {describe(value)}", f"give {codes}, {LOST} or {UNREACHABLE}")
     return int(value), False
 
 

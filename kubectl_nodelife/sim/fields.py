@@ -47,15 +47,15 @@ class FieldPath(NamedTuple):
         )
 
 
-def mapping(value: Any, at: FieldPath, known: Sequence[str] = ()) -> dict[str, Any]:
+def mapping(value: Any, at: FieldPath, fields: Sequence[str] = ()) -> dict[str, Any]:
     """The value as a mapping; where `known` fields are given, with no other ones."""
     if not isinstance(value, dict):
         raise at.fault(f"expected a mapping, found {describe(value)}")
     for key in value:
         if not isinstance(key, str):
             raise at.fault(f"the key {key!r} is not text", "put it in quotes")
-        if known and key not in known:
-            raise at.key(key).fault("unknown field", nearest(key, known))
+        if fields and key not in fields:
+            raise at.key(key).fault("unknown field", nearest(key, fields))
     return value
 
 
@@ -115,22 +115,22 @@ def duration_ns(value: Any, at: FieldPath, *, least_ns: int = 0, most_ns: int | 
     return ns
 
 
-def one_of(value: Any, at: FieldPath, known: Sequence[str]) -> str:
+def one_of(value: Any, at: FieldPath, words: Sequence[str]) -> str:
     """The value as one of the known words."""
     word = text(value, at)
-    if word not in known:
-        raise at.fault(f"unknown value {word!r}", nearest(word, known))
+    if word not in words:
+        raise at.fault(f"unknown value {word!r}", nearest(word, words))
     return word
 
 
-def nearest(word: str, known: Iterable[str]) -> str:
+def nearest(word: str, words: Iterable[str]) -> str:
     """The known word that may have been meant, or some of them."""
-    known = list(known)
-    near = difflib.get_close_matches(word, known, 1, cutoff=0.5)
+    words = list(words)
+    near = difflib.get_close_matches(word, words, 1, cutoff=0.5)
     if near:
         return f"did you mean {near[0]}?"
-    more = ", ..." if len(known) > _MOST_KNOWN else ""
-    return f"known here: {', '.join(known[:_MOST_KNOWN])}{more}" if known else ""
+    more = ", ..." if len(words) > _MOST_KNOWN else ""
+    return f"known here: {', '.join(words[:_MOST_KNOWN])}{more}" if words else ""
 
 
 def describe(value: Any) -> str:

@@ -190,12 +190,12 @@ class _Maker:
         for number in range(daemons):
             yield from self._daemon_set(number, names)
         slots = (name for _ in range(wanted.pods_per_node - daemons) for name in names)
-        left = len(names) * (wanted.pods_per_node - daemons)
+        unmade = len(names) * (wanted.pods_per_node - daemons)
         number = 0
-        while left:
-            size = min(left, self._size())
+        while unmade:
+            size = min(unmade, self._size())
             yield from self._workload(number, [next(slots) for _ in range(size)])
-            left -= size
+            unmade -= size
             number += 1
 
     def _size(self) -> int:

@@ -206,9 +206,9 @@ class Machines:
         kubelets.start(name, self._api.note(event_record(node, "KubeletStarted", why, cause=cause)))
 
     def _lose_drivers(self, name: str, cause: Action) -> None:
-        found = self._api.store.get("CSINode", ("", name))
-        if isinstance(found, CSINode):
-            self._api.put("CSINode", CSINode(metadata=found.metadata), cause)
+        csi_node = self._api.store.get("CSINode", ("", name))
+        if isinstance(csi_node, CSINode):
+            self._api.put("CSINode", CSINode(metadata=csi_node.metadata), cause)
 
     def _register(
         self,

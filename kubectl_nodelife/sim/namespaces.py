@@ -28,8 +28,8 @@ class NamespaceController:
 
     def begin(self) -> None:
         """Take over the namespaces that terminate already, and follow them all from now on."""
-        for found in self._api.store.all("Namespace"):
-            self._follow(found)
+        for namespace in self._api.store.all("Namespace"):
+            self._follow(namespace)
         self._api.on_object(self._object_changed)
 
     def _object_changed(self, kind: str, old: KubeObject | None, new: KubeObject | None) -> None:
@@ -38,11 +38,11 @@ class NamespaceController:
         if old is None or old.metadata.deletion_timestamp is None:
             self._follow(new)
 
-    def _follow(self, found: KubeObject) -> None:
+    def _follow(self, namespace: KubeObject) -> None:
         now_ns = self._api.now_ns
-        ends_ns = ends_pods_ns(found, now_ns) if isinstance(found, Namespace) else None
+        ends_ns = ends_pods_ns(namespace, now_ns) if isinstance(namespace, Namespace) else None
         if ends_ns is not None:
-            self._agenda.add(max(now_ns, ends_ns), OWNER, self._end_pods, found.name)
+            self._agenda.add(max(now_ns, ends_ns), OWNER, self._end_pods, namespace.name)
 
     def _end_pods(self, namespace: str, at_ns: int) -> None:
         pods = [pod for pod in self._api.store.pods.values() if pod.namespace == namespace]

@@ -127,10 +127,10 @@ class WorkloadControllers:
         owner = controller_of(pod.metadata)
         if owner is None or not owner.uid:
             return replacement_of(pod, self._api.store)
-        found = self._api.store.find(owner.kind, pod.namespace, owner.name)
+        workload = self._api.store.find(owner.kind, pod.namespace, owner.name)
         read = self._rules_read.get(owner.uid)
-        if read is None or read[0] is not found:
-            read = self._rules_read[owner.uid] = found, replacement_of(pod, self._api.store)
+        if read is None or read[0] is not workload:
+            read = self._rules_read[owner.uid] = workload, replacement_of(pod, self._api.store)
         return read[1]
 
     # --- a pod is lost ---------------------------------------------------------------------------
@@ -211,8 +211,8 @@ class WorkloadControllers:
 
     def _same(self, pod: Pod) -> Pod | None:
         """The pod as it is now; None where it is gone."""
-        found = self._api.store.pods.get(pod.key)
-        return found if found is not None and found.uid == pod.uid else None
+        current = self._api.store.pods.get(pod.key)
+        return current if current is not None and current.uid == pod.uid else None
 
     # --- a pod is replaced -----------------------------------------------------------------------
 
@@ -296,7 +296,7 @@ class WorkloadControllers:
         meta = pod.metadata
         self._made[meta.uid] = at_ns
         labels = meta.labels or {}
-        made = self._api.note(
+        creation = self._api.note(
             MakePod(
                 controller=CLUSTER,
                 because=f"{owner.kind} {owner.name} makes a pod in place of {lost.metadata.name}",
@@ -311,7 +311,7 @@ class WorkloadControllers:
         )
         if self.on_successor is not None:
             self.on_successor(lost, pod)
-        self._api.put("Pod", pod, made)
+        self._api.put("Pod", pod, creation)
 
     def _successor(self, lost: Pod, owner: OwnerReference) -> Pod:
         """A new Pending pod with the same spec, labels and owner, bound if it fits somewhere."""
@@ -488,8 +488,8 @@ class JobController:
         deleted_ns = pod.metadata.deletion_timestamp
         if deleted_ns is None or deleted_ns + LET_GO_NS > self._api.now_ns:
             return False
-        found = self._api.store.find("Job", pod.namespace, job.name)
-        return not (isinstance(found, Job) and only_failed(found))
+        current = self._api.store.find("Job", pod.namespace, job.name)
+        return not (isinstance(current, Job) and only_failed(current))
 
     def _failed(
         self, state: _Queued, job: OwnerReference, lost: Pod, cause: Action | None

@@ -55,11 +55,11 @@ class PodLoop(msgspec.Struct, frozen=True, rename="camel"):
         spans = (self.from_seconds, self.until_seconds, self.every_seconds)
         since, until, every = map(_words, spans)
         owner = "/".join(filter(None, (self.kind.lower(), self.namespace, self.name)))
-        made = "made anew" if self.made_by == CLUSTER else f"made by {self.made_by}"
+        by = "made anew" if self.made_by == CLUSTER else f"made by {self.made_by}"
         many = "one" if self.at_once == 1 else self.at_once
         ended = f"; ended by {self.ended_by}" if self.ended_by else ""
         return (
-            f"{owner} goes in a circle on {self.node}: {self.pods} pods {made} and"
+            f"{owner} goes in a circle on {self.node}: {self.pods} pods {by} and"
             f" deleted by {_TAINT_EVICTION}, from {since} to {until}, {many} each {every}:"
             f" {self.because}{ended}"
         )
@@ -80,16 +80,16 @@ def pod_loops(
     deleted it whose it was, and on which node.
     """
     rounds: dict[Place, list[_Round]] = {}
-    made: dict[tuple[str, str], Record] = {}
+    creations: dict[tuple[str, str], Record] = {}
     untainted: dict[str, list[Record]] = {}
     for record in records:
         about = record.object
         if record.error:
             continue
         if record.action == "CreatePod":
-            made[about.namespace, about.name] = record
+            creations[about.namespace, about.name] = record
         elif record.action == "DeletePod" and record.controller == _TAINT_EVICTION:
-            created = made.pop((about.namespace, about.name), None)
+            created = creations.pop((about.namespace, about.name), None)
             if created is not None:
                 rounds.setdefault(place_of(created, record), []).append((created, record))
         elif record.action == "RemoveTaint" and record.detail["effect"] == NO_EXECUTE:
@@ -107,7 +107,9 @@ def _at_once(rounds: Sequence[_Round]) -> int:
     """How many of the pods are usually there once new ones are made, where they go together and
     not one after the other.
     """
-    steps = sorted(step for made, deleted in rounds for step in ((made.at, 1), (deleted.at, -1)))
+    steps = sorted(
+        step for created, deleted in rounds for step in ((created.at, 1), (deleted.at, -1))
+    )
     there, after_making = 0, dict[float, int]()
     for at_s, step in steps:
         there += step
@@ -141,10 +143,12 @@ def _runs(rounds: Sequence[_Round]) -> Iterator[Sequence[_Round]]:
 
 def _pod_loop(place: Place, rounds: Sequence[_Round], untainted: Iterable[Record]) -> PodLoop:
     kind, namespace, name, node = place
-    (first, _), (made, last) = rounds[0], rounds[-1]
+    (first, _), (created, last) = rounds[0], rounds[-1]
     at_once = _at_once(rounds)
     every_s = round(median(_gaps(rounds, at_once) or _gaps(rounds, 1)), 3)
-    ends = (r for r in untainted if 0 <= r.at - made.at <= last.at - made.at + _PAUSES * every_s)
+    ends = (
+        r for r in untainted if 0 <= r.at - created.at <= last.at - created.at + _PAUSES * every_s
+    )
     end = next(ends, None)
     return PodLoop(
         kind=kind,

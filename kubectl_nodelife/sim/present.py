@@ -111,11 +111,11 @@ class Present(msgspec.Struct, frozen=True, dict=True):
         """The play of it before its first tick; forks of it may have other events of t=0."""
         scenario = replace(self.setting.scenario, kubelet=self.terms(timing))
         setting = replace(self.setting, scenario=scenario)
-        made = make_controllers(self.settings, controllers, pass_drift_ns=PASS_DRIFT_NS)
-        for controller in made:
+        running = make_controllers(self.settings, controllers, pass_drift_ns=PASS_DRIFT_NS)
+        for controller in running:
             if isinstance(controller, NodeLifecycleController):
                 controller.memory.joined_pass_ns = self.next_pass_ns
-        return Branch.begin(setting, made, duration_ns=duration_ns, joined=self.kubelets)
+        return Branch.begin(setting, running, duration_ns=duration_ns, joined=self.kubelets)
 
     @cached_property
     def kubelets(self) -> Mapping[str, HeartbeatSchedule]:
@@ -287,9 +287,9 @@ class Branch:
     @property
     def script(self) -> Script:
         """The script that plays its events."""
-        found = self.world.agenda.parts[Script]
-        assert isinstance(found, Script)
-        return found
+        script = self.world.agenda.parts[Script]
+        assert isinstance(script, Script)
+        return script
 
     def add(self, events: Iterable[ScenarioEvent]) -> None:
         """Play these events too; each one's `at_ns` counts from now."""
@@ -450,9 +450,9 @@ def _next_of(at_ns: int | None, every_ns: int, now_ns: int) -> int:
 def joined_cluster(setting: Setting) -> Cache:
     """A copy of the cluster to play on."""
     cluster = setting.cluster.fork()
-    for found in list(cluster.all("DaemonSet")):
-        if isinstance(found, DaemonSet) and not _makes_its_own(found):
-            cluster.set("DaemonSet", found.key, None)
+    for daemon_set in list(cluster.all("DaemonSet")):
+        if isinstance(daemon_set, DaemonSet) and not _makes_its_own(daemon_set):
+            cluster.set("DaemonSet", daemon_set.key, None)
     if _REVISION not in setting.kinds_read:
         hold_up_to_date(cluster, setting.start_ns)
     return cluster
@@ -468,9 +468,9 @@ def _makes_its_own(daemon_set: DaemonSet) -> bool:
 
 def hold_up_to_date(cluster: Cache, now_ns: int) -> None:
     """Give each DaemonSet a revision, where none were read: none of their pods counts as old."""
-    for found in cluster.all("DaemonSet"):
-        if isinstance(found, DaemonSet):
-            _hold_up_to_date(cluster, found, now_ns)
+    for daemon_set in cluster.all("DaemonSet"):
+        if isinstance(daemon_set, DaemonSet):
+            _hold_up_to_date(cluster, daemon_set, now_ns)
 
 
 def _hold_up_to_date(cluster: Cache, daemon_set: DaemonSet, now_ns: int) -> None:

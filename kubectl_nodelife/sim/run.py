@@ -248,10 +248,10 @@ def summarize_run(
     )
 
 
-def _place_of(cluster: Cache, made: Record, deleted: Record) -> Place:
-    namespace, owner = made.object.namespace, made.detail["owner"]
+def _place_of(cluster: Cache, created: Record, deleted: Record) -> Place:
+    namespace, owner = created.object.namespace, created.detail["owner"]
     kinds = (kind for kind in _OWNERS if cluster.get(kind, (namespace, owner)) is not None)
-    return next(kinds, ""), namespace, owner, made.detail["node"]
+    return next(kinds, ""), namespace, owner, created.detail["node"]
 
 
 def narrowed(summary: RunSummary, run: Run, kind: str, key: Key) -> RunSummary | None:
@@ -262,14 +262,14 @@ def narrowed(summary: RunSummary, run: Run, kind: str, key: Key) -> RunSummary |
     nodes = [loss for loss in summary.nodes if kind == "Node" and loss.name == key[1]]
     if kind == "Node":
         about = {("Node", key), *(("Pod", pod) for pod, on in homes.items() if key[1] in on)}
-        known = key[1] in run.setting.cluster.nodes
+        is_there = key[1] in run.setting.cluster.nodes
     else:
         about = {("Pod", key)}
-        known = key in run.setting.cluster.pods
-    kept = [i for i, record in enumerate(summary.records) if _about(record) in about]
-    if not kept and not known:
+        is_there = key in run.setting.cluster.pods
+    chosen = [i for i, record in enumerate(summary.records) if _about(record) in about]
+    if not chosen and not is_there:
         return None
-    records = _with_causes(summary.records, kept)
+    records = _with_causes(summary.records, chosen)
     only = f"{kind.lower()}/{'/'.join(filter(None, key))}"
     return msgspec.structs.replace(summary, records=records, nodes=nodes, workloads=[], only=only)
 
@@ -278,10 +278,10 @@ def _about(record: Record) -> tuple[str, Key]:
     return (record.object.kind, (record.object.namespace, record.object.name))
 
 
-def _with_causes(records: list[Record], kept: Iterable[int]) -> list[Record]:
+def _with_causes(records: list[Record], chosen: Iterable[int]) -> list[Record]:
     """These records and all that led to them, with causes as indexes among them."""
     wanted: set[int] = set()
-    for index in kept:
+    for index in chosen:
         at: int | None = index
         while at is not None and at not in wanted:
             wanted.add(at)

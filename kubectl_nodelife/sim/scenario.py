@@ -208,11 +208,11 @@ def assemble(scenario: Scenario, given: Given | None = None) -> Setting:
 
 def _completed(objects: Iterable[KubeObject], start_ns: int) -> Iterator[KubeObject]:
     """The objects with what the API server would have given them at creation."""
-    made = Time((start_ns - 2 * SECOND_NS) // SECOND_NS * SECOND_NS)
+    created_before = Time((start_ns - 2 * SECOND_NS) // SECOND_NS * SECOND_NS)
     for number, obj in enumerate(objects):
         meta = obj.metadata
         if meta.creation_timestamp is None or not meta.uid:
-            created = meta.creation_timestamp or made
+            created = meta.creation_timestamp or created_before
             uid = meta.uid or made_uid(number, 0x0B1E)
             obj = replace(obj, metadata=replace(meta, creation_timestamp=created, uid=uid))
             obj = as_created(obj)
@@ -237,9 +237,9 @@ def _posted(node: Node) -> Node:
     conditions = node.status.conditions
     if all(condition.last_heartbeat_time is not None for condition in conditions):
         return node
-    made = node.metadata.creation_timestamp
+    created = node.metadata.creation_timestamp
     conditions = tuple(
-        c if c.last_heartbeat_time is not None else replace(c, last_heartbeat_time=made)
+        c if c.last_heartbeat_time is not None else replace(c, last_heartbeat_time=created)
         for c in conditions
     )
     return replace(node, status=replace(node.status, conditions=conditions))
@@ -303,8 +303,8 @@ def parse_scenario(content: bytes, file: str) -> Scenario:
     )
     for key, wanted in (("apiVersion", API_VERSION), ("kind", "Scenario")):
         if document.get(key) != wanted:
-            found = f"found {document[key]!r}" if key in document else "the field is missing"
-            raise top.key(key).fault(found, f"a scenario has {key}: {wanted}")
+            problem = f"found {document[key]!r}" if key in document else "the field is missing"
+            raise top.key(key).fault(problem, f"a scenario has {key}: {wanted}")
     meta = mapping(document.get("metadata", {}), top.key("metadata"))
     name = text(meta.get("name", "scenario"), top.key("metadata").key("name"))
     at = top.key("spec")
@@ -325,8 +325,8 @@ def only_document(content: bytes, file: str) -> Any:
     except InputError as error:
         raise BadInput(str(error)) from None
     if len(documents) != 1:
-        found = f"holds {len(documents)} documents" if documents else "is empty"
-        raise BadInput(found, on=file, remedy="a scenario is one document")
+        problem = f"holds {len(documents)} documents" if documents else "is empty"
+        raise BadInput(problem, on=file, remedy="a scenario is one document")
     return documents[0]
 
 
@@ -388,15 +388,15 @@ def read_generate(value: Any, at: FieldPath) -> Generate:
     for key, item in mapping(value, at, tuple(_GENERATE_FIELDS)).items():
         field, least, most = _GENERATE_FIELDS[key]
         wanted[field] = count(item, at.key(key), least=least, most=most)
-    made = Generate(**wanted)
-    nodes = made.zones * made.nodes_per_zone
-    if nodes * (1 + made.pods_per_node + made.daemon_sets) > _MOST_GENERATED:
+    generate = Generate(**wanted)
+    nodes = generate.zones * generate.nodes_per_zone
+    if nodes * (1 + generate.pods_per_node + generate.daemon_sets) > _MOST_GENERATED:
         raise at.fault(
-            f"{nodes} nodes with {made.pods_per_node} pods and {made.daemon_sets} DaemonSets each"
-            f" are more than {_MOST_GENERATED} objects",
+            f"{nodes} nodes with {generate.pods_per_node} pods and {generate.daemon_sets} "
+            f"DaemonSets each are more than {_MOST_GENERATED} objects",
             "lower zones, nodesPerZone, podsPerNode or daemonSets",
         )
-    return made
+    return generate
 
 
 def _objects(value: Any, at: FieldPath) -> tuple[KubeObject, ...]:

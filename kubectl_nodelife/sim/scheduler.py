@@ -319,10 +319,10 @@ class Scheduler:
         if name is None:
             return None
         line = self._waiting[name]
-        left = line.pods.pop(key, None)
+        pod = line.pods.pop(key, None)
         if not line.pods:
             del self._waiting[name]
-        return left
+        return pod
 
     def _node_changed(self, old: Node | None, new: Node | None, cause: Action | None) -> None:
         if old is not None and new is not None and _seen_by_filters(old) == _seen_by_filters(new):
@@ -494,10 +494,10 @@ class StoreCache:
         owner = controller_of(pod.metadata)
         labels = pod.metadata.labels or {}
         key = (pod.namespace, owner.uid if owner is not None else "", frozenset(labels.items()))
-        found = self._selectors.get(key)
-        if found is None:
-            found = self._selectors[key] = self._default_selector(pod, owner)
-        return found
+        selector = self._selectors.get(key)
+        if selector is None:
+            selector = self._selectors[key] = self._default_selector(pod, owner)
+        return selector
 
     def _default_selector(
         self, pod: Pod, owner: OwnerReference | None
@@ -529,26 +529,26 @@ class StoreCache:
 
     def claim(self, namespace: str, name: str) -> PersistentVolumeClaim | None:
         """The claim, or None."""
-        found = self._store.get("PersistentVolumeClaim", (namespace, name))
-        return found if isinstance(found, PersistentVolumeClaim) else None
+        claim = self._store.get("PersistentVolumeClaim", (namespace, name))
+        return claim if isinstance(claim, PersistentVolumeClaim) else None
 
     def volume(self, name: str) -> PersistentVolume | None:
         """The volume, or None."""
-        found = self._store.get("PersistentVolume", ("", name))
-        return found if isinstance(found, PersistentVolume) else None
+        volume = self._store.get("PersistentVolume", ("", name))
+        return volume if isinstance(volume, PersistentVolume) else None
 
     def storage_class(self, name: str) -> StorageClass | None:
         """The class, or None."""
-        found = self._store.get("StorageClass", ("", name))
-        return found if isinstance(found, StorageClass) else None
+        storage_class = self._store.get("StorageClass", ("", name))
+        return storage_class if isinstance(storage_class, StorageClass) else None
 
     def free_volumes(self, class_name: str) -> list[PersistentVolume]:
         """The volumes of a class that no claim has."""
         if self._free is None:
             self._free = {}
-            for found in self._store.all("PersistentVolume"):
-                if isinstance(found, PersistentVolume) and found.spec.claim_ref is None:
-                    self._free.setdefault(found.spec.storage_class_name, []).append(found)
+            for volume in self._store.all("PersistentVolume"):
+                if isinstance(volume, PersistentVolume) and volume.spec.claim_ref is None:
+                    self._free.setdefault(volume.spec.storage_class_name, []).append(volume)
         return self._free.get(class_name, [])
 
     def volumes_read(self) -> bool:

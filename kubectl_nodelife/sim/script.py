@@ -268,19 +268,19 @@ class Script:
                     taints=tuple(t for t in taints if t not in node.spec.taints),
                 )
             )
-        kept = remove_taints(taints, event.remove)
-        if kept is not taints:
+        others = remove_taints(taints, event.remove)
+        if others is not taints:
             cause = self._api.note(
                 RemoveTaints(
                     controller=CLUSTER,
                     because=_WHY,
                     node=node.name,
                     node_uid=node.uid,
-                    taints=tuple(t for t in taints if t not in kept),
+                    taints=tuple(t for t in taints if t not in others),
                 )
             )
         if cause is not None:
-            self._api.put("Node", replace(node, spec=replace(node.spec, taints=kept)), cause)
+            self._api.put("Node", replace(node, spec=replace(node.spec, taints=others)), cause)
 
     def _cordon(self, node: Node, unschedulable: bool) -> None:
         if node.spec.unschedulable == unschedulable:

@@ -288,8 +288,8 @@ class StatusManagers:
         if successor is None or successor.uid == pod.uid:
             manager.changed.pop(pod.key, None)
         machine.forget(pod)
-        for kept in (manager.left, manager.held, manager.news):
-            kept.pop(pod.uid, None)
+        for by_uid in (manager.left, manager.held, manager.news):
+            by_uid.pop(pod.uid, None)
         manager.stopped.discard(pod.uid)
         if is_mirror_pod(pod) or pod.uid not in machine.statuses:
             manager.watched.discard(pod.uid)

@@ -332,11 +332,13 @@ class Agenda:
         kind = type(part)
         functions = {method.__func__ for method in methods}  # type: ignore[attr-defined]
         for slot, entries in list(self._due.items()):
-            kept = [entry for entry in entries if entry[0] is not kind or entry[1] not in functions]
-            if len(kept) == len(entries):
+            others = [
+                entry for entry in entries if entry[0] is not kind or entry[1] not in functions
+            ]
+            if len(others) == len(entries):
                 continue
-            if kept:
-                self._due[slot] = kept
+            if others:
+                self._due[slot] = others
             else:
                 del self._due[slot]
                 self._heap.remove(slot)

@@ -148,16 +148,18 @@ def disrupted_pods(
     An entry goes when its pod is gone or marked deleted, or was not so within two minutes.
     Follows `buildDisruptedPodMap`.
     """
-    kept: dict[str, Time] = {}
+    still_disrupted: dict[str, Time] = {}
     if not disrupted:
-        return kept, None
+        return still_disrupted, None
     for pod in pods:
         since = disrupted.get(pod.name)
         if since is None or pod.metadata.deletion_timestamp is not None:
             continue
         if since + DELETION_TIMEOUT_NS >= now_ns:
-            kept[pod.name] = since
-    return kept, min((since + DELETION_TIMEOUT_NS for since in kept.values()), default=None)
+            still_disrupted[pod.name] = since
+    return still_disrupted, min(
+        (since + DELETION_TIMEOUT_NS for since in still_disrupted.values()), default=None
+    )
 
 
 def count_healthy_pods(pods: Iterable[Pod], disrupted: Mapping[str, Time], now_ns: int) -> int:

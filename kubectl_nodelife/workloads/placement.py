@@ -3,8 +3,8 @@
 The filters are `workloads.scheduling`'s, the choice among the nodes that fit is a `Scoring`'s. This
 file keeps the counts behind the filters up while pods come and go, and checks as few nodes as
 possible. A result that nothing fits is certain; the node that is taken is likely. The room that a
-preemptor's victims leave is kept for it (`nominate`) from pods of lower or equal priority: on such
-a node a pod must fit with the nominated pods and without them
+preemptor's victims leave is reserved for it (`nominate`) from pods of lower or equal priority: on
+such a node a pod must fit with the nominated pods and without them
 (`RunFilterPluginsWithNominatedPods` of pkg/scheduler/framework/runtime).
 """
 
@@ -47,7 +47,7 @@ REASON_CLAIM_IN_USE: Final = (
 )
 
 
-Kept: TypeAlias = Mapping[str, Sequence[Pod]]
+Reserved: TypeAlias = Mapping[str, Sequence[Pod]]
 """Node -> the pods that wait for victims to go there."""
 
 
@@ -237,16 +237,16 @@ class PlacementSimulator:
             self._nominated[pod.uid] = (name, pod)
 
     def nominated_node(self, pod: Pod) -> str | None:
-        """The node whose room is kept for the pod."""
+        """The node whose room is reserved for the pod."""
         nomination = self._nominated.get(pod.uid)
         return None if nomination is None else nomination[0]
 
     def nominated_to(self, name: str) -> list[Pod]:
-        """The pods for which room is kept on the node."""
+        """The pods for which room is reserved on the node."""
         return [pod for node, pod in self._nominated.values() if node == name]
 
-    def _kept_from(self, pod: Pod) -> Kept:
-        """The others than this pod for which room is kept from it."""
+    def _reserved_from(self, pod: Pod) -> Reserved:
+        """The others than this pod for which room is reserved from it."""
         reserved: dict[str, list[Pod]] = {}
         for uid, (node, other) in self._nominated.items():
             if uid != pod.uid and priority(other) >= priority(pod):
@@ -273,7 +273,7 @@ class PlacementSimulator:
         wanted = self._rules.wanted(pod, demands)
         if self._nowhere(wanted):
             return []
-        reserved = self._kept_from(pod)
+        reserved = self._reserved_from(pod)
         nominated, pinned = self.nominated_node(pod), pinned_node(pod.spec)
         if nominated is not None and self._fits(wanted, nominated, reserved):
             return [nominated]
@@ -282,7 +282,7 @@ class PlacementSimulator:
         has_rules = wanted.needs is not NO_NEEDS or wanted.spread or wanted.interpod or reserved
         return self._candidates_for(demands).best(
             wanted,
-            partial(self._has_room, wanted, kept=reserved),
+            partial(self._has_room, wanted, reserved=reserved),
             (lambda name: self._forbids(wanted, name, reserved) is None) if has_rules else None,
             partial(self._soft.scores, pod),
         )
@@ -295,7 +295,7 @@ class PlacementSimulator:
             return False
         if self._keeps_off(pod, node) is not None:
             return False
-        coming = self._kept_from(pod).get(name, ())
+        coming = self._reserved_from(pod).get(name, ())
         rounds = ((), coming) if coming else ((),)
         return all(self._fits_among(wanted, node, come, leaving) for come in rounds)
 
@@ -311,7 +311,7 @@ class PlacementSimulator:
             return False
         if not node.status.allocatable:
             return True
-        info = self._with_kept(node.name, {node.name: coming}).copy()
+        info = self._with_reserved(node.name, {node.name: coming}).copy()
         for gone in leaving:
             room = self._classes.room_of(gone)
             info.remove(room.requests, room.ports)
@@ -333,7 +333,7 @@ class PlacementSimulator:
         if self._nowhere(wanted):
             return []
         names: list[str] = []
-        reserved = self._kept_from(pod)
+        reserved = self._reserved_from(pod)
         for name in self._candidates_for(demands).names():
             if (
                 self._has_room(wanted, name, reserved)
@@ -352,7 +352,7 @@ class PlacementSimulator:
         if nowhere and nowhere != REASON_CLAIM_IN_USE:
             return NoRoom(((nowhere, len(nodes)),), len(nodes), anywhere=True)
         reasons: Counter[str] = Counter()
-        reserved, named = self._kept_from(pod), named_nodes(pod.spec)
+        reserved, named = self._reserved_from(pod), named_nodes(pod.spec)
         for name, node in nodes.items():
             if named is not None and name not in named:
                 reasons[REASON_NOT_NAMED] += 1
@@ -367,41 +367,47 @@ class PlacementSimulator:
         """The demands of the pod's volumes on a node."""
         return self._rules.volume_needs(pod)
 
-    def _fits(self, wanted: PodRequirements, name: str, kept: Kept) -> bool:
+    def _fits(self, wanted: PodRequirements, name: str, reserved: Reserved) -> bool:
         node = self._cache.nodes.get(name)
         if node is None or self._keeps_off(wanted.pod, node) is not None:
             return False
-        return self._has_room(wanted, name, kept) and self._forbids(wanted, name, kept) is None
+        return (
+            self._has_room(wanted, name, reserved) and self._forbids(wanted, name, reserved) is None
+        )
 
-    def _lacks(self, wanted: PodRequirements, name: str, kept: Kept, *, in_use: bool) -> list[str]:
+    def _lacks(
+        self, wanted: PodRequirements, name: str, reserved: Reserved, *, in_use: bool
+    ) -> list[str]:
         """Why the node has no room now. `in_use`: another pod has a claim that the pod wants."""
-        if not self._has_room(wanted, name, kept):
-            return resource_reasons(wanted, self._with_kept(name, kept))
-        reason = REASON_CLAIM_IN_USE if in_use else self._forbids(wanted, name, kept)
+        if not self._has_room(wanted, name, reserved):
+            return resource_reasons(wanted, self._with_reserved(name, reserved))
+        reason = REASON_CLAIM_IN_USE if in_use else self._forbids(wanted, name, reserved)
         return [] if reason is None else [reason]
 
-    def _forbids(self, wanted: PodRequirements, name: str, kept: Kept) -> str | None:
+    def _forbids(self, wanted: PodRequirements, name: str, reserved: Reserved) -> str | None:
         """Why volumes, the spread or other pods keep the pod away, or None: with the pods that wait
         to go there first, then without them.
         """
-        node, coming = self._cache.nodes[name], kept.get(name)
+        node, coming = self._cache.nodes[name], reserved.get(name)
         reason = None
         if coming:
             reason = rule_reason(self._rules.after(wanted, node, coming, ()), node)
         return reason or rule_reason(wanted, node)
 
-    def _has_room(self, wanted: PodRequirements, name: str, kept: Kept) -> bool:
+    def _has_room(self, wanted: PodRequirements, name: str, reserved: Reserved) -> bool:
         """True if the node itself has room."""
         if not self._cache.nodes[name].status.allocatable:
             return True
         infos = self._infos
-        info = infos[name] if name in infos and not kept else self._with_kept(name, kept)
+        info = (
+            infos[name] if name in infos and not reserved else self._with_reserved(name, reserved)
+        )
         return not resource_reasons(wanted, info)
 
-    def _with_kept(self, name: str, kept: Kept) -> NodeInfo:
-        """The node's free room, less what is kept on it."""
+    def _with_reserved(self, name: str, reserved: Reserved) -> NodeInfo:
+        """The node's free room, less what is reserved on it."""
         info = self.info(name)
-        for pod in kept.get(name, ()):
+        for pod in reserved.get(name, ()):
             info, room = info.copy(), self._classes.room_of(pod)
             info.add(room.requests, room.ports)
         return info

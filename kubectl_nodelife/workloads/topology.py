@@ -101,13 +101,13 @@ def preferred_terms(pod: Pod) -> tuple[WeightedTerm, ...]:
     affinity = pod.spec.affinity
     if affinity is None:
         return ()
-    found: list[WeightedTerm] = []
+    terms_of_all: list[WeightedTerm] = []
     for of, sign in ((affinity.pod_affinity, 1), (affinity.pod_anti_affinity, -1)):
         preferred = of.preferred_during_scheduling_ignored_during_execution if of else ()
         terms = _terms(pod, (weighted.pod_affinity_term for weighted in preferred))
         weights = (sign * weighted.weight for weighted in preferred)
-        found += map(WeightedTerm, terms, weights)
-    return tuple(found)
+        terms_of_all += map(WeightedTerm, terms, weights)
+    return tuple(terms_of_all)
 
 
 Counts = dict[tuple[str, str], int]

@@ -64,7 +64,7 @@ def differences_of(seeds: range, program: Path, folder: Path) -> list[str]:
         (NodeInfo, "shortages", lambda *_: []),
         (TopologySpread, "reason", lambda *_: None),
         (InterPodAffinity, "reason", lambda *_: None),
-        (PlacementSimulator, "_kept_from", lambda *_: {}),
+        (PlacementSimulator, "_reserved_from", lambda *_: {}),
         (Preemption, "_breaking", lambda *_: set()),
         (SoftRules, "_spread_scores", lambda _, __, nodes: [0] * len(nodes)),
         (SoftRules, "_liking_scores", lambda _, __, nodes: [0] * len(nodes)),

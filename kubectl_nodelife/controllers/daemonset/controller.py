@@ -90,9 +90,9 @@ class DaemonSetController:
         other.errors, other._awaited = dict(self.errors), dict(self._awaited)
         other._running = {}
         for key, running in self._running.items():
-            known = self.index.by_key.get(key)
+            indexed = self.index.by_key.get(key)
             tracked = running.context.tracked  # it may have been replaced since
-            tracked = other.index.by_key[key] if tracked is known else tracked.fork(cache)
+            tracked = other.index.by_key[key] if tracked is indexed else tracked.fork(cache)
             context = running.context.fork(
                 tracked, other.index, cache, other.expectations, other.backoff
             )

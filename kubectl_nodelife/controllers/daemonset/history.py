@@ -468,8 +468,8 @@ def without_null_timestamp(template: dict[str, Any]) -> dict[str, Any]:
     """
     metadata = template.get("metadata")
     if isinstance(metadata, dict) and metadata.get("creationTimestamp", "") is None:
-        kept = {k: v for k, v in metadata.items() if k != "creationTimestamp"}
-        return {**template, "metadata": kept}
+        rest = {k: v for k, v in metadata.items() if k != "creationTimestamp"}
+        return {**template, "metadata": rest}
     return template
 
 

@@ -353,18 +353,18 @@ class OrderedNames(set[str]):
         """The first names in order that are not among `without`, at most `count`."""
         if self._heap is None:
             self._heap = sorted(self)
-        found: list[str] = []
+        names: list[str] = []
         passed: list[str] = []
-        while self._heap and len(found) < count:
+        while self._heap and len(names) < count:
             name = heapq.heappop(self._heap)
             if name not in self or (passed and passed[-1] == name):
                 continue  # it left, or came back and stands here twice
             passed.append(name)
             if name not in without:
-                found.append(name)
+                names.append(name)
         for name in passed:
             heapq.heappush(self._heap, name)
-        return found
+        return names
 
 
 class Counted(Protocol):

@@ -86,14 +86,14 @@ def no(rule: str, subject: str, text: str) -> PlacementDecision:
 
 def judge_taints(taints: Sequence[Taint], tolerations: Sequence[Toleration]) -> PlacementDecision:
     """The verdict by taints alone: an untolerated NoSchedule taint lets a running pod stay."""
-    found = find_matching_untolerated_taint(taints, tolerations, (NO_SCHEDULE, NO_EXECUTE))
-    if found is None:
+    taint = find_matching_untolerated_taint(taints, tolerations, (NO_SCHEDULE, NO_EXECUTE))
+    if taint is None:
         return yes()
     evicting = find_matching_untolerated_taint(taints, tolerations, (NO_EXECUTE,))
     if evicting is not None:
         return no(TAINT, str(evicting), f"its taint {evicting} is not tolerated")
-    text = f"its taint {found} is not tolerated; a pod that runs may stay"
-    return PlacementDecision(False, False, True, TAINT, str(found), text)
+    text = f"its taint {taint} is not tolerated; a pod that runs may stay"
+    return PlacementDecision(False, False, True, TAINT, str(taint), text)
 
 
 ALWAYS_CHECKED = ("cpu", "memory", "ephemeral-storage")

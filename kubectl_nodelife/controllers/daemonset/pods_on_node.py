@@ -271,8 +271,8 @@ def _failed_by(pod: Pod) -> int | None:
     statuses, ready = pod.status.container_statuses or (), pod.status.condition("Ready")
     ends = [s.state.terminated.finished_at for s in statuses if s.state.terminated is not None]
     ends.append(None if ready is None else ready.last_transition_time)
-    known = [end for end in ends if end is not None]
-    return max(known) + FAILURE_SEEN_NS if known else None
+    read = [end for end in ends if end is not None]
+    return max(read) + FAILURE_SEEN_NS if read else None
 
 
 class FailedPodsBackoff:
@@ -328,10 +328,10 @@ class FailedPodsBackoff:
         since the set was made. A pod that failed within its delay is looked at again after the
         whole delay, counted from its failure (`podsShouldBeOnNode`).
         """
-        made, set_made = pod.metadata.creation_timestamp, daemon_set.metadata.creation_timestamp
-        if made is None or set_made is None:
+        pod_made, set_made = pod.metadata.creation_timestamp, daemon_set.metadata.creation_timestamp
+        if pod_made is None or set_made is None:
             return now
-        last_update = min(now, made + WHOLE_SECOND_NS)
+        last_update = min(now, pod_made + WHOLE_SECOND_NS)
         delay = self._longest(last_update - set_made)
         last_in_backoff = last_update + delay - 1
         comes_back = now

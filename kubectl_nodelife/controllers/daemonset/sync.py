@@ -141,8 +141,8 @@ def create_pod(
     daemon_set = context.daemon_set
     name = pod_name(context, node, taken)
     taken.add(name)
-    known = context.cache.nodes.get(node)
-    kubelet_version = known.status.node_info.kubelet_version if known is not None else ""
+    shown = context.cache.nodes.get(node)
+    kubelet_version = shown.status.node_info.kubelet_version if shown is not None else ""
     return CreatePod(
         controller=CONTROLLER,
         because=because,
@@ -432,12 +432,12 @@ def _write_status(
     sync: SyncContext, daemon_set: DaemonSet, status_of: StatusOf, attempt: int
 ) -> Calls:
     status = status_of(daemon_set)
-    found = differences(daemon_set.status, status)
+    changes = differences(daemon_set.status, status)
     sync.then(partial(_status_written, status_of, attempt))
     return [
         UpdateDaemonSetStatus(
             controller=CONTROLLER,
-            because=f"reported {'; '.join(found)}" if found else "a generation was acted on",
+            because=f"reported {'; '.join(changes)}" if changes else "a generation was acted on",
             cause=sync.cause,
             namespace=daemon_set.namespace,
             name=daemon_set.name,

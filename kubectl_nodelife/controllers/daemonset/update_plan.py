@@ -43,10 +43,10 @@ def budget_of(tracked: TrackedSet, desired: int) -> UpdateBudget:
 
     Raises UpdateImpossibleError for a value that is neither a number nor a percentage.
     """
-    known = tracked.budgets.get(desired)
-    if known is None:
-        known = tracked.budgets[desired] = _budget_of(tracked, desired)
-    return known
+    budget = tracked.budgets.get(desired)
+    if budget is None:
+        budget = tracked.budgets[desired] = _budget_of(tracked, desired)
+    return budget
 
 
 def _budget_of(tracked: TrackedSet, desired: int) -> UpdateBudget:
@@ -79,13 +79,13 @@ def nodes_using_budget(
 ) -> dict[str, NodeUpdateState]:
     """The nodes that eat maxUnavailable (or maxSurge), with what each counts as, in name order."""
     eating = EATS_MAX_SURGE if budget.max_surge > 0 else _eats_unavailable(tracked)
-    found = {
+    uses = {
         name: wave
         for wave, names in node_index.nodes_by_wave.items()
         if wave in eating
         for name in names
     }
-    return dict(sorted(found.items()))
+    return dict(sorted(uses.items()))
 
 
 def _eats_unavailable(tracked: TrackedSet) -> frozenset[NodeUpdateState]:

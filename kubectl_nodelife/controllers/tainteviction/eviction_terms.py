@@ -124,15 +124,15 @@ def tolerated_stay(
     used: Toleration | None = None
     limiting: list[Taint] = []
     for taint in taints:
-        found = first_tolerating(tolerations, taint, comparison_operators=comparison_operators)
-        if found is None:
+        toleration = first_tolerating(tolerations, taint, comparison_operators=comparison_operators)
+        if toleration is None:
             return ToleratedStay(0, (taint,))
-        seconds = found.toleration_seconds
+        seconds = toleration.toleration_seconds
         if seconds is None or seconds > _LONGEST_SECONDS:
             continue
         seconds = max(0, seconds)
         if shortest is None or seconds < shortest:
-            shortest, used, limiting = seconds, found, [taint]
+            shortest, used, limiting = seconds, toleration, [taint]
         elif seconds == shortest:
             limiting.append(taint)
     return FOR_EVER if shortest is None else ToleratedStay(shortest, tuple(limiting), used)

@@ -131,24 +131,24 @@ class _Evaluation:
 
     def _list(self, items: list[Node]) -> list[Any]:
         self._meter.spend(CREATE_LIST)
-        made: list[Any] = []
+        elements: list[Any] = []
         for item in items:
             if item[0] == "maybe":
-                made += self._optional_values(item[1])
+                elements += self._optional_values(item[1])
             else:
-                made.append(self.value(item))
-        return made
+                elements.append(self.value(item))
+        return elements
 
     def _map(self, entries: list[tuple[Node, Node, bool]]) -> dict[Any, Any]:
         self._meter.spend(CREATE_MAP)
-        made: dict[Any, Any] = {}
+        items: dict[Any, Any] = {}
         for key_node, node, maybe in entries:
             key = key_of(self.value(key_node), made=True)
             values = self._optional_values(node) if maybe else (self.value(node),)
-            if key in made:
+            if key in items:
                 raise CelError("a key comes twice")
-            made.update((key, value) for value in values)
-        return made
+            items.update((key, value) for value in values)
+        return items
 
     def _optional_values(self, node: Node) -> tuple[Any, ...]:
         value = self.value(node)
@@ -319,8 +319,8 @@ class _Evaluation:
             truths = (self._value_or_error(arguments[1]) for _ in items)
             return self._logic(truths, deciding=name == "exists")
         if name == "map":
-            kept = (item for item in items if len(arguments) == 2 or self._truth(arguments[1]))
-            return [self._appended(arguments[-1]) for _ in kept]
+            matching = (item for item in items if len(arguments) == 2 or self._truth(arguments[1]))
+            return [self._appended(arguments[-1]) for _ in matching]
         chosen = [item for item in items if self._truth(arguments[1])]
         return chosen if name == "filter" else len(chosen) == 1
 

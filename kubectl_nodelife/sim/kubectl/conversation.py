@@ -432,12 +432,12 @@ class NodeRun(Generic[PodT]):
 
     def say_left(self, errors: list[str]) -> None:
         """Print which pods are left after these errors."""
-        left = [t.actor.pod for t in self.targets if not t.actor.gone]
-        if self._say is None or not left:
+        remaining = [t.actor.pod for t in self.targets if not t.actor.gone]
+        if self._say is None or not remaining:
             return
         line = f'There are pending pods in node "{self.name}" when an error occurred: '
         self._say(line + aggregate(errors), True)
-        for pod in sorted(left, key=lambda pod: pod.key):
+        for pod in sorted(remaining, key=lambda pod: pod.key):
             self._say(f"pod/{pod.name}", True)
 
 

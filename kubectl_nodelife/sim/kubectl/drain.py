@@ -479,13 +479,13 @@ class KubectlDrain(Generic[AskedT]):
     def _look_round(self, run: NodeRun[AskedT], since_ns: int, rounds: int) -> None:
         """GET every pod that is left, one after another, at once and then every second."""
         if run.end_ns is None:
-            left = [target for target in run.targets if target.outcome is None]
-            self._look_at(run, left, 0, since_ns, rounds)
+            remaining = [target for target in run.targets if target.outcome is None]
+            self._look_at(run, remaining, 0, since_ns, rounds)
 
     def _look_at(
         self,
         run: NodeRun[AskedT],
-        left: list[PodDeletion[AskedT]],
+        remaining: list[PodDeletion[AskedT]],
         index: int,
         since_ns: int,
         rounds: int,
@@ -493,25 +493,25 @@ class KubectlDrain(Generic[AskedT]):
         now_ns = self._cluster.now_ns
         if run.end_ns is not None:
             return
-        if index == len(left):
+        if index == len(remaining):
             rounds = max(rounds + 1, (now_ns - since_ns) // LOOK_NS)
             next_ns = max(now_ns, since_ns + rounds * LOOK_NS)
             self._cluster.ask_again_at(next_ns, self._look_round, run, since_ns, rounds)
             return
         seen_ns = self._core.reserve(now_ns) + self._times.request_ns
-        self._cluster.ask_again_at(seen_ns, self._seen, run, left, index, since_ns, rounds)
+        self._cluster.ask_again_at(seen_ns, self._seen, run, remaining, index, since_ns, rounds)
 
     def _seen(
         self,
         run: NodeRun[AskedT],
-        left: list[PodDeletion[AskedT]],
+        remaining: list[PodDeletion[AskedT]],
         index: int,
         since_ns: int,
         rounds: int,
     ) -> None:
-        run.seen(left[index], self._cluster.time_ns())
+        run.seen(remaining[index], self._cluster.time_ns())
         self._end_if_over(run)
-        self._look_at(run, left, index + 1, since_ns, rounds)
+        self._look_at(run, remaining, index + 1, since_ns, rounds)
 
     # --- no further progress ---------------------------------------------------------------------
 

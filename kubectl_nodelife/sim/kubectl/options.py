@@ -169,8 +169,8 @@ def decide(pod: Pod, options: DrainOptions, owners: OwnerLookup, now_ns: int) ->
 def _daemon_set(
     pod: Pod, owner: OwnerReference, options: DrainOptions, owners: OwnerLookup
 ) -> Decision:
-    found = owners.find("DaemonSet", pod.namespace, owner.name)
-    if found is None and owners.was_read("DaemonSet"):
+    daemon_set = owners.find("DaemonSet", pod.namespace, owner.name)
+    if daemon_set is None and owners.was_read("DaemonSet"):
         message = f'daemonsets.apps "{owner.name}" not found'
         if options.force:
             return Decision(DELETE, "none", message)
@@ -187,15 +187,15 @@ def faults(
 
     Empty for a pod that it deletes or keeps without a message.
     """
-    found: list[FilterObjection] = []
+    objections: list[FilterObjection] = []
     while True:
         decision = decide(pod, options, owners, now_ns)
         if decision.verb != REFUSE:
-            return tuple(found)
+            return tuple(objections)
         flag = _FLAGS[decision.gate]
         if decision.gate == "daemonset" and decision.message != DAEMON_SET_FATAL:
             flag = FLAG_FORCE
-        found.append(FilterObjection(decision.gate, decision.message, flag))
+        objections.append(FilterObjection(decision.gate, decision.message, flag))
         options = options.with_flags((flag,))
 
 
@@ -227,22 +227,22 @@ def asked_daemon_set(pod: Pod, options: DrainOptions) -> str:
 
 def warnings(decided: Iterable[tuple[Pod, Decision]]) -> str:
     """kubectl's warnings, grouped by message (`Warnings`); "" for none."""
-    found = ((p, d) for p, d in decided if d.verb == DELETE or d.gate == "daemonset")
-    return "; ".join(_by_message(found))
+    ignored = ((p, d) for p, d in decided if d.verb == DELETE or d.gate == "daemonset")
+    return "; ".join(_by_message(ignored))
 
 
 def refusals(decided: Iterable[tuple[Pod, Decision]]) -> list[str]:
     """Why kubectl does not touch the node, grouped by message (`errors`)."""
-    found = _by_message((pod, decision) for pod, decision in decided if decision.verb == REFUSE)
-    return [line if line.startswith(_CANNOT) else f"{_CANNOT}{line}" for line in found]
+    lines = _by_message((pod, decision) for pod, decision in decided if decision.verb == REFUSE)
+    return [line if line.startswith(_CANNOT) else f"{_CANNOT}{line}" for line in lines]
 
 
 def _by_message(decided: Iterable[tuple[Pod, Decision]]) -> list[str]:
-    found: dict[str, list[str]] = {}
+    pods_by_message: dict[str, list[str]] = {}
     for pod, decision in decided:
         if decision.message:
-            found.setdefault(decision.message, []).append(f"{pod.namespace}/{pod.name}")
-    return [f"{message}: {', '.join(pods)}" for message, pods in found.items()]
+            pods_by_message.setdefault(decision.message, []).append(f"{pod.namespace}/{pod.name}")
+    return [f"{message}: {', '.join(pods)}" for message, pods in pods_by_message.items()]
 
 
 _CANNOT = "cannot delete "
