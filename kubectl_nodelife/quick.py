@@ -97,10 +97,10 @@ def parse(arguments: list[str]) -> tuple[dict[str, str], list[str]] | None:
         if word in _SWITCHES:
             given[_SWITCHES[word]] = "true"
         elif name in _WITH_VALUE:
-            found = value if equals else next(words, "")
-            if not found or found.startswith("-"):
+            given_value = value if equals else next(words, "")
+            if not given_value or given_value.startswith("-"):
                 return None
-            given[_WITH_VALUE[name]] = found
+            given[_WITH_VALUE[name]] = given_value
         elif word.startswith("-") or not word:
             return None
         else:
@@ -119,12 +119,12 @@ def _ask(given: dict[str, str], nodes: list[str]) -> dict[str, object] | None:
     runtime = folder_of_sockets(os.environ)
     if not runtime:
         return None
-    known = recall(runtime, Flags(given), os.environ)
-    if known is None:
+    cached = recall(runtime, Flags(given), os.environ)
+    if cached is None:
         return None
     try:
         answer = client.ask(
-            socket_path(runtime, known.identity),
+            socket_path(runtime, cached.identity),
             "status",
             node=nodes,
             selector=given.get("selector"),
@@ -134,4 +134,4 @@ def _ask(given: dict[str, str], nodes: list[str]) -> dict[str, object] | None:
         )
     except (client.NotRunning, client.OtherProtocol):
         return None
-    return answer if answer.get("server") == known.server else None
+    return answer if answer.get("server") == cached.server else None

@@ -262,9 +262,9 @@ class Redaction:
         if kind == "ControllerRevision" and not _of_a_workload(metadata):
             self._whole(document)  # some operator's: its content is not known here
         templates = [*_templates(document)]
-        kept = [self._of_template(template) for template in templates]
+        redacted = [self._of_template(template) for template in templates]
         redact(kind, document, self.digest)
-        for template, noted in zip(templates, kept, strict=True):
+        for template, noted in zip(templates, redacted, strict=True):
             if noted is not None:
                 template["annotations"] = noted
         if kind == "Event" and not names_objects_only(document):
@@ -455,7 +455,7 @@ def _kept_line(line: str, digest: Callable[[str], str]) -> str:
 def containers(pod: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     """A raw pod's containers."""
     spec = pod.get("spec")
-    found = spec.get("containers") if isinstance(spec, dict) else None
-    for container in found if isinstance(found, list) else ():
+    listed = spec.get("containers") if isinstance(spec, dict) else None
+    for container in listed if isinstance(listed, list) else ():
         if isinstance(container, dict):
             yield container

@@ -154,23 +154,23 @@ def read_dump(
         if collecting:
             gc.enable()
             gc.freeze()
-    found, noted = loaded.objects, loaded.annotations
+    objects, noted = loaded.objects, loaded.annotations
     warnings = [
         *_passed_over(loaded.unknown_kinds),
         *twice,
         *unreadable_sentences(loaded.unreadable),
         *_left_out(loaded.left_out),
     ]
-    clocks = clocks_of(found)
+    clocks = clocks_of(objects)
     moment_ns, moment_origin = _moment(clocks, now, warnings, noted.get(ANNOTATION_MOMENT, ""))
     running = _running(noted.get(ANNOTATION_RUNNING, ""), warnings)
     noted_release = (running.version if running is not None else "", NOTED_VERSION)
     followed = followed_release(
-        ((profile or "", "--profile"),), noted_release, kubelet_versions(found)
+        ((profile or "", "--profile"),), noted_release, kubelet_versions(objects)
     )
-    found, doubted = _without_wrong_clocks(found, clocks, moment_ns, followed.profile, warnings)
+    objects, doubted = _without_wrong_clocks(objects, clocks, moment_ns, followed.profile, warnings)
     return Dump(
-        found,
+        objects,
         moment_ns,
         moment_origin,
         followed.profile,
@@ -208,7 +208,7 @@ def _unlisted_nodes(loaded: Loaded, warnings: list[str]) -> list[Unreadable]:
     nodes = {obj.metadata.name for obj in loaded.objects if type(obj) is Node}
     if ("Node" in loaded.kinds_read and not _is_single_node(loaded)) or loaded.all_kinds:
         return []
-    nodes |= {found.key[1] for found in loaded.unreadable if found.kind == "Node"}
+    nodes |= {each.key[1] for each in loaded.unreadable if each.kind == "Node"}
     bound = {obj.spec.node_name for obj in loaded.objects if type(obj) is Pod}
     names = sorted(name for name in bound - nodes if name)
     if names:
@@ -256,8 +256,8 @@ def _merged(
             skipped.skip(file.source, error)
         else:
             parts.append(DumpPart(file.dump, file.source, loaded))
-    kept, older = of_newest_dump(parts)
-    for _, source, loaded in kept:
+    newest, older = of_newest_dump(parts)
+    for _, source, loaded in newest:
         objects.add(loaded, source)
         merged.kinds_read |= loaded.kinds_read
         merged.left_out += loaded.left_out
@@ -354,21 +354,21 @@ def of_newest_dump(parts: Sequence[DumpPart]) -> tuple[list[DumpPart], list[str]
     moments = _moments(parts)
     newest_ns = max(moments.values(), default=0)
     older = {name for name, at_ns in moments.items() if newest_ns - at_ns > APART_NS}
-    kept = [part for part in parts if part.dump not in older]
-    known = {kind for part in kept for kind in part.loaded.kinds_read} - _HISTORY
+    newest = [part for part in parts if part.dump not in older]
+    read = {kind for part in newest for kind in part.loaded.kinds_read} - _HISTORY
     warnings = []
     for name in sorted(older, key=lambda name: -moments[name]):
         mine = [part for part in parts if part.dump == name]
         kinds = {kind for part in mine for kind in part.loaded.kinds_read}
-        more = kinds - known
-        kept += [_only(part, more) for part in mine]
-        known |= more - _HISTORY
+        more = kinds - read
+        newest += [_only(part, more) for part in mine]
+        read |= more - _HISTORY
         if more == kinds:
             continue
         older_by = age(moments[name], newest_ns)
         rest = f"of it only {', '.join(sorted(more))} counts" if more else "nothing of it counts"
         warnings.append(f"{name} is {older_by} older than the newest dump here: {rest}")
-    return kept, warnings
+    return newest, warnings
 
 
 def _moments(parts: Iterable[DumpPart]) -> Mapping[str, int]:
@@ -384,13 +384,13 @@ def _moments(parts: Iterable[DumpPart]) -> Mapping[str, int]:
 
 
 def _only(part: DumpPart, kinds: set[str]) -> DumpPart:
-    found = part.loaded
+    loaded = part.loaded
     return part._replace(
         loaded=Loaded(
-            objects=[obj for obj in found.objects if kind_of(obj) in kinds],
-            unreadable=[one for one in found.unreadable if one.kind in kinds],
-            unknown_kinds=found.unknown_kinds,
-            kinds_read=found.kinds_read & kinds,
+            objects=[obj for obj in loaded.objects if kind_of(obj) in kinds],
+            unreadable=[one for one in loaded.unreadable if one.kind in kinds],
+            unknown_kinds=loaded.unknown_kinds,
+            kinds_read=loaded.kinds_read & kinds,
         )
     )
 
@@ -415,10 +415,10 @@ class MergedObjects:
                 self.readable[ref] = obj
                 self._sources[ref] = source
                 self.unreadable.pop(ref, None)
-        for found in loaded.unreadable:
-            ref = found.kind, found.key
+        for each in loaded.unreadable:
+            ref = each.kind, each.key
             self.readable.pop(ref, None)
-            self.unreadable[ref] = found
+            self.unreadable[ref] = each
 
     def warnings(self) -> list[str]:
         """The sentence about objects that are there twice."""
@@ -468,12 +468,12 @@ def without_logs(pieces: Iterator[bytes], source: str) -> Iterator[bytes]:
             line = text[at : at + _LONGEST_LINE]
             name, closes, _ = line.removeprefix(_BEGINS).partition(_CLOSES)
             if not line.startswith(_BEGINS) or not closes:
-                kept, held = text[:at], text[at:]
+                shown, held = text[:at], text[at:]
                 if len(held) > _LONGEST_LINE:  # a line like those, and none of them
-                    kept, held = text, b""
-                if kept:
-                    starts_line = kept.endswith(b"\n")
-                    yield kept
+                    shown, held = text, b""
+                if shown:
+                    starts_line = shown.endswith(b"\n")
+                    yield shown
                 break
             if at:
                 yield text[:at]

@@ -462,7 +462,7 @@ class _Header(tarfile.TarInfo):
     @classmethod
     def frombuf(cls, buf: bytes | bytearray, encoding: str, errors: str) -> Self:
         """Checks the length of a header that holds a name, before the name is read."""
-        found = super().frombuf(buf, encoding, errors)
-        if found.type in _LONG_HEADERS and found.size > MOST_HEADER_BYTES:
-            raise tarfile.ReadError(f"a header of {found.size:,} bytes")
-        return found
+        header = super().frombuf(buf, encoding, errors)
+        if header.type in _LONG_HEADERS and header.size > MOST_HEADER_BYTES:
+            raise tarfile.ReadError(f"a header of {header.size:,} bytes")
+        return header

@@ -170,13 +170,13 @@ def pieces_of(path: Path) -> Iterator[bytes]:
             size = path.stat().st_size
             if size > most_bytes():
                 raise too_long(name)
-            found = unpacked(file)
-            if found is not file and size * _tightest(first_bytes(file)) > most_bytes():
-                for _ in limited_pieces(found, name):
+            plain = unpacked(file)
+            if plain is not file and size * _tightest(first_bytes(file)) > most_bytes():
+                for _ in limited_pieces(plain, name):
                     pass
                 file.seek(0)
-                found = unpacked(file)
-            yield from limited_pieces(found, name)
+                plain = unpacked(file)
+            yield from limited_pieces(plain, name)
     except damage() as error:
         raise BadInput(f"cannot be unpacked: {error}", on=name, remedy="write it again") from None
     except OSError as error:
@@ -208,8 +208,8 @@ def limited_pieces(file: Readable, source: str) -> Iterator[bytes]:
 def most_bytes() -> int:
     """How much a file may hold, unpacked."""
     context = click.get_current_context(silent=True)
-    found = context.meta.get(SIZE_GIVEN) if context is not None else None
-    return MAX_FILE_BYTES if found is None else int(found)
+    given = context.meta.get(SIZE_GIVEN) if context is not None else None
+    return MAX_FILE_BYTES if given is None else int(given)
 
 
 def too_long(source: str) -> BadInput:

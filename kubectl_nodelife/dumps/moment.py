@@ -70,13 +70,13 @@ def agreed_sign(clocks: Sequence[ClockSign]) -> SignOfLife | None:
 
 def clocks_ahead(clocks: Sequence[ClockSign], moment_ns: int) -> list[DoubtedClock]:
     """The nodes whose signs lie beyond the moment, by name."""
-    found = []
+    doubted = []
     for clock in clocks:
         by_ns = clock.sign.time_ns - moment_ns
         if clock.node and by_ns > CLOCKS_APART_NS:
             sentence = f"{clock.node}: its clock is {human_duration(by_ns)} ahead of the others"
-            found.append(DoubtedClock(clock.node, f"{sentence}, which moves nothing"))
-    return sorted(found)
+            doubted.append(DoubtedClock(clock.node, f"{sentence}, which moves nothing"))
+    return sorted(doubted)
 
 
 def clock_behind(clocks: Sequence[ClockSign], moment_ns: int, grace_ns: int) -> DoubtedClock | None:
@@ -127,11 +127,11 @@ def clocks_of(objects: Iterable[KubeObject]) -> list[ClockSign]:
             continue
         if sign is not None and (key not in newest or sign.time_ns > newest[key].time_ns):
             newest[key] = sign
-    found = [
+    clocks = [
         ClockSign(sign, name if kind == "node" else "", kind == "node" and name in ready)
         for (kind, name), sign in newest.items()
     ]
-    return sorted(found, key=lambda clock: (-clock.sign.time_ns, clock.node))
+    return sorted(clocks, key=lambda clock: (-clock.sign.time_ns, clock.node))
 
 
 def _sign_of_life(obj: KubeObject) -> SignOfLife | None:

@@ -83,8 +83,8 @@ def _tainted_ns(nodes: Iterable[Node]) -> Iterator[int]:
 
 
 def _found(cache: Cache, names: Iterable[str]) -> Iterator[Node]:
-    found = (cache.get("Node", ("", name)) for name in names)
-    return (node for node in found if isinstance(node, Node))
+    nodes = (cache.get("Node", ("", name)) for name in names)
+    return (node for node in nodes if isinstance(node, Node))
 
 
 def ready_since(node: Node) -> int:

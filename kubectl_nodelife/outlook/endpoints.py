@@ -54,14 +54,14 @@ def service_losses(cache: Cache, pods: Sequence[Pod]) -> list[ServiceLoss]:
     """The endpoints that each Service loses if these pods are marked not ready, by Service name."""
     here = {pod.key for pod in pods}
     targets = _ready_targets(cache)
-    found = []
+    losses = []
     for service in cache.all("Service"):
         assert isinstance(service, Service)
         members = [pod for pod in pods if selects(service, pod)]
         if not members:
             continue
         ready = sorted(pod.name for pod in members if is_ready_endpoint(service, pod))
-        found.append(
+        losses.append(
             ServiceLoss(
                 service.namespace,
                 service.name,
@@ -71,7 +71,7 @@ def service_losses(cache: Cache, pods: Sequence[Pod]) -> list[ServiceLoss]:
                 service.spec.publish_not_ready_addresses,
             )
         )
-    return sorted(found, key=lambda loss: (loss.namespace, loss.name))
+    return sorted(losses, key=lambda loss: (loss.namespace, loss.name))
 
 
 def _ready_elsewhere(
@@ -86,25 +86,25 @@ def _ready_elsewhere(
 
 def _ready_targets(cache: Cache) -> dict[Key, set[Key]]:
     """Service -> the pods that its EndpointSlices call ready."""
-    found: dict[Key, set[Key]] = {}
+    targets: dict[Key, set[Key]] = {}
     for slice_ in cache.all("EndpointSlice"):
         assert isinstance(slice_, EndpointSlice)
-        ready = found.setdefault((slice_.namespace, _service_of(slice_)), set())
+        ready = targets.setdefault((slice_.namespace, _service_of(slice_)), set())
         ready.update(_targets(slice_))
-    return found
+    return targets
 
 
 def endpoints_pointing_at(cache: Cache, pods: Iterable[Pod]) -> list[DeadEndpoint]:
     """The ready endpoints of all EndpointSlices whose target is one of these pods."""
     wanted = {pod.key for pod in pods}
-    found = []
+    dead = []
     for slice_ in cache.all("EndpointSlice"):
         assert isinstance(slice_, EndpointSlice)
         service = _service_of(slice_)
         for key in _targets(slice_):
             if key in wanted:
-                found.append(DeadEndpoint(slice_.namespace, slice_.name, service, key[1]))
-    return sorted(found, key=lambda e: (e.namespace, e.service, e.pod, e.slice_name))
+                dead.append(DeadEndpoint(slice_.namespace, slice_.name, service, key[1]))
+    return sorted(dead, key=lambda e: (e.namespace, e.service, e.pod, e.slice_name))
 
 
 def _service_of(slice_: EndpointSlice) -> str:

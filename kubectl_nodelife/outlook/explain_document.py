@@ -217,8 +217,8 @@ def _doubts(outlook: Outlook, kind: str, key: tuple[str, str]) -> list[str]:
 
 
 def _node(view: ClusterView, namespace: str, name: str) -> Iterator[ExplainedQuestion]:
-    if view.cache.node(name) is None and (found := absent_sections(view, name)):
-        yield from found
+    if view.cache.node(name) is None and (absent := absent_sections(view, name)):
+        yield from absent
         return
     of_node = _of_node(view, name)
     state, *sections = node_sections(
@@ -265,8 +265,8 @@ def _of_node(view: ClusterView, name: str) -> NodeOutlook:
 def _zone(view: ClusterView, namespace: str, name: str) -> Iterable[ExplainedQuestion]:
     zone = find_zone(view.outlook, name)
     if zone is None:
-        known = ", ".join(zone_names(view.outlook)) or "no zone"
-        raise NotFound("zones", name, remedy=f"there is {known}")
+        names = ", ".join(zone_names(view.outlook)) or "no zone"
+        raise NotFound("zones", name, remedy=f"there is {names}")
     return zone_sections(view.outlook, zone)
 
 
@@ -354,12 +354,12 @@ def _endpoints(view: ClusterView, node: Node, pods: Sequence[Pod]) -> Iterator[E
 
 
 def _section(section: ExplainedQuestion) -> dict[str, Any]:
-    made: dict[str, Any] = {"question": section.question, "sentences": section.sentences}
+    of_section: dict[str, Any] = {"question": section.question, "sentences": section.sentences}
     if section.answer:
-        made["answer"] = section.answer
+        of_section["answer"] = section.answer
     if section.terms:
         low, high = total(section.terms)
-        made["terms"] = [
+        of_section["terms"] = [
             {
                 "what": t.what,
                 "lowSeconds": _rounded(t.low),
@@ -368,11 +368,11 @@ def _section(section: ExplainedQuestion) -> dict[str, Any]:
             }
             for t in section.terms
         ]
-        made["total"] = {
+        of_section["total"] = {
             "lowSeconds": _rounded(low),
             "highSeconds": _rounded(high),
         }
-    return made
+    return of_section
 
 
 def _rounded(seconds: float | None) -> float | None:
@@ -383,17 +383,17 @@ def finding_section(view: ClusterView, pod: Pod) -> ExplainedQuestion:
     """The audit's findings on the pod: the class of each, its evidence, and what to do. What is
     wrong with a pod that is not going anyway is said first."""
     context = context_of(view.settings, view.now_ns)
-    found = list(with_late_taints(view, pod_findings(pod, _node_of(view, pod), context)))
+    findings = list(with_late_taints(view, pod_findings(pod, _node_of(view, pod), context)))
     is_going = pod.metadata.deletion_timestamp is not None
-    wrong = [f for f in found if f.note.severity == WRONG and not is_going]
+    wrong = [f for f in findings if f.note.severity == WRONG and not is_going]
     first = [f"{f.name}: {f.because}. Do: {f.what_to_do}." for f in wrong[:1]]
-    sentences = list(_about_findings(found)) or [_without_finding(pod)]
+    sentences = list(_about_findings(findings)) or [_without_finding(pod)]
     question = "Does the audit find something?"
     return ExplainedQuestion(question, sentences, answer="".join(first), goes_before=True)
 
 
-def _about_findings(found: Iterable[PodFinding]) -> Iterator[str]:
-    for finding in found:
+def _about_findings(findings: Iterable[PodFinding]) -> Iterator[str]:
+    for finding in findings:
         yield f"{finding.name}: {finding.because}."
         yield f"It means: {finding.note.meaning}."
         yield f"Do: {finding.what_to_do}."

@@ -57,13 +57,13 @@ def drain_sections(snapshot: PlanSnapshot, pod: Pod) -> Iterator[ExplainedQuesti
 def owner_chain(snapshot: PlanSnapshot, pod: Pod) -> list[str]:
     """`Kind/name` of the pod's controller, of that one's controller, and so on."""
     chain: list[str] = []
-    found: KubeObject | None = pod
-    while found is not None:
-        owner = controller_of(found.metadata)
+    holder: KubeObject | None = pod
+    while holder is not None:
+        owner = controller_of(holder.metadata)
         if owner is None or f"{owner.kind}/{owner.name}" in chain:
             break
         chain.append(f"{owner.kind}/{owner.name}")
-        found = snapshot.find(owner.kind, pod.namespace, owner.name)
+        holder = snapshot.find(owner.kind, pod.namespace, owner.name)
     return chain
 
 
@@ -189,19 +189,19 @@ def _drained(snapshot: PlanSnapshot, pod: Pod) -> Iterator[str]:
         yield f"Not known, because some kinds were not read: {', '.join(outcome.lacking)}."
 
 
-def _verdict(found: PodPlan) -> str:
-    if found.verdict == KEPT:
-        return f"It stays: {found.reason or found.gate}."
-    if found.verdict in (NEVER, REFUSED):
-        return f"It never goes: {found.reason or found.gate}."
+def _verdict(plan: PodPlan) -> str:
+    if plan.verdict == KEPT:
+        return f"It stays: {plan.reason or plan.gate}."
+    if plan.verdict in (NEVER, REFUSED):
+        return f"It never goes: {plan.reason or plan.gate}."
     when = ""
-    if found.start is not None:
-        when = f", evicted after {_s(found.start)}"
-        when += f", gone after {_s(found.gone)}" if found.gone is not None else ""
-        if found.end is not None and found.end != found.gone:
-            when += f", its replacement Ready after {_s(found.end)}"
-    reason = f": {found.reason}" if found.reason else ""
-    return f"{found.verdict}{when}{reason}."
+    if plan.start is not None:
+        when = f", evicted after {_s(plan.start)}"
+        when += f", gone after {_s(plan.gone)}" if plan.gone is not None else ""
+        if plan.end is not None and plan.end != plan.gone:
+            when += f", its replacement Ready after {_s(plan.end)}"
+    reason = f": {plan.reason}" if plan.reason else ""
+    return f"{plan.verdict}{when}{reason}."
 
 
 def _s(seconds: float) -> str:
@@ -216,7 +216,7 @@ def webhook_section(snapshot: PlanSnapshot, pods: Sequence[Pod]) -> ExplainedQue
         for kind in ("ValidatingWebhookConfiguration", "MutatingWebhookConfiguration")
         if not snapshot.was_read(kind)
     ]
-    sentences = [found.sentence() for found in eviction_webhooks(Admission(snapshot), pods)]
+    sentences = [webhook.sentence() for webhook in eviction_webhooks(Admission(snapshot), pods)]
     if unread:
         sentences.append(f"Not all is known: no {' and no '.join(unread)} was read.")
     return ExplainedQuestion(

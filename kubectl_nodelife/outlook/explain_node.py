@@ -128,13 +128,13 @@ def _evictions(
 
 def _waiting_pods(outlook: Outlook, of_node: NodeOutlook) -> str:
     first, count = of_node.timers[0], len(of_node.timers)
-    left = _s(max(0, first.comes_ns - outlook.now_ns))
+    in_time = _s(max(0, first.comes_ns - outlook.now_ns))
     last = _s(max(0, of_node.timers[-1].comes_ns - outlook.now_ns))
     many = f"{count} in all, the last one in {last}" if count > 1 else ""
     many = of_node.leaving or many
     many = f"; {many}" if many else ""
     unless = f"unless {unless_of(of_node)}"
-    return f"{first.namespace}/{first.name} is deleted in {left}, {unless}{many}."
+    return f"{first.namespace}/{first.name} is deleted in {in_time}, {unless}{many}."
 
 
 def _foreseen(outlook: Outlook, of_node: NodeOutlook, terms: list[DelayTerm]) -> str:
@@ -233,8 +233,8 @@ def _terms_today(outlook: Outlook, of_node: NodeOutlook, zone: ZoneOutlook) -> l
         terms += timeout_terms(of_node, of_node.classic, settings)
         return [*terms, _token_term(zone, _after(outlook, of_node))] if terms else []
     if of_node.ready in ("True", ""):
-        left = of_node.unknown_in
-        if left is None:
+        unknown_in = of_node.unknown_in
+        if unknown_in is None:
             return []
         flag = "node-monitor-grace-period" if of_node.ready else "node-startup-grace-period"
         grace = format_duration(of_node.grace_ns)
@@ -242,7 +242,7 @@ def _terms_today(outlook: Outlook, of_node: NodeOutlook, zone: ZoneOutlook) -> l
         if of_node.sign_age_ns is not None:
             sign = "lease renewed" if of_node.leases_count else "status posted"
             age = f", {sign} {_s(of_node.sign_age_ns)} ago"
-        low = left.low_ns / SECOND_NS
+        low = unknown_in.low_ns / SECOND_NS
         origin = f"{flag} {grace} ({settings.origins[flag]}){age}"
         terms.append(DelayTerm("grace period left, if no heartbeat comes", low, low, origin))
         terms.append(_pass_term(settings, "until a monitor pass notices"))
@@ -437,8 +437,8 @@ def taint_sections(
         yield ExplainedQuestion(question, ["Not known: no pods were read."])
         return
     if taint.effect != NO_EXECUTE:
-        kept = "keeps" if taint.effect == "NoSchedule" else "makes the scheduler prefer to keep"
-        sentence = f"Nothing: {taint.effect} {kept} new pods away and puts none out."
+        keeps = "keeps" if taint.effect == "NoSchedule" else "makes the scheduler prefer to keep"
+        sentence = f"Nothing: {taint.effect} {keeps} new pods away and puts none out."
         yield ExplainedQuestion(question, [sentence])
         return
     if not outlook.settings.taint_manager:
@@ -591,6 +591,6 @@ def what_can_hold_it(outlook: Outlook, node: Node | None, pod: Pod) -> list[str]
         return []
     rules = rules_for(outlook.settings.profile)
     return [
-        f"{resource.capitalize()} can hold it: {known}."
-        for resource, known in what_can_hold(pod, rules)
+        f"{resource.capitalize()} can hold it: {state}."
+        for resource, state in what_can_hold(pod, rules)
     ]

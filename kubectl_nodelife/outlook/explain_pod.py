@@ -332,8 +332,8 @@ def _where(outlook: Outlook, pod: Pod, node: Node | None) -> Iterator[str]:
     yield from _containers(pod)
     yield from volume_health(pod)
     if pod.metadata.finalizers:
-        kept = ", ".join(pod.metadata.finalizers)
-        yield f"Finalizers keep its object when it is deleted: {kept}."
+        finalizers = ", ".join(pod.metadata.finalizers)
+        yield f"Finalizers keep its object when it is deleted: {finalizers}."
     if not pod.spec.node_name:
         yield "It has no node yet."
         return

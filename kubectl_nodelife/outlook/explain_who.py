@@ -58,8 +58,8 @@ def who_section(
 ) -> ExplainedQuestion:
     """The section about one node. `pods`: on it; `events`: at least those about it."""
     sources = ReplaySources(None, events, (node,), list(pods))
-    found = timeline(sources, ReplayFilter(0, now_ns + _SOON_NS, node.name, quiet=True))
-    lines = [line for line in found if line.kind == "Node"]
+    lines_of_all = timeline(sources, ReplayFilter(0, now_ns + _SOON_NS, node.name, quiet=True))
+    lines = [line for line in lines_of_all if line.kind == "Node"]
     cordon, deletion = list(_cordon(node, lines, now_ns)), list(_deletion(lines, now_ns))
     sentences = [
         *cordon,
@@ -109,10 +109,10 @@ def _taints(node: Node, lines: Sequence[ReplayLine], now_ns: int) -> Iterator[st
 
 def _other_taint(node: Node, taint: Taint, line: ReplayLine | None, now_ns: int) -> str:
     note = note_of(taint.key)
-    known = note is not None and (
+    is_known = note is not None and (
         note.since == CREATED or not replay_line.owner_of_taint(taint.key)
     )
-    if note is not None and known:
+    if note is not None and is_known:
         since = f" {_when(line, now_ns)}" if line is not None else ""
         return f"Taint {taint}{since} is one of {note.owner}: {note.ends}."
     if line is not None and line.actor != replay_line.UNKNOWN_ACTOR:

@@ -153,11 +153,11 @@ def lanes(
         act = verdict.next.act if verdict.next is not None else ""
         key = WORST_FIRST.index(verdict.state), of_node.zone, act
         fates.setdefault(key, []).append(each)
-    made = []
+    rows = []
     for (state, zone, act), members in sorted(fates.items(), key=lambda item: item[0])[:MOST_LANES]:
         began_ns = since_ns(members, outlook.now_ns)
         comes = _comes(outlook, act, members, zones.get(zone), after_s)
-        made.append(
+        rows.append(
             Lane(
                 several_nodes((o.node.name for o, _ in members), zone_display(zone)),
                 WORST_FIRST[state],
@@ -169,7 +169,7 @@ def lanes(
                 _stays(members),
             )
         )
-    return made
+    return rows
 
 
 def works_lanes(works: Sequence[WorkInProgress]) -> list[Lane]:

@@ -211,9 +211,9 @@ class LiveWall:
         counted_ns = self._heard_ns if len(self._quiet) >= _LEAST_RENEWING else outlook.now_ns
         held = False
         self._judged = []
-        found = zones(outlook)
-        self._begin(outlook, found)
-        places = {zone.key: number for number, zone in enumerate(found)}
+        zones_now = zones(outlook)
+        self._begin(outlook, zones_now)
+        places = {zone.key: number for number, zone in enumerate(zones_now)}
         pods_read = "Pod" not in view.unread
         rows: dict[str, LiveNode] = {}
         yield
@@ -240,15 +240,15 @@ class LiveWall:
             server = view.source.get("server") or "the API server"
             return self._as_last_seen(view, self._frame, _UNHEARD.format(server))
         if held:
-            found = [replace(zone, foretold=ForetoldZone()) for zone in found]
+            zones_now = [replace(zone, foretold=ForetoldZone()) for zone in zones_now]
         yield from self._look_whom_it_hurts(outlook)
-        self._frame = self._framed(view, found, rows, works)
+        self._frame = self._framed(view, zones_now, rows, works)
         return self._frame
 
     def _framed(
         self,
         view: ClusterView,
-        found: Sequence[ZoneOutlook],
+        zones_now: Sequence[ZoneOutlook],
         rows: dict[str, LiveNode],
         works: Sequence[WorkInProgress],
     ) -> LiveFrame:
@@ -261,11 +261,13 @@ class LiveWall:
             now_s=self.instant(outlook.now_ns),
             source=source,
             profile=outlook.settings.profile.name,
-            zones=wall_zones(found, zone_brakes(outlook, list(found)), silent, self.instant),
+            zones=wall_zones(
+                zones_now, zone_brakes(outlook, list(zones_now)), silent, self.instant
+            ),
             nodes=rows,
             warnings=list(view.warnings),
             situation=situation(
-                *(outlook, self._judged, found, self._hurt, works, self.instant, unseen),
+                *(outlook, self._judged, zones_now, self._hurt, works, self.instant, unseen),
                 self._harmed,
             ),
         )
@@ -303,11 +305,11 @@ class LiveWall:
         unheard = any(verdict.state in UNHEARD for _, verdict in self._judged_last)
         return unheard or bool(self._harmed)
 
-    def _begin(self, outlook: Outlook, found: Sequence[ZoneOutlook]) -> None:
+    def _begin(self, outlook: Outlook, zones_now: Sequence[ZoneOutlook]) -> None:
         """Forget what was found under other settings, or with other zones."""
         if self._base_ns is None:
             self._base_ns = outlook.now_ns
-        keys = [zone.key for zone in found]
+        keys = [zone.key for zone in zones_now]
         if keys != self._zones or outlook.settings is not self._settings:
             self._zones, self._settings = keys, outlook.settings
             self._quiet.clear()
@@ -367,13 +369,13 @@ def _quiet(outlook: Outlook, of_node: NodeOutlook) -> _Quiet | None:
     """Until when a healthy node without another sign of life says the same; None: that is not
     known.
     """
-    left, age_ns = of_node.unknown_in, of_node.sign_age_ns
-    if left is None or age_ns is None:
+    unknown_in, age_ns = of_node.unknown_in, of_node.sign_age_ns
+    if unknown_in is None or age_ns is None:
         return None
     sign = sign_of_life(of_node.node, outlook.cache, outlook.now_ns, of_node.leases_count)
     late_ns = sign.late_after_ns - age_ns
-    until_ns = outlook.now_ns + min(left.low_ns, late_ns)
-    return _Quiet(of_node.node, len(of_node.pods), until_ns, left.low_ns + age_ns)
+    until_ns = outlook.now_ns + min(unknown_in.low_ns, late_ns)
+    return _Quiet(of_node.node, len(of_node.pods), until_ns, unknown_in.low_ns + age_ns)
 
 
 def _goes_on(outlook: Outlook, quiet: _Quiet, heard_ns: int) -> str:
@@ -403,7 +405,7 @@ def _moved(one: float | None, other: float | None) -> float:
 
 
 def wall_zones(
-    found: Sequence[ZoneOutlook],
+    zones_now: Sequence[ZoneOutlook],
     brakes: Mapping[str, ZoneBrake],
     silent: Mapping[str, int],
     instant: Callable[[int], float],
@@ -429,5 +431,5 @@ def wall_zones(
                 for step in zone.foretold.states
             ],
         )
-        for zone in found
+        for zone in zones_now
     ]

@@ -234,8 +234,8 @@ class NodeOutlook(msgspec.Struct, frozen=True):
             return max(0, self.timers[0].comes_ns - now_ns)
         if self.classic is None or self.classic.first_to_go is None:
             return None
-        left = self.classic.left if self.queued is None else self.queued.turn
-        return None if left is None else left.middle_ns
+        turn = self.classic.left if self.queued is None else self.queued.turn
+        return None if turn is None else turn.middle_ns
 
 
 class Outlook:
@@ -348,7 +348,7 @@ class Outlook:
             if ready is not None
             else self.settings.node_startup_grace_period_ns
         )
-        made = NodeOutlook(
+        of_node = NodeOutlook(
             node=node,
             zone=self.memory.zones.key(node),
             ready=ready.status if ready is not None else "",
@@ -373,15 +373,19 @@ class Outlook:
         )
         touched = heartbeat is not None and heartbeat.touched_ns is not None
         if touched and (kept := self._kept(node.name, cast(Heartbeat, heartbeat))):
-            made = replace(made, kept=kept, unknown_in=None)
+            of_node = replace(of_node, kept=kept, unknown_in=None)
         period_ns = self.settings.node_monitor_period_ns
         late_ns = due_writes.pass_overdue(node, period_ns, self.now_ns)
         within = Range(0, period_ns) if late_ns is None else None
-        if made.classic is None and made.ready == "True" and made.lost_taints:
-            return replace(made, untaint_in=within, pass_overdue_ns=late_ns)
-        if made.classic is None and made.ready in ("Unknown", "False") and made.other_taint:
-            return replace(made, exchange_in=within, pass_overdue_ns=late_ns)
-        return made
+        if of_node.classic is None and of_node.ready == "True" and of_node.lost_taints:
+            return replace(of_node, untaint_in=within, pass_overdue_ns=late_ns)
+        if (
+            of_node.classic is None
+            and of_node.ready in ("Unknown", "False")
+            and of_node.other_taint
+        ):
+            return replace(of_node, exchange_in=within, pass_overdue_ns=late_ns)
+        return of_node
 
     def taints_due(self) -> Sequence[tuple[Node, int]]:
         """Nodes that wait for their NoExecute taints, and when each one's is or was due, ns since
@@ -405,7 +409,7 @@ class Outlook:
             return []  # which node-lifecycle takes off, or should have
         operators = self.settings.gate("TaintTolerationComparisonOperators")
         pending = {p.pod for p in self._eviction.pending(node.name)}
-        found = []
+        overdue = []
         for pod in self.cache.pods_on(node.name):
             leaves = pod.metadata.deletion_timestamp is not None
             if pod.key in pending or leaves or pod.status.phase in TERMINAL_PHASES:
@@ -415,8 +419,8 @@ class Outlook:
             if due_ns is None and forecast.after_seconds == 0:
                 due_ns = self.now_ns  # since when is not known
             if due_ns is not None and due_ns <= self.now_ns:
-                found.append(EvictionTimer(*pod.key, due_ns, 0, due_ns))
-        return sorted(found, key=lambda t: (t.due_ns, t.namespace, t.name))
+                overdue.append(EvictionTimer(*pod.key, due_ns, 0, due_ns))
+        return sorted(overdue, key=lambda t: (t.due_ns, t.namespace, t.name))
 
     @cached_property
     def _deletions(self) -> PacedDeletions:
@@ -504,8 +508,8 @@ class Outlook:
         """`sign_ns`: the last sign of life, None where none was read."""
         health = self.memory.health.get(node.name)
         queue = self.memory.zones.queues.get(self.memory.zones.key(node))
-        known = sign_ns is not None or ready is None
-        probe_ns = self._probe_ns(node.name, health) if health is not None and known else None
+        has_sign = sign_ns is not None or ready is None
+        probe_ns = self._probe_ns(node.name, health) if health is not None and has_sign else None
         return classic_eviction(
             node, health, probe_ns, queue, self.cache, self.settings, self.now_ns
         )

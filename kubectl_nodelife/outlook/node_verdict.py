@@ -135,29 +135,31 @@ def node_verdict(outlook: NodeOutlook, now_ns: int) -> NodeVerdict:
         return _never_posted(outlook)
     if outlook.ready != "True":
         return _lost(outlook, now_ns)
-    age_ns, left, sign = outlook.sign_age_ns, outlook.unknown_in, outlook.last_sign
+    age_ns, unknown_in, sign = outlook.sign_age_ns, outlook.unknown_in, outlook.last_sign
     if outlook.kept and outlook.late and age_ns is not None:
         because = f"{sign} {human_duration(age_ns)} ago; {outlook.kept}"
         return NodeVerdict("silent", because, None)
     grace = format_duration(outlook.grace_ns)
-    late = age_ns is not None and left is not None and (outlook.late or left.low_ns <= 0)
-    if late and left is not None and age_ns is not None:
+    late = (
+        age_ns is not None and unknown_in is not None and (outlook.late or unknown_in.low_ns <= 0)
+    )
+    if late and unknown_in is not None and age_ns is not None:
         age = human_duration(age_ns)
-        if left.high_ns <= 0 and outlook.first_look:
+        if unknown_in.high_ns <= 0 and outlook.first_look:
             because = (
                 f"{sign} {age} ago, longer than the grace period {grace}, and "
                 f"Ready is still True; a first look cannot distinguish silence from a clock "
                 f"that is wrong"
             )
             return NodeVerdict("silent", because, None)
-        if left.high_ns <= 0:
+        if unknown_in.high_ns <= 0:
             because = (
                 f"{sign} {age} ago, longer than the grace period {grace}, yet "
                 f"Ready is still True: no controller acted on it"
             )
             return NodeVerdict("overdue", because, NextAction(*_TURNS, 0))
         because = f"{sign} {age} ago; Ready becomes Unknown after {grace} of silence"
-        return NodeVerdict("silent", because, within(*_TURNS, left))
+        return NodeVerdict("silent", because, within(*_TURNS, unknown_in))
     return _silent_without_lease(outlook) or _ready(outlook, now_ns)
 
 
@@ -275,25 +277,25 @@ def _never_posted(outlook: NodeOutlook) -> NodeVerdict:
     """
     grace = format_duration(outlook.grace_ns)
     because = f"the node has no Ready condition; node-startup-grace-period {grace}"
-    age_ns, left = outlook.sign_age_ns, outlook.unknown_in
+    age_ns, unknown_in = outlook.sign_age_ns, outlook.unknown_in
     if age_ns is not None and not outlook.late:
         because += f"; its lease was renewed {human_duration(age_ns)} ago, which starts that anew"
         return NodeVerdict("never-posted", because, None)
     upcoming = None
-    if left is not None:
-        upcoming = within(*_TURNS, left)
+    if unknown_in is not None:
+        upcoming = within(*_TURNS, unknown_in)
     return NodeVerdict("never-posted", because, upcoming)
 
 
 def _lost(outlook: NodeOutlook, now_ns: int) -> NodeVerdict:
     """A node that is not Ready; one that says so itself may fall silent before something else."""
     verdict = _not_ready(outlook, now_ns)
-    age_ns, left = outlook.sign_age_ns, outlook.unknown_in
-    if outlook.ready != "False" or age_ns is None or left is None or not outlook.late:
+    age_ns, unknown_in = outlook.sign_age_ns, outlook.unknown_in
+    if outlook.ready != "False" or age_ns is None or unknown_in is None or not outlook.late:
         return verdict
     if verdict.next is not None and verdict.next.overdue_since_ns is not None:
         return verdict
-    turns = within(*_TURNS, left)
+    turns = within(*_TURNS, unknown_in)
     soon = verdict.next.in_seconds if verdict.next is not None else None
     if soon is not None and turns.in_seconds is not None and soon < turns.in_seconds:
         return verdict
@@ -382,17 +384,17 @@ def _lost_without_taints(
         return NodeVerdict(state, f"{cause}; its pods were evicted after {timeout}: {stay}", None)
     if classic.first_to_go is None:
         return NodeVerdict(state, f"{cause}; no pod is on it that would be evicted", None)
-    left, held = classic.left, ""
+    evicted_in, held = classic.left, ""
     because = f"{cause}; its pods are evicted after {timeout}, counted since {classic.clock}"
     if outlook.queued is not None:
-        left, held = outlook.queued.turn, outlook.queued.held
+        evicted_in, held = outlook.queued.turn, outlook.queued.held
         because = f"{cause}; {outlook.queued.in_words()} for the eviction of its pods"
-        if left is None:
+        if evicted_in is None:
             because = f"{cause}; waits for the eviction of its pods, but {held}"
-    elif left is None:
+    elif evicted_in is None:
         return NodeVerdict(state, f"{because}, which was not read", None)
     first = "/".join(classic.first_to_go)
-    return NodeVerdict(state, because, within("DeletePod", first, left, held))
+    return NodeVerdict(state, because, within("DeletePod", first, evicted_in, held))
 
 
 def _no_taint_at_all(key: str) -> str:

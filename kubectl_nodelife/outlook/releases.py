@@ -161,7 +161,7 @@ def applied(objects: Iterable[KubeObject], settings: Settings, target: Profile) 
         for change in all_changes()
         if now < parse_profile(change.release).minor <= target.minor
     )
-    return [found for change in between if (found := _here(change, here)) is not None]
+    return [applied_here for change in between if (applied_here := _here(change, here)) is not None]
 
 
 def _here(change: ReleaseChange, here: Inventory) -> Applied | None:
@@ -312,11 +312,11 @@ class ReleasePreview(NamedTuple):
             "isBeta": self.after.is_beta,
             "items": [
                 {
-                    **msgspec.to_builtins(found.change),
-                    "concerns": found.concerns,
-                    "names": list(found.names),
+                    **msgspec.to_builtins(each.change),
+                    "concerns": each.concerns,
+                    "names": list(each.names),
                 }
-                for found in self.changes
+                for each in self.changes
             ],
             "doNotApply": self.elsewhere,
         }
@@ -325,10 +325,10 @@ class ReleasePreview(NamedTuple):
 def preview(objects: Iterable[KubeObject], settings: Settings, target: Profile) -> ReleasePreview:
     """What going to `target` changes on this cluster."""
     before = settings.profile
-    found = applied(objects, settings, target)
+    here = applied(objects, settings, target)
     releases = range(before.minor + 1, target.minor + 1)
     every = sum(parse_profile(change.release).minor in releases for change in all_changes())
-    return ReleasePreview(before, target, found, every - len(found))
+    return ReleasePreview(before, target, here, every - len(here))
 
 
 # Defaults

@@ -116,7 +116,7 @@ def status_steps(
         verdict = node_verdict(of_node, outlook.now_ns)
         nodes.append(NodeEntry(of_node, verdict, losses.of(of_node.node)))
         yield
-    found, asked = zones(outlook), len(nodes)
+    zones_now, asked = zones(outlook), len(nodes)
     if trouble:
         nodes = [n for n in nodes if n.in_trouble()]
     if sort_by:
@@ -131,8 +131,8 @@ def status_steps(
             for flag, value in settings.flags.items()
             if flag in _FLAGS_THAT_MATTER
         },
-        zones=found,
-        brakes=zone_brakes(outlook, found),
+        zones=zones_now,
+        brakes=zone_brakes(outlook, zones_now),
         nodes=nodes,
         warnings=view.warnings,
         now_ns=outlook.now_ns,
@@ -165,17 +165,17 @@ def choose_nodes(
     for name in wanted:
         if name not in cache.nodes:
             raise NotFound("nodes", name, among=cache.nodes)
-    found: Iterable[Node] = cache.nodes.values()
+    chosen: Iterable[Node] = cache.nodes.values()
     if selector:
         labels = label_selector(selector)
-        found = [n for n in found if matches(labels, n.metadata.labels)]
+        chosen = [n for n in chosen if matches(labels, n.metadata.labels)]
     if field_selector:
         try:
             fields = parse_field_selector(field_selector, Node)
         except ValueError as error:
             raise BadInput(str(error), on="--field-selector") from None
-        found = [n for n in found if matches_fields(fields, n)]
-    return sorted(wanted or (node.name for node in found))
+        chosen = [n for n in chosen if matches_fields(fields, n)]
+    return sorted(wanted or (node.name for node in chosen))
 
 
 def missing_parts(view: ClusterView) -> Iterator[str]:
@@ -308,7 +308,7 @@ def _pods(outlook: NodeOutlook, now_ns: int, pods_read: bool) -> dict[str, Any]:
 def _node(status: NodeEntry, now_ns: int, pods_read: bool) -> dict[str, Any]:
     outlook, verdict = status.outlook, status.verdict
     node = outlook.node
-    made: dict[str, Any] = {
+    row: dict[str, Any] = {
         "name": node.name,
         "zone": zone_name(outlook),
         "ready": outlook.ready or None,
@@ -318,9 +318,9 @@ def _node(status: NodeEntry, now_ns: int, pods_read: bool) -> dict[str, Any]:
         "statusAgeSeconds": _seconds(outlook.status_age_ns),
     }
     if outlook.unknown_in is not None:
-        made["unknownInSeconds"] = _seconds(outlook.unknown_in.middle_ns)
-        made |= _span("unknownIn", outlook.unknown_in)
-    made |= {
+        row["unknownInSeconds"] = _seconds(outlook.unknown_in.middle_ns)
+        row |= _span("unknownIn", outlook.unknown_in)
+    row |= {
         "taints": [_taint(t.key, t.value, t.effect) for t in node.spec.taints],
         "unschedulable": node.spec.unschedulable,
         "pods": _pods(outlook, now_ns, pods_read),
@@ -333,21 +333,21 @@ def _node(status: NodeEntry, now_ns: int, pods_read: bool) -> dict[str, Any]:
         },
     }
     if at_work := lifecycle_conditions(node):
-        made["lifecycleConditions"] = at_work
+        row["lifecycleConditions"] = at_work
     if verdict.next is not None:
         seconds = verdict.next.in_seconds
-        made["verdict"]["next"] = {
+        row["verdict"]["next"] = {
             "action": verdict.next.action,
             "inSeconds": None if seconds is None else round(seconds, 3),
         }
         if verdict.next.overdue_since_ns is not None:
-            made["verdict"]["next"] |= {
+            row["verdict"]["next"] |= {
                 "overdueSince": format_time(verdict.next.overdue_since_ns),
                 "overdueSeconds": _seconds(verdict.next.overdue_ns),
             }
         if verdict.next.within is not None:
-            made["verdict"]["next"] |= _span("", verdict.next.within)
-    return made
+            row["verdict"]["next"] |= _span("", verdict.next.within)
+    return row
 
 
 def _span(what: str, span: Range) -> dict[str, float | None]:

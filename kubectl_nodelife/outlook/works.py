@@ -210,14 +210,14 @@ class WorkTracker:
         self, cache: Cache, now_ns: int, instant: Callable[[int], float]
     ) -> list[WorkInProgress]:
         """The works as they are now. `instant`: an instant by the stream's clock."""
-        known = {name for kind, _, name in self._followed if kind == "Node"}
-        found = {key_of(work): work for work in works_of(cache, known | self._left(cache))}
-        for key in self._followed.keys() - found.keys():
+        followed = {name for kind, _, name in self._followed if kind == "Node"}
+        works = {key_of(work): work for work in works_of(cache, followed | self._left(cache))}
+        for key in self._followed.keys() - works.keys():
             del self._followed[key]
-        for key, work in found.items():
+        for key, work in works.items():
             if key not in self._followed:
                 self._followed[key] = _Followed(_since_ns(cache, work, now_ns))
-        return [self._shown(key, work, instant) for key, work in found.items()]
+        return [self._shown(key, work, instant) for key, work in works.items()]
 
     def _left(self, cache: Cache) -> set[str]:
         """Cordoned nodes that pods have left since the last look: some are gone within a second."""

@@ -92,8 +92,8 @@ class ZoneOutlook(msgspec.Struct, frozen=True):
 
 def zones(outlook: Outlook) -> list[ZoneOutlook]:
     """All zones that have nodes, in order of their keys."""
-    found = _zones(outlook.memory, outlook.settings, outlook.zone_counts)
-    return [replace(zone, foretold=_foretold(outlook, zone)) for zone in found]
+    today = _zones(outlook.memory, outlook.settings, outlook.zone_counts)
+    return [replace(zone, foretold=_foretold(outlook, zone)) for zone in today]
 
 
 def _foretold(outlook: Outlook, zone: ZoneOutlook) -> ForetoldZone:
@@ -111,19 +111,19 @@ def _foretold(outlook: Outlook, zone: ZoneOutlook) -> ForetoldZone:
 
 def zone_of(outlook: Outlook, of_node: NodeOutlook) -> ZoneOutlook:
     """The node's zone."""
-    found = zones(outlook)
-    return next(zone for zone in found if zone.key == of_node.zone)
+    all_zones = zones(outlook)
+    return next(zone for zone in all_zones if zone.key == of_node.zone)
 
 
 def zone_metrics(memory: Memory, settings: Settings) -> dict[str, dict[str, float]]:
     """Upstream's metrics of each zone, by its name; those of zones that vanished among them."""
     counts = memory.zones.counts()
-    found = {zone.name: zone.metrics() for zone in _zones(memory, settings, counts)}
+    metrics = {zone.name: zone.metrics() for zone in _zones(memory, settings, counts)}
     for key in memory.zones.evictions:
         if key not in memory.zones.members:
             gone = _zone(memory, settings, key, (0, 0), dark=False)
-            found.setdefault(gone.name, gone.metrics())
-    return found
+            metrics.setdefault(gone.name, gone.metrics())
+    return metrics
 
 
 def _zones(
@@ -275,10 +275,10 @@ _MOST = 12
 
 def find_zone(outlook: Outlook, name: str) -> ZoneOutlook | None:
     """The zone of that name; the last part of it will do where only one zone ends so."""
-    known = zones(outlook)
-    exact = [z for z in known if name in (z.name, z.name or "none", f"<{z.name or 'none'}>")]
-    found = exact or [z for z in known if z.name.rpartition("/")[2] == name]
-    return found[0] if len(found) == 1 else None
+    all_zones = zones(outlook)
+    exact = [z for z in all_zones if name in (z.name, z.name or "none", f"<{z.name or 'none'}>")]
+    alike = exact or [z for z in all_zones if z.name.rpartition("/")[2] == name]
+    return alike[0] if len(alike) == 1 else None
 
 
 def zone_names(outlook: Outlook) -> list[str]:

@@ -127,11 +127,11 @@ class Terrain(NamedTuple):
 
     def groups(self, label: str) -> dict[str, list[str]]:
         """Nodes by the value of a label, in the order of values; those without it are in none."""
-        found: dict[str, list[str]] = {}
+        groups: dict[str, list[str]] = {}
         for name, labels in sorted(self.labels.items()):
             if label in labels:
-                found.setdefault(labels[label], []).append(name)
-        return dict(sorted(found.items()))
+                groups.setdefault(labels[label], []).append(name)
+        return dict(sorted(groups.items()))
 
 
 class Independent(msgspec.Struct, frozen=True, tag="independent"):
@@ -298,7 +298,7 @@ def merged(silences: Iterable[Silence], duration_ns: int) -> list[Silence]:
 
     Raises BadInput for more of them than can be played.
     """
-    found: list[Silence] = []
+    spans: list[Silence] = []
     drawn = list(islice(silences, MOST_SILENCES + 1))
     if len(drawn) > MOST_SILENCES:
         raise BadInput(
@@ -309,13 +309,13 @@ def merged(silences: Iterable[Silence], duration_ns: int) -> list[Silence]:
     for new in sorted(drawn, key=lambda s: (s.node, s.from_ns, s.to_ns)):
         if new.from_ns >= duration_ns:
             continue
-        last = found[-1] if found else None
+        last = spans[-1] if spans else None
         if last is not None and last.node == new.node and new.from_ns <= last.to_ns:
             ends_ns, off = max(last.to_ns, new.to_ns), last.off or new.off
-            found[-1] = last._replace(to_ns=ends_ns, off=off)
+            spans[-1] = last._replace(to_ns=ends_ns, off=off)
         else:
-            found.append(new)
-    return found
+            spans.append(new)
+    return spans
 
 
 def events_of(silences: Iterable[Silence]) -> list[ScenarioEvent]:

@@ -73,14 +73,14 @@ class Base(msgspec.Struct, frozen=True):
 
     def cluster(self, recipe: Generate | None = None) -> Cache:
         """The cluster, or another one by a recipe like its own."""
-        made = recipe or self.recipe
-        found = Cache()
-        if made is not None:
-            objects = with_leases(generate(made, self.start_ns, self.profile), self.start_ns)
+        recipe_used = recipe or self.recipe
+        cluster = Cache()
+        if recipe_used is not None:
+            objects = with_leases(generate(recipe_used, self.start_ns, self.profile), self.start_ns)
         else:
             objects = _unpacked(self.objects)
-        found.fill(objects, self.start_ns)
-        return found
+        cluster.fill(objects, self.start_ns)
+        return cluster
 
 
 def base_of_recipe(recipe: Generate, settings: Settings) -> Base:
@@ -114,8 +114,8 @@ def base_of_cluster(
     redact = Redaction(secrets.token_bytes(KEY_BYTES))
     for document in documents:
         redact.admit(document)
-    kept = [redact(document["kind"], document) for document in documents]
-    packed = zlib.compress(msgspec.json.encode(kept))
+    redacted = [redact(document["kind"], document) for document in documents]
+    packed = zlib.compress(msgspec.json.encode(redacted))
     return Base(
         *(start_ns, settings.profile.name, _flags(settings), kinds_read, digest),
         objects=packed,
@@ -215,10 +215,10 @@ def _with_budgets(cluster: Cache, min_available: Value) -> Cache:
     """The cluster with this minAvailable in all its budgets."""
     changed = cluster.copy()
     wanted = min_available if isinstance(min_available, str) else int(min_available)
-    for key, found in cluster.objects.get(_BUDGET, {}).items():
-        assert isinstance(found, PodDisruptionBudget)
-        spec = replace(found.spec, min_available=wanted, max_unavailable=None)
-        changed.set(_BUDGET, key, replace(found, spec=spec))
+    for key, budget in cluster.objects.get(_BUDGET, {}).items():
+        assert isinstance(budget, PodDisruptionBudget)
+        spec = replace(budget.spec, min_available=wanted, max_unavailable=None)
+        changed.set(_BUDGET, key, replace(budget, spec=spec))
     return changed
 
 
@@ -226,22 +226,22 @@ def today_of(base: Base, names: Mapping[str, object]) -> Point:
     """The point at which nothing of the space is changed; a name is left out that has no one value
     in the base."""
     settings = make_settings(base.profile, base.flags)
-    found: Point = {}
+    point: Point = {}
     for name in names:
         if name.startswith(FLAG):
             value = settings.flags.get(name.removeprefix(FLAG))
             if value is not None:
-                found[name] = value if isinstance(value, (str, int, float)) else str(value)
+                point[name] = value if isinstance(value, (str, int, float)) else str(value)
         elif name == TOLERATION:
             seconds = set(settings.default_toleration_seconds)
-            found |= {name: seconds.pop()} if len(seconds) == 1 else {}
+            point |= {name: seconds.pop()} if len(seconds) == 1 else {}
         elif name == ZONES and base.recipe is not None:
-            found[name] = base.recipe.zones
+            point[name] = base.recipe.zones
         elif name == REPLICAS and base.recipe is not None and base.recipe.replicas:
-            found[name] = base.recipe.replicas
+            point[name] = base.recipe.replicas
         elif name == RENEWS and base.recipe is not None:
-            found[name] = format_duration(KubeletTerms().renew_every_ns)
-    return found
+            point[name] = format_duration(KubeletTerms().renew_every_ns)
+    return point
 
 
 def settled_points(
@@ -257,11 +257,11 @@ def settled_points(
             remedy="give fewer values, or sampling: {latinHypercube: N}",
         )
     today = today_of(base, space)
-    found: dict[str, Point] = {}
+    by_text: dict[str, Point] = {}
     for point in points_of(space, sampling):
         settled = _settled(_checked(base, point).then, point)
-        found.setdefault(repr(settled), settled)
-    points = list(found.values())
+        by_text.setdefault(repr(settled), settled)
+    points = list(by_text.values())
     return (points if today in points else [today, *points]), today
 
 
@@ -303,16 +303,16 @@ class LatinHypercube(msgspec.Struct, frozen=True):
 
 def read_space(value: Any, at: FieldPath) -> dict[str, tuple[Value, ...]]:
     """Names -> their values. Raises BadInput."""
-    found = {}
+    axes = {}
     for name, given in mapping(value, at).items():
         place = at.key(name)
         if not (name in NAMES or (name.startswith(FLAG) and len(name) > len(FLAG))):
             raise place.fault("is not varied", f"known here: flags.NAME, {', '.join(NAMES)}")
         values = _range(given, place) if isinstance(given, dict) else _list(given, place)
-        found[name] = tuple(_checked_axis(name, each, place) for each in values)
-        if len(set(found[name])) < len(found[name]):
+        axes[name] = tuple(_checked_axis(name, each, place) for each in values)
+        if len(set(axes[name])) < len(axes[name]):
             raise place.fault("has a value twice")
-    return found
+    return axes
 
 
 def _list(value: Any, at: FieldPath) -> list[Value]:

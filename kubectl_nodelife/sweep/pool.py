@@ -88,13 +88,13 @@ class Pool:
             remedy = f"start workers: dask worker {self.address.replace(SCHEME, 'tcp://')}"
             raise Unreachable("there are no workers", on=self.address, remedy=remedy)
         try:
-            found = self._client.run(_versions)
+            versions = self._client.run(_versions)
         except Exception as error:
             remedy = "install kubectl-nodelife[sweep] of this version on each worker"
             raise BadInput(
                 f"workers do not know us: {error}", on=self.address, remedy=remedy
             ) from None
-        for worker, theirs in sorted(found.items()):
+        for worker, theirs in sorted(versions.items()):
             if theirs != ours:
                 what = f"{worker} has {' '.join(theirs)}, this is {' '.join(ours)}"
                 raise BadInput(what, on=self.address, remedy="use the same versions")
@@ -140,9 +140,9 @@ class _Playing:
             if number not in self._found:
                 self._wait()
                 continue
-            found = self._found.pop(number)
-            place += len(found.runs) if isinstance(found, FailedRuns) else 1
-            yield found
+            played = self._found.pop(number)
+            place += len(played.runs) if isinstance(played, FailedRuns) else 1
+            yield played
 
     def _begin_tasks(self, at_most: int) -> None:
         while self._next < len(self._runs) and len(self._under_way) < at_most:
@@ -187,9 +187,9 @@ class _Playing:
         a_run = max(min(seconds), 1e-4)
         self._size = max(1, min(_MOST_OF_A_TASK, round(_TASK_SECONDS / a_run)))
         workers = max(1, len(self._client.scheduler_info(n_workers=-1)["workers"]))
-        left = len(self._runs) - len(seconds)
-        self._size = max(1, min(self._size, -(-left // workers)))
-        self._estimate(left * a_run / workers)
+        to_play = len(self._runs) - len(seconds)
+        self._size = max(1, min(self._size, -(-to_play // workers)))
+        self._estimate(to_play * a_run / workers)
 
     def _failed(self, runs: list[RunId], error: BaseException | None) -> None:
         """Submit again where a worker died of it, then each run alone; else the run has failed."""
@@ -321,15 +321,15 @@ def _local(processes: int, pods: int, private: str) -> Iterator[Pool]:
 @contextmanager
 def _only_environment() -> Iterator[None]:
     """Workers that are started meanwhile, or again, inherit only what a program needs."""
-    kept = dict(os.environ)
-    wanted = {name: kept[name] for name in _ENVIRONMENT if name in kept}
+    before = dict(os.environ)
+    wanted = {name: before[name] for name in _ENVIRONMENT if name in before}
     try:
         os.environ.clear()
         os.environ.update(wanted)
         yield
     finally:
         os.environ.clear()
-        os.environ.update(kept)
+        os.environ.update(before)
 
 
 def _cores() -> int:

@@ -93,7 +93,7 @@ def runs_of(points: Sequence[Point], seeds: Sequence[int]) -> list[RunId]:
 def summed_up(
     plan: Plan,
     runs: Sequence[RunId],
-    found: Mapping[int, Mapping[str, float]],
+    measured: Mapping[int, Mapping[str, float]],
     assertions: Iterable[Assertion] = (),
     *,
     today: Point,
@@ -105,11 +105,11 @@ def summed_up(
     values: dict[int, dict[str, dict[int, float]]] = {}
     points: dict[int, Point] = {}
     for run in runs:
-        if run.number in found:
+        if run.number in measured:
             points[run.point_number] = run.point
             by_measure = values.setdefault(run.point_number, defaultdict(dict))
             for name in plan.measures:
-                by_measure[name][run.seed] = found[run.number][name]
+                by_measure[name][run.seed] = measured[run.number][name]
     results = _points(plan, points, values, today)
     assertions = list(assertions)
     return StudyResult(
@@ -121,7 +121,7 @@ def summed_up(
         scheduler=plan.terms.scheduler,
         seeds=len({run.seed for run in runs}),
         planned=len(runs),
-        runs=len(found),
+        runs=len(measured),
         measures=list(plan.measures),
         points=results,
         front_of=list(FRONT) if _has_front(plan) else [],
@@ -154,7 +154,7 @@ def _points(
         if _has_front(plan)
     }
     front = set(pareto_front(costs))
-    found = []
+    results = []
     for number, point in sorted(points.items()):
         against: dict[str, Interval] = {}
         if of_today is not None and number != of_today:
@@ -165,16 +165,16 @@ def _points(
         runs = max((len(by) for by in values[number].values()), default=0)
         summary = summaries[number]
         is_today = number == of_today
-        found.append(PointResult(point, runs, is_today, number in front, summary, against))
-    return found
+        results.append(PointResult(point, runs, is_today, number in front, summary, against))
+    return results
 
 
 def _broken(assertion: Assertion, points: Iterable[PointResult]) -> Iterable[BrokenAssertion]:
     for result in points:
         summary = result.measures[assertion.measure]
         if not assertion.holds(summary):
-            found = getattr(summary, assertion.statistic)
-            yield BrokenAssertion(str(assertion), result.point, found)
+            value = getattr(summary, assertion.statistic)
+            yield BrokenAssertion(str(assertion), result.point, value)
 
 
 LINES: Final = "runs.jsonl"
@@ -253,7 +253,7 @@ class RunStore:
         except OSError as error:
             raise self._failed(error) from None
         numbers = {key: number for number, key in self._keys.items()}
-        found: dict[int, dict[str, float]] = {}
+        by_number: dict[int, dict[str, float]] = {}
         for line in lines:
             try:
                 record: Any = msgspec.json.decode(line)
@@ -262,13 +262,13 @@ class RunStore:
             if isinstance(record, dict) and record.get("key") in numbers:
                 measures: dict[str, Any] = {name: record.get(name) for name in self._plan.measures}
                 if all(isinstance(value, (int, float)) for value in measures.values()):
-                    found[numbers[record["key"]]] = measures
-        return dict(sorted(found.items()))
+                    by_number[numbers[record["key"]]] = measures
+        return dict(sorted(by_number.items()))
 
-    def _write_all(self, found: Mapping[int, Mapping[str, float]]) -> None:
+    def _write_all(self, by_number: Mapping[int, Mapping[str, float]]) -> None:
         draft = self.folder / f".{LINES}.part"
         with open(draft, "wb") as out:
-            out.writelines(self._line(number, found[number]) for number in sorted(found))
+            out.writelines(self._line(number, by_number[number]) for number in sorted(by_number))
         os.replace(draft, self.path)
 
     def _write_table(self) -> None:

@@ -164,15 +164,15 @@ class ReadRun:
     def replaced_at(self) -> dict[int, float]:
         """The index of an eviction -> when a pod that was made for it is ready."""
         records, evictions = self.played.records, set(self.evicted)
-        made: dict[str, int] = {}
+        created: dict[str, int] = {}
         ready: dict[int, float] = {}
         for record in records:
             if record.action == "CreatePod":
                 led = _leads_back(record, records, evictions)
                 if led is not None:
-                    made[record.object.uid] = led
-            elif record.object.uid in made and _is_ready(record):
-                ready.setdefault(made[record.object.uid], record.at)
+                    created[record.object.uid] = led
+            elif record.object.uid in created and _is_ready(record):
+                ready.setdefault(created[record.object.uid], record.at)
         return ready
 
 
@@ -207,15 +207,15 @@ def _spans(
 ) -> Iterator[tuple[str, list[Span]]]:
     """(name, the spans in which it is so), from changes in the order of time."""
     begun: dict[str, float] = {}
-    found: dict[str, list[Span]] = {}
+    spans: dict[str, list[Span]] = {}
     for name, at, holds in changes:
         if holds:
             begun.setdefault(name, at)
         elif name in begun:
-            found.setdefault(name, []).append((begun.pop(name), at))
+            spans.setdefault(name, []).append((begun.pop(name), at))
     for name, at in begun.items():
-        found.setdefault(name, []).append((at, end))
-    yield from found.items()
+        spans.setdefault(name, []).append((at, end))
+    yield from spans.items()
 
 
 def _overlap(spans: Iterable[Span], others: Sequence[Span]) -> float:

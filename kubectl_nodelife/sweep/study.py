@@ -116,8 +116,8 @@ def read_study(content: bytes, file: str, read_file: ReadFile) -> Study:
     )
     for key, wanted in (("apiVersion", API_VERSION), ("kind", KIND)):
         if document.get(key) != wanted:
-            found = f"found {document[key]!r}" if key in document else "the field is missing"
-            raise top.key(key).fault(found, f"a study has {key}: {wanted}")
+            problem = f"found {document[key]!r}" if key in document else "the field is missing"
+            raise top.key(key).fault(problem, f"a study has {key}: {wanted}")
     meta = mapping(document.get("metadata", {}), top.key("metadata"), ("name",))
     place = top.key("metadata").key("name")
     name = text(meta.get("name", "study"), place)
@@ -230,25 +230,25 @@ _RENAMED: Final = {
 
 def _failures(value: Any, at: FieldPath, read_file: ReadFile) -> tuple[tuple[str, Model], ...]:
     """(name, model): the kind, and a number where it stands there more than once."""
-    found: list[tuple[str, Model]] = []
+    models: list[tuple[str, Model]] = []
     for i, item in enumerate(sequence(value, at)):
         place = at.item(i)
         fields = mapping(item, place)
         kind = one_of(fields.get("kind"), place.key("kind"), tuple(_MODELS))
         rest = {key: each for key, each in fields.items() if key != "kind"}
-        before = sum(name.partition("-")[0] == kind for name, _ in found)
+        before = sum(name.partition("-")[0] == kind for name, _ in models)
         model = _trace(rest, place, read_file) if kind == "trace" else _model(kind, rest, place)
-        found.append((f"{kind}-{before + 1}" if before else kind, model))
-    if not found:
+        models.append((f"{kind}-{before + 1}" if before else kind, model))
+    if not models:
         raise at.fault("the list is empty", f"known here: {', '.join(_MODELS)}")
-    return tuple(found)
+    return tuple(models)
 
 
 def _model(kind: str, fields: dict[str, Any], at: FieldPath) -> Model:
-    made, needed = _MODELS[kind]
-    known = tuple(each for each in made.__struct_fields__)
+    model_type, needed = _MODELS[kind]
+    fields_of_it = tuple(each for each in model_type.__struct_fields__)
     read: dict[str, Any] = {}
-    for key, value in mapping(fields, at, known).items():
+    for key, value in mapping(fields, at, fields_of_it).items():
         if key in _LAWS:
             read[key] = read_law(value, at.key(key))
         elif key == "share":
@@ -258,7 +258,7 @@ def _model(kind: str, fields: dict[str, Any], at: FieldPath) -> Model:
     for key in needed:
         if key not in read:
             raise at.key(key).fault("the field is missing", f"{kind} needs {', '.join(needed)}")
-    model: Model = made(**read)
+    model: Model = model_type(**read)
     return model
 
 
@@ -282,7 +282,7 @@ def _trace(fields: dict[str, Any], at: FieldPath, read_file: ReadFile) -> Trace:
 def read_trace(content: bytes, file: str, columns: Mapping[str, str]) -> tuple[MachineOutage, ...]:
     """The times for which machines are down, by time. `columns`: the trace's own names for
     COLUMNS, where they differ. Times are seconds. Raises BadInput."""
-    found: list[MachineOutage] = []
+    outages: list[MachineOutage] = []
     down: dict[str, int] = {}
     last: dict[str, int] = {}
     for number, row in _rows(content, file):
@@ -298,10 +298,10 @@ def read_trace(content: bytes, file: str, columns: Mapping[str, str]) -> tuple[M
                 down[machine] = last[machine] = at_ns
                 continue
             ends_ns = at_ns + _ns(lasts, "duration", place)
-            found.append(MachineOutage(machine, at_ns, ends_ns))
+            outages.append(MachineOutage(machine, at_ns, ends_ns))
             last[machine] = ends_ns
         elif event == "up" and machine in down:
-            found.append(MachineOutage(machine, down.pop(machine), at_ns))
+            outages.append(MachineOutage(machine, down.pop(machine), at_ns))
             last[machine] = at_ns
         elif event == "up" and machine in last and at_ns == last[machine]:
             continue  # given twice: by a duration, and by its end
@@ -312,7 +312,7 @@ def read_trace(content: bytes, file: str, columns: Mapping[str, str]) -> tuple[M
     if down:
         machine = min(down)
         raise BadInput(f"{machine} goes down and never up", on=file, remedy="give its duration")
-    return tuple(sorted(found, key=lambda o: (o.from_ns, o.machine)))
+    return tuple(sorted(outages, key=lambda o: (o.from_ns, o.machine)))
 
 
 def _rows(content: bytes, file: str) -> Iterator[tuple[int, Mapping[str, Any]]]:

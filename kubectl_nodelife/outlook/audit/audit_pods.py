@@ -121,16 +121,16 @@ def audit(
         node = health.get(node_name) or _no_node(
             pod, read=seen.nodes is not None and node_name not in seen.unlisted
         )
-        found = list(pod_findings(pod, node, context))
-        findings += found
-        if not found:
+        of_pod = list(pod_findings(pod, node, context))
+        findings += of_pod
+        if not of_pod:
             is_unheard = node.exists and node.read and node.name not in reporting
             if is_unheard:
                 unheard.add(node.name)
             counts[UNHEARD if is_unheard else _quiet_class(pod, node, context)] += 1
             waiting.update(waits_for(pod))
             marks_without_node += not node.read and bears_the_mark(pod.status)
-        for finding in found:
+        for finding in of_pod:
             counts[finding.name] += 1
     counts[OK] += plain
     findings.sort(key=_place)
@@ -172,13 +172,13 @@ def pod_findings(pod: Pod, node: NodeReadiness, context: AuditContext) -> Iterat
         yield orphaned(pod, node, context)
         return
     if pod.status.phase == "Failed":
-        left = list(evicted_leftover(pod, node, context))
-        if left:
-            yield from left
+        leftover = list(evicted_leftover(pod, node, context))
+        if leftover:
+            yield from leftover
             return
-    found = classify(pod, node, context.rules, now_ns=context.now_ns, settle_ns=context.settle_ns)
-    if found.name not in (OK, UNKNOWN):
-        yield from readiness(pod, node, found, context)
+    class_ = classify(pod, node, context.rules, now_ns=context.now_ns, settle_ns=context.settle_ns)
+    if class_.name not in (OK, UNKNOWN):
+        yield from readiness(pod, node, class_, context)
     if pod.status.phase == "Pending":
         yield from not_starting(pod, node, context)
     if node.is_ready and node.taints:
@@ -220,10 +220,10 @@ def _is_plain(pod: Pod) -> bool:
         if not reported.ready:
             return False
     if len(statuses) == 1:
-        known = statuses[0].name == containers[0].name
+        all_named = statuses[0].name == containers[0].name
     else:
-        known = {s.name for s in statuses} == {c.name for c in containers}
-    return known and (not spec.init_containers or _all_initialized(pod))
+        all_named = {s.name for s in statuses} == {c.name for c in containers}
+    return all_named and (not spec.init_containers or _all_initialized(pod))
 
 
 def _all_initialized(pod: Pod) -> bool:
@@ -235,8 +235,8 @@ def _quiet_class(pod: Pod, node: NodeReadiness, context: AuditContext) -> str:
     """`ok` or `unknown` for a pod without a finding."""
     if pod.metadata.deletion_timestamp is not None:
         return OK
-    found = classify(pod, node, context.rules, now_ns=context.now_ns, settle_ns=context.settle_ns)
-    return UNKNOWN if found.name == UNKNOWN else OK
+    class_ = classify(pod, node, context.rules, now_ns=context.now_ns, settle_ns=context.settle_ns)
+    return UNKNOWN if class_.name == UNKNOWN else OK
 
 
 def waits_for(pod: Pod) -> list[str]:
@@ -297,53 +297,53 @@ def _not_evaluated(
 
 
 def readiness(
-    pod: Pod, node: NodeReadiness, found: Classification, context: AuditContext
+    pod: Pod, node: NodeReadiness, class_: Classification, context: AuditContext
 ) -> Iterator[PodFinding]:
     """The finding of a class of readiness; none for a difference that may still be on its way."""
-    since_ns, since_field = _since(pod, node, found)
+    since_ns, since_field = _since(pod, node, class_)
     young = since_ns is not None and context.now_ns - since_ns <= OVERDUE_NS
-    if found.name == LAGGING and young:
+    if class_.name == LAGGING and young:
         return
     yield PodFinding(
-        name=found.name,
+        name=class_.name,
         pod=pod,
         node=node,
         rules=context.rules,
-        because=_SENTENCES[found.name](pod, node, found),
-        remedy=_remedy(pod, node, found),
+        because=_SENTENCES[class_.name](pod, node, class_),
+        remedy=_remedy(pod, node, class_),
         since_ns=since_ns,
         since_field=since_field,
-        issues=_issues(pod, node, found, context.rules),
-        classification=found,
+        issues=_issues(pod, node, class_, context.rules),
+        classification=class_,
         now_ns=context.now_ns,
     )
 
 
-def _stale_ready(pod: Pod, node: NodeReadiness, found: Classification) -> str:
+def _stale_ready(pod: Pod, node: NodeReadiness, class_: Classification) -> str:
     if pod.status.phase in TERMINAL_PHASES:
         return f"Ready is True, and its phase is {pod.status.phase}"
     if node.is_down:
         return f"Ready is True, and node {node.name} is Ready={node.ready}"
-    expected = "" if found.expected is None else found.expected.message
+    expected = "" if class_.expected is None else class_.expected.message
     return f"Ready is True, and its containers are not: {expected or 'no statuses'}"
 
 
-def _marked(pod: Pod, node: NodeReadiness, found: Classification) -> str:
+def _marked(pod: Pod, node: NodeReadiness, class_: Classification) -> str:
     return f"its containers were ready, and node {node.name} is Ready={node.ready}"
 
 
-def _ready_but_marked(pod: Pod, node: NodeReadiness, found: Classification) -> str:
+def _ready_but_marked(pod: Pod, node: NodeReadiness, class_: Classification) -> str:
     return f"Ready is False without a reason; its containers and node {node.name} are ready"
 
 
-def _gates(pod: Pod, node: NodeReadiness, found: Classification) -> str:
-    if found.expected is not None and found.expected.status == TRUE:
+def _gates(pod: Pod, node: NodeReadiness, class_: Classification) -> str:
+    if class_.expected is not None and class_.expected.status == TRUE:
         return "its gates are all True now, and the kubelet has not set Ready yet"
-    return "" if found.expected is None else found.expected.message
+    return "" if class_.expected is None else class_.expected.message
 
 
-def _lagging(pod: Pod, node: NodeReadiness, found: Classification) -> str:
-    stored, expected = pod.status.condition(READY), found.expected
+def _lagging(pod: Pod, node: NodeReadiness, class_: Classification) -> str:
+    stored, expected = pod.status.condition(READY), class_.expected
     if stored is None or expected is None or words(stored) == words(expected):
         return "ContainersReady or Initialized does not fit its container statuses"
     return f"Ready is {words(stored)}, and by its container statuses {words(expected)}"
@@ -359,33 +359,33 @@ _SENTENCES = {
 }
 
 
-def _remedy(pod: Pod, node: NodeReadiness, found: Classification) -> str:
+def _remedy(pod: Pod, node: NodeReadiness, class_: Classification) -> str:
     """The remedy where it is not that of the class; else ""."""
-    if found.name != STALE_READY:
+    if class_.name != STALE_READY:
         return ""
     if pod.status.phase in TERMINAL_PHASES:
         return "delete the pod, or leave it: a kubelet of 1.25 or later does not write this"
     return "" if node.is_down else classes.NOTES[LAGGING].remedy
 
 
-def _since(pod: Pod, node: NodeReadiness, found: Classification) -> Since:
+def _since(pod: Pod, node: NodeReadiness, class_: Classification) -> Since:
     """The newest instant at which one of the facts that make the class came about."""
     ready = transition(pod.status.condition(READY))
-    if found.name in (MARKED_NODE_DOWN, GATES):
+    if class_.name in (MARKED_NODE_DOWN, GATES):
         return ready
-    if found.name in (STUCK_NOT_READY, RECOVERING) or node.is_down:
+    if class_.name in (STUCK_NOT_READY, RECOVERING) or node.is_down:
         return newest([ready, (node.ready_since_ns, NODE_READY_SINCE)])
     return newest([ready, *finish_times(pod), *start_times(pod)])
 
 
 def _issues(
-    pod: Pod, node: NodeReadiness, found: Classification, rules: StatusRules
+    pod: Pod, node: NodeReadiness, class_: Classification, rules: StatusRules
 ) -> tuple[str, ...]:
     """Issues known for this very shape, beside those of the class."""
-    if found.name == STUCK_NOT_READY:
+    if class_.name == STUCK_NOT_READY:
         blind = rules.listing_blinds_reconcile
         return classes.BLIND_RECONCILE if blind else classes.UNREADY_AFTER_RECOVERY
-    if found.name != STALE_READY:
+    if class_.name != STALE_READY:
         return ()
     if pod.status.phase in TERMINAL_PHASES:
         return classes.TERMINAL_AND_READY

@@ -135,26 +135,26 @@ def seen_in(
         pods,
         None if "Node" in view.unread else cache.nodes,
         None if "Lease" in view.unread else renewals,
-        {found.key[1] for found in view.unreadable if found.kind == "Node"},
+        {each.key[1] for each in view.unreadable if each.kind == "Node"},
     )
 
 
 def pod_audit(view: ClusterView, seen: AuditInput) -> PodAudit:
     """The audit of what was seen."""
-    found = audit(seen, view.settings, view.now_ns)
-    overdue = any(f.is_overdue or f.name == NOT_EVICTED for f in found.findings)
+    audited = audit(seen, view.settings, view.now_ns)
+    overdue = any(f.is_overdue or f.name == NOT_EVICTED for f in audited.findings)
     if overdue and is_at_work(view.cache.pods.values(), view.now_ns):
-        waiting = tuple(replace(f, now_ns=0) for f in found.findings if f.name != NOT_EVICTED)
-        counts = {name: count for name, count in found.counts.items() if name != NOT_EVICTED}
-        found = replace(found, findings=waiting, counts=counts)
-    found = replace(found, findings=tuple(with_late_taints(view, found.findings)))
+        waiting = tuple(replace(f, now_ns=0) for f in audited.findings if f.name != NOT_EVICTED)
+        counts = {name: count for name, count in audited.counts.items() if name != NOT_EVICTED}
+        audited = replace(audited, findings=waiting, counts=counts)
+    audited = replace(audited, findings=tuple(with_late_taints(view, audited.findings)))
     return PodAudit(
-        audit=found,
+        audit=audited,
         source=view.source,
         profile=view.settings.profile.name,
         moment=view.moment,
         now_ns=view.now_ns,
-        warnings=(*view.warnings, *found.warnings),
+        warnings=(*view.warnings, *audited.warnings),
         beforehand=tuple(beforehand(view.cache, view.settings)),
     )
 
@@ -173,8 +173,8 @@ def only(audit: AuditResult, classes: Collection[str]) -> AuditResult:
     """The audit with the findings of these classes alone; all where none is named."""
     if not classes:
         return audit
-    kept = tuple(f for f in audit.findings if f.name in classes)
-    return replace(audit, findings=kept)
+    chosen = tuple(f for f in audit.findings if f.name in classes)
+    return replace(audit, findings=chosen)
 
 
 def finding_document(finding: PodFinding, now_ns: int) -> dict[str, Any]:
@@ -220,8 +220,8 @@ def repair_document(
     steps: Iterable[RepairStep], head: dict[str, Any], mode: str = "dry-run"
 ) -> dict[str, Any]:
     """The RepairPlan document; `head` is what it shares with the other answers."""
-    found = [_step_document(step) for step in steps]
-    return document("RepairPlan", **head, mode=mode, steps=found)
+    documents = [_step_document(step) for step in steps]
+    return document("RepairPlan", **head, mode=mode, steps=documents)
 
 
 def _step_document(step: RepairStep) -> dict[str, Any]:

@@ -447,8 +447,8 @@ def start_times(pod: Pod) -> Iterator[Since]:
 
 def newest(times: Iterable[Since]) -> Since:
     """The last of the instants that are known."""
-    known = [(time, field) for time, field in times if time is not None]
-    return max(known, default=(None, ""))
+    read = [(time, field) for time, field in times if time is not None]
+    return max(read, default=(None, ""))
 
 
 def _condition_evidence(condition: PodCondition | None) -> Iterator[Evidence]:

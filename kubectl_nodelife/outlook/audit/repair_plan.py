@@ -307,8 +307,8 @@ def times_of_one_look(pod: Pod, node: NodeReadiness) -> FirstSeen | None:
     for type_ in (READY, CONTAINERS_READY):
         condition = pod.status.condition(type_)
         times.append(None if condition is None else condition.last_transition_time)
-    known = [time for time in times if time is not None]
-    return FirstSeen(max(known)) if len(known) == len(times) else None
+    read = [time for time in times if time is not None]
+    return FirstSeen(max(read)) if len(read) == len(times) else None
 
 
 class RepairLimits(msgspec.Struct, frozen=True):
@@ -328,18 +328,18 @@ class RepairLimits(msgspec.Struct, frozen=True):
 def refusals(
     pod: Pod,
     node: NodeReadiness,
-    found: Classification,
+    class_: Classification,
     first_seen: FirstSeen | None,
     rules: StatusRules,
     limits: RepairLimits,
     now_ns: int,
 ) -> tuple[str, ...]:
     """Every reason against undoing the mark; none means that it is safe."""
-    if found.name != STUCK_NOT_READY:
-        return (f"its class is {found.name}, and only {STUCK_NOT_READY} is undone",)
+    if class_.name != STUCK_NOT_READY:
+        return (f"its class is {class_.name}, and only {STUCK_NOT_READY} is undone",)
     return (
         *_node_refusals(node, limits, now_ns),
-        *_pod_refusals(pod, found, rules),
+        *_pod_refusals(pod, class_, rules),
         *_first_seen_refusals(pod, first_seen, limits, now_ns),
     )
 
@@ -363,7 +363,7 @@ def _node_refusals(node: NodeReadiness, limits: RepairLimits, now_ns: int) -> It
             yield f"node {node.name} still has the taint {key}"
 
 
-def _pod_refusals(pod: Pod, found: Classification, rules: StatusRules) -> Iterator[str]:
+def _pod_refusals(pod: Pod, class_: Classification, rules: StatusRules) -> Iterator[str]:
     status = pod.status
     if not pod.uid or not pod.metadata.resource_version:
         yield "without its uid and resourceVersion the patch would have no precondition"
@@ -379,7 +379,7 @@ def _pod_refusals(pod: Pod, found: Classification, rules: StatusRules) -> Iterat
         yield "its containers are not all ready"
     for name in _not_running(pod, rules):
         yield f"container {name} is not reported as running and ready"
-    if found.expected is None or found.expected.status != TRUE:
+    if class_.expected is None or class_.expected.status != TRUE:
         yield "its readiness gates are not all True"
     ready = status.condition(READY)
     if ready is None or (ready.status, ready.reason, ready.message) != (FALSE, "", ""):

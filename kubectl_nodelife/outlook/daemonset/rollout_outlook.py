@@ -315,9 +315,9 @@ def _by_identity(items: list[Any]) -> dict[str, Any] | None:
     """The items by name, or None where they have none, or not all different ones."""
     for field in _IDENTITY:
         if all(isinstance(item, dict) and field in item for item in items):
-            found = {str(item[field]): item for item in items}
-            if len(found) == len(items):
-                return found
+            by_name = {str(item[field]): item for item in items}
+            if len(by_name) == len(items):
+                return by_name
     return {} if not items else None
 
 
@@ -421,7 +421,10 @@ def _first_sync(view: SetView, plan: Rollback) -> Branch:
     present = join(cluster, view.settings, view.now_ns, _KINDS)
     branch = present.begin(_AT_MOST_NS, controllers=("daemonset",))
     while branch.step():
-        found = branch.world.api.store.get("DaemonSet", old.key)
-        if isinstance(found, DaemonSet) and found.status.observed_generation >= generation:
+        daemon_set = branch.world.api.store.get("DaemonSet", old.key)
+        if (
+            isinstance(daemon_set, DaemonSet)
+            and daemon_set.status.observed_generation >= generation
+        ):
             break
     return branch

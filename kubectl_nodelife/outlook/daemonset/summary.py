@@ -153,10 +153,12 @@ class SetSummary(msgspec.Struct, frozen=True):
 
 def counts(status: DaemonSetStatus, updated_known: bool = True) -> dict[str, int | None]:
     """The counts under the API's names."""
-    found: dict[str, int | None] = {camel(field): getattr(status, field) for field in STATUS_COUNTS}
+    numbers: dict[str, int | None] = {
+        camel(field): getattr(status, field) for field in STATUS_COUNTS
+    }
     if not updated_known:
-        found["updatedNumberScheduled"] = None
-    return found
+        numbers["updatedNumberScheduled"] = None
+    return numbers
 
 
 def camel(field: str) -> str:
@@ -213,10 +215,10 @@ def _count_differences(view: SetView) -> Iterator[str]:
     if not view.knows_updated:
         updated = reported.updated_number_scheduled
         counted = replace(counted, updated_number_scheduled=updated)
-    found = differences(reported, counted)
-    if not found:
+    apart = differences(reported, counted)
+    if not apart:
         return
-    yield "reported " + "; ".join(found)
+    yield "reported " + "; ".join(apart)
     stale = counted.desired_number_scheduled < reported.desired_number_scheduled
     if stale and view.tracked.rules.node_queue:
         yield "(this release does not count anew when a taint only keeps new pods away)"

@@ -150,8 +150,8 @@ class SetView:
         self.read = sets.read
         self.cache = sets.cache
         self._context = sets.controller.context(tracked, sets.cache, sets.now_ns)
-        found = sets.controller.index.revisions.get(tracked.daemon_set.namespace, {})
-        self.revisions = history_of(tracked.daemon_set, found.values())
+        revisions = sets.controller.index.revisions.get(tracked.daemon_set.namespace, {})
+        self.revisions = history_of(tracked.daemon_set, revisions.values())
         self.current = self._current()
         self.revision_hash = hash_label(self.current) if self.current is not None else ""
         self.node_index: NodeStatusIndex = tracked.refresh(sets.now_ns, self.revision_hash)

@@ -315,12 +315,12 @@ def _too_early(outlook: Outlook, pods: Iterable[Pod]) -> Iterator[Divergence]:
 def _lease(outlook: Outlook) -> LeaseObservation:
     """The manager's Lease, beside the newest of all: they were read at about the same time."""
     leases = [lease for lease in outlook.cache.all("Lease") if isinstance(lease, Lease)]
-    found = next((o for o in leases if o.key == ("kube-system", MANAGER)), None)
-    if found is None or found.spec.renew_time is None:
+    of_manager = next((o for o in leases if o.key == ("kube-system", MANAGER)), None)
+    if of_manager is None or of_manager.spec.renew_time is None:
         return LeaseObservation(error=f"the dump has no Lease kube-system/{MANAGER}")
     others = [int(o.spec.renew_time) for o in leases if o.spec.renew_time is not None]
-    lasts_ns = (found.spec.lease_duration_seconds or 15) * SECOND_NS + _LEASES_APART_NS
-    holder, renewed_ns = found.spec.holder_identity or "", int(found.spec.renew_time)
+    lasts_ns = (of_manager.spec.lease_duration_seconds or 15) * SECOND_NS + _LEASES_APART_NS
+    holder, renewed_ns = of_manager.spec.holder_identity or "", int(of_manager.spec.renew_time)
     read_ns = min(max(others), max(outlook.now_ns, renewed_ns))  # one clock may be ahead
     return LeaseObservation(holder, lasts_ns, renewed_ns, read_ns)
 
@@ -409,12 +409,12 @@ def missing_writes(outlook: Outlook, overdue: Iterable[Action]) -> list[Expected
     controllers would do at the moment of the outlook.
     """
     numbers = count(1)
-    found: dict[tuple[str, ...], ExpectedWrite] = {}
+    writes: dict[tuple[str, ...], ExpectedWrite] = {}
     for write, due_ns in (*_planned(outlook, overdue), *_mirrored(outlook), *_unmarked(outlook)):
         if due_ns is not None and due_ns <= outlook.now_ns:
             key = (write.action, write.kind, write.namespace, write.name, write.what)
-            found.setdefault(key, _expected(outlook, write, due_ns, next(numbers)))
-    return [*found.values(), *_waiting(outlook, numbers)]
+            writes.setdefault(key, _expected(outlook, write, due_ns, next(numbers)))
+    return [*writes.values(), *_waiting(outlook, numbers)]
 
 
 def _expected(outlook: Outlook, write: _Write, due_ns: int, number: int) -> ExpectedWrite:
@@ -504,10 +504,10 @@ def _taint_due(node: Node, key: str) -> int | None:
 
 
 def _silent_too_long(outlook: Outlook, node: Node) -> int | None:
-    found = outlook.node(node)
-    if found.sign_age_ns is None:
+    of_node = outlook.node(node)
+    if of_node.sign_age_ns is None:
         return None
-    return outlook.now_ns - found.sign_age_ns + found.grace_ns
+    return outlook.now_ns - of_node.sign_age_ns + of_node.grace_ns
 
 
 def _eviction_due(outlook: Outlook, pod: Pod) -> int | None:

@@ -102,7 +102,7 @@ def divergence_judgement(record: Observations, now_ns: int) -> Judgement:
     count = due_writes(record, now_ns, _delays(guessed))
     lags = () if blind else count.lags
     recent = tuple(lag for lag in lags if lag.due_ns + lag.lag_ns >= record.since_ns)
-    found = [
+    differences = [
         *_of_the_manager(record, recent, now_ns),
         *(_of_guess(guess) for guess in guessed if not guess.fits),
         *_of_lags(recent),
@@ -110,14 +110,14 @@ def divergence_judgement(record: Observations, now_ns: int) -> Judgement:
         *others(record),
         *_of_leaders(record),
     ]
-    found.sort(key=lambda f: (f.note, _rank(f), -(f.seen_ns or f.expected_ns or 0)))
-    verdict = DIFFERS if any(not f.note for f in found) else AGREES
+    differences.sort(key=lambda f: (f.note, _rank(f), -(f.seen_ns or f.expected_ns or 0)))
+    verdict = DIFFERS if any(not f.note for f in differences) else AGREES
     if verdict == AGREES and (blind or not record.evaluated):
         verdict = NOT_EVALUATED
     return Judgement(
         verdict=verdict,
-        because=_because(record, verdict, found, count),
-        findings=tuple(found),
+        because=_because(record, verdict, differences, count),
+        findings=tuple(differences),
         guesses=guessed,
         expected=count.in_time,
         open=count.open,
@@ -334,17 +334,17 @@ def _of_leaders(record: Observations) -> Iterator[Divergence]:
 
 
 def _because(
-    record: Observations, verdict: str, found: Sequence[Divergence], count: DueWrites
+    record: Observations, verdict: str, differences: Sequence[Divergence], count: DueWrites
 ) -> str:
     """The summary sentence."""
-    notes = sum(f.note for f in found)
+    notes = sum(f.note for f in differences)
     others_did = f"; {notes} {'note' if notes == 1 else 'notes'} on others" if notes else ""
     if verdict == NOT_EVALUATED:
         why = record.blind() or "none of the controllers can be followed"
         return f"nothing was evaluated: {why}"
     if verdict == DIFFERS:
-        first = next(f for f in found if not f.note)
-        rest = sum(not f.note for f in found) - 1
+        first = next(f for f in differences if not f.note)
+        rest = sum(not f.note for f in differences) - 1
         more = f" (and {rest} more)" if rest else ""
         return first.message + more
     if count.in_time:
@@ -532,5 +532,5 @@ def _entries_by(author: WriteAuthor | None) -> dict[str, str]:
     if author is None:
         return {}
     time = format_micro_time(author.time_ns) if author.time_ns else ""
-    made = {"manager": author.manager, "operation": author.operation, "time": time}
-    return {key: value for key, value in made.items() if value}
+    entry = {"manager": author.manager, "operation": author.operation, "time": time}
+    return {key: value for key, value in entry.items() if value}

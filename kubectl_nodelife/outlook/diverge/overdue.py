@@ -82,7 +82,7 @@ def due_writes(record: Observations, now_ns: int, pace: SettingDelays | None = N
     """Judge all writes of the record."""
     pace = pace or SettingDelays()
     writes = _merged(record)
-    known = {write.id: write for write in writes}
+    by_id = {write.id: write for write in writes}
     delays: dict[int, int | None] = {}
     lags: list[OverdueWrite] = []
     follow: dict[int, int] = {}
@@ -90,9 +90,9 @@ def due_writes(record: Observations, now_ns: int, pace: SettingDelays | None = N
     in_time, is_open = record.on_time, 0
     for write in writes:
         is_open += write.outcome == "would"
-        delay = _delay(write, known, delays)
+        delay = _delay(write, by_id, delays)
         if delay is None:
-            root = _open_root(write, known)
+            root = _open_root(write, by_id)
             follow[root] = follow.get(root, 0) + (write.outcome == "would")
             continue
         due_ns = write.time_ns + delay + (0 if write.first else pace.grace_ns)
@@ -102,7 +102,7 @@ def due_writes(record: Observations, now_ns: int, pace: SettingDelays | None = N
         lag = _lag(record, write, due_ns, now_ns)
         if lag is None:
             in_time += write.outcome == "confirmed"
-        elif lag.lag_ns > allowance_ns(record, write, known):
+        elif lag.lag_ns > allowance_ns(record, write, by_id):
             lags.append(lag)
         else:
             in_time += lag.state == CAME
@@ -111,22 +111,22 @@ def due_writes(record: Observations, now_ns: int, pace: SettingDelays | None = N
         lags += late
         in_time += came
     backlog = _Backlog(record, writes, pace.qps)
-    made = tuple(
+    due = tuple(
         msgspec.structs.replace(lag, follow=follow.get(lag.write.id, 0))
         for lag in lags
-        if not backlog.explains(lag, allowance_ns(record, lag.write, known), now_ns)
+        if not backlog.explains(lag, allowance_ns(record, lag.write, by_id), now_ns)
     )
-    return DueWrites(made, in_time, is_open)
+    return DueWrites(due, in_time, is_open)
 
 
 def allowance_ns(
-    record: Observations, write: ExpectedWrite, known: Mapping[int, ExpectedWrite]
+    record: Observations, write: ExpectedWrite, by_id: Mapping[int, ExpectedWrite]
 ) -> int:
     """How long after it was due a write may come and is no surprise."""
     period = record.assumed.period_ns
     first = write
-    while first.cause is not None and first.cause in known:
-        first = known[first.cause]
+    while first.cause is not None and first.cause in by_id:
+        first = by_id[first.cause]
     waited = record.assumed.grace_ns + max(0, write.time_ns - first.time_ns)
     more_ns = GC_NS if write.controller == POD_GC else 0
     if write.controller == EVICTION and first is write:
@@ -146,14 +146,14 @@ def _merged(record: Observations) -> list[ExpectedWrite]:
 
 
 def _delay(
-    write: ExpectedWrite, known: Mapping[int, ExpectedWrite], delays: dict[int, int | None]
+    write: ExpectedWrite, by_id: Mapping[int, ExpectedWrite], delays: dict[int, int | None]
 ) -> int | None:
     """By how much what led to the write came after our copy had it; None where it has not come."""
     path = []
-    cause = known.get(write.cause) if write.cause is not None else None
+    cause = by_id.get(write.cause) if write.cause is not None else None
     while cause is not None and cause.id not in delays:
         path.append(cause)
-        cause = known.get(cause.cause) if cause.cause is not None else None
+        cause = by_id.get(cause.cause) if cause.cause is not None else None
     delay = delays[cause.id] if cause is not None else 0
     for above in reversed(path):
         if delay is None or above.outcome == "would":
@@ -164,13 +164,13 @@ def _delay(
     return delay
 
 
-def _open_root(write: ExpectedWrite, known: Mapping[int, ExpectedWrite]) -> int:
+def _open_root(write: ExpectedWrite, by_id: Mapping[int, ExpectedWrite]) -> int:
     """The id of the first open write above this one."""
     root, cause = write.id, write.cause
-    while cause is not None and cause in known:
-        if known[cause].outcome == "would":
+    while cause is not None and cause in by_id:
+        if by_id[cause].outcome == "would":
             root = cause
-        cause = known[cause].cause
+        cause = by_id[cause].cause
     return root
 
 

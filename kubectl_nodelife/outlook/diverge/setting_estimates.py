@@ -66,33 +66,33 @@ _TOKENS_RESOLVED_NS: Final = 500 * MILLISECOND_NS
 
 def guesses(record: Observations) -> tuple[SettingEstimate, ...]:
     """The likely values of the running settings, as far as anything was seen that shows them."""
-    made = [
+    all_guesses = [
         guess_grace(record),
         guess_period(record),
         *guess_rates(record),
         guess_pace(record),
     ]
-    return tuple(guess for guess in made if guess is not None)
+    return tuple(guess for guess in all_guesses if guess is not None)
 
 
 def guess_grace(record: Observations) -> SettingEstimate | None:
     """node-monitor-grace-period from how long the kubelets of lost nodes had been silent."""
     assumed, period = record.assumed, record.assumed.period_ns
     passes = -(-assumed.grace_ns // period) * period
-    known = _informative_losses(record, passes)
-    if not known:
+    losses = _informative_losses(record, passes)
+    if not losses:
         return None
-    silences = [s.silent_ns or 0 for s in known]
+    silences = [s.silent_ns or 0 for s in losses]
     fits = [s - period - s // 50 - _SLOW_NS <= passes <= s + _WATCH_NS for s in silences]
     middle = round(median(silences))  # any one may be late, because a pass took its time
     low = middle - period - middle // 100 - _WATCH_NS
     high = min(silences) + _WATCH_NS
     if any(fits):
-        return _grace(record, known, assumed.grace_ns, (low, high), fits=True)
+        return _grace(record, losses, assumed.grace_ns, (low, high), fits=True)
     early = [s + _WATCH_NS < passes for s in silences]
     if low > high or any(early) != all(early):
         return None
-    return _grace(record, known, _roundest(low, high), (low, high), fits=False)
+    return _grace(record, losses, _roundest(low, high), (low, high), fits=False)
 
 
 def _informative_losses(record: Observations, passes_ns: int) -> list[ObservedWrite]:
@@ -100,7 +100,7 @@ def _informative_losses(record: Observations, passes_ns: int) -> list[ObservedWr
 
     One that came late says nothing where the leader changed meanwhile, since its clocks began anew.
     """
-    known = []
+    losses = []
     for lost in record.observed:
         if lost.what != LOST or lost.silent_ns is None:
             continue
@@ -109,20 +109,20 @@ def _informative_losses(record: Observations, passes_ns: int) -> list[ObservedWr
             continue
         is_early = lost.silent_ns + _WATCH_NS < passes_ns
         if is_early or record.lease.error or record.led_throughout(began, lost.at_ns):
-            known.append(lost)
-    return known
+            losses.append(lost)
+    return losses
 
 
 def _grace(
     record: Observations,
-    known: Sequence[ObservedWrite],
+    losses: Sequence[ObservedWrite],
     likely: int,
     bounds: tuple[int, int],
     *,
     fits: bool,
 ) -> SettingEstimate | None:
     assumed = record.assumed.grace_ns
-    times = _instants(known)
+    times = _instants(losses)
     sure = CERTAIN if len(times) >= 3 else LIKELY
     if not fits and likely > assumed:
         if record.lease.error and len(times) < 2:
@@ -131,7 +131,7 @@ def _grace(
         sure = POSSIBLE if record.lease.error else sure
     if record.one_moment:
         sure = POSSIBLE  # renewals stand in the Leases by the kubelets' clocks
-    silences = [s.silent_ns or 0 for s in known]
+    silences = [s.silent_ns or 0 for s in losses]
     low, high = min(silences), max(silences)
     return SettingEstimate(
         flag=GRACE,
@@ -139,10 +139,10 @@ def _grace(
         likely=likely,
         low=min(bounds),
         high=max(bounds),
-        samples=len(known),
+        samples=len(losses),
         fits=fits,
         sure=sure,
-        seen=f"{_times(len(known))} {_span(low, high)} after the last sign of life",
+        seen=f"{_times(len(losses))} {_span(low, high)} after the last sign of life",
     )
 
 

@@ -69,34 +69,34 @@ def drains(lines: Sequence[ReplayLine], pods: Collection[Pod]) -> Iterator[Repla
 
 def _of_node(node: str, lines: Sequence[ReplayLine]) -> Iterator[ReplayLine]:
     cordon: ReplayLine | None = None
-    left: list[ReplayLine] = []
+    evictions: list[ReplayLine] = []
     for line in lines:
         if line.family in ("cordon", "uncordon"):
-            yield from _drain(node, cordon, left)
-            cordon, left = (line if line.family == "cordon" else None), []
+            yield from _drain(node, cordon, evictions)
+            cordon, evictions = (line if line.family == "cordon" else None), []
             continue
-        before = left[-1] if left else cordon
+        before = evictions[-1] if evictions else cordon
         if before is not None and line.time_ns - before.time_ns > _PAUSE_NS:
-            yield from _drain(node, cordon, left)
-            cordon, left = None, []
-        if cordon is not None or left or _is_eviction(line):
-            left.append(line)
-    yield from _drain(node, cordon, left)
+            yield from _drain(node, cordon, evictions)
+            cordon, evictions = None, []
+        if cordon is not None or evictions or _is_eviction(line):
+            evictions.append(line)
+    yield from _drain(node, cordon, evictions)
 
 
 def _drain(
-    node: str, cordon: ReplayLine | None, left: Sequence[ReplayLine]
+    node: str, cordon: ReplayLine | None, evictions: Sequence[ReplayLine]
 ) -> Iterator[ReplayLine]:
-    if not left:
+    if not evictions:
         return
-    first, last = left[0], left[-1]
-    pods = len({_key(line) for line in left})
+    first, last = evictions[0], evictions[-1]
+    pods = len({_key(line) for line in evictions})
     counted = f"{pods} pod{'s' if pods > 1 else ''} left"
     lasted = human_duration(last.time_ns - first.time_ns)
-    seen = {source for line in left for source in line.seen}
+    seen = {source for line in evictions for source in line.seen}
     yield ReplayLine(
         time_ns=first.time_ns,
-        actor=_who(cordon, left),
+        actor=_who(cordon, evictions),
         action="Drain",
         kind="Node",
         namespace="",
@@ -104,12 +104,12 @@ def _drain(
         detail=counted if pods == 1 else f"{counted} in {lasted}",
         seen=tuple(source for source in ORDER_OF_SOURCES if source in seen),
         identity=(DRAIN, node),
-        why=_EVICTED if any(map(_is_eviction, left)) else _CONCLUDED,
+        why=_EVICTED if any(map(_is_eviction, evictions)) else _CONCLUDED,
     )
 
 
-def _who(cordon: ReplayLine | None, left: Sequence[ReplayLine]) -> Actor:
-    ordered = next((line.actor for line in left if line.actor.kind == USER), None)
+def _who(cordon: ReplayLine | None, evictions: Sequence[ReplayLine]) -> Actor:
+    ordered = next((line.actor for line in evictions if line.actor.kind == USER), None)
     if ordered is not None:
         return ordered
     if cordon is not None and cordon.actor.kind != KUBELET:  # which only reports a cordon
@@ -243,8 +243,8 @@ def drain_review(
     cordons = [line for line in lines if line.about_node == name and line.family == "cordon"]
     cordoned = cordons[-1] if cordons else None
     since_ns = cordoned.time_ns - EARLY_NS if cordoned is not None else 0
-    left = list(_left(lines, pods, name, since_ns))
-    moved = _with_replacements(left, lines, pods, since_ns)
+    gone = list(_left(lines, pods, name, since_ns))
+    moved = _with_replacements(gone, lines, pods, since_ns)
     return DrainReview(
         name,
         cordoned,
@@ -312,29 +312,29 @@ def _owner_of(key: tuple[str, str], owners: Mapping[tuple[str, str], str]) -> st
 
 
 def _with_replacements(
-    left: list[MovedPod], lines: Sequence[ReplayLine], pods: Sequence[Pod], since_ns: int
+    gone: list[MovedPod], lines: Sequence[ReplayLine], pods: Sequence[Pod], since_ns: int
 ) -> list[MovedPod]:
     """Each with the pod that came next of the same owner.
 
     One that left at an unknown time, and was not replaced since the cordon, left before it.
     """
-    left_ns = {(pod.namespace, pod.name): pod.left_ns for pod in left}
-    made = sorted(_made(lines, pods), key=lambda one: one.at_ns)
-    found = []
-    for pod in sorted(left, key=lambda one: (one.left_ns is None, one.left_ns or 0)):
-        for number, one in enumerate(made):
+    left_ns = {(pod.namespace, pod.name): pod.left_ns for pod in gone}
+    created = sorted(_made(lines, pods), key=lambda one: one.at_ns)
+    replaced = []
+    for pod in sorted(gone, key=lambda one: (one.left_ns is None, one.left_ns or 0)):
+        for number, one in enumerate(created):
             before = one.at_ns < (since_ns if pod.left_ns is None else pod.left_ns - EARLY_NS)
             late = pod.left_ns is not None and one.at_ns > pod.left_ns + LATE_NS
             went_ns = left_ns.get(one.key, -1)
             is_of_them = went_ns is None or went_ns > one.at_ns
             same_owner = one.key[0] == pod.namespace and one.owner == pod.owner != ""
             if same_owner and not (before or late or is_of_them):
-                del made[number]
+                del created[number]
                 pod = _replaced(pod, one, lines)
                 break
         if pod.left_ns is not None:
-            found.append(pod)
-    return found
+            replaced.append(pod)
+    return replaced
 
 
 def _made(lines: Sequence[ReplayLine], pods: Sequence[Pod]) -> Iterator[MadePod]:
@@ -343,32 +343,32 @@ def _made(lines: Sequence[ReplayLine], pods: Sequence[Pod]) -> Iterator[MadePod]
     A StatefulSet makes pods of one name again and again: each is one of its own.
     """
     owners = _owners(lines, pods)
-    known: dict[tuple[str, str], list[int]] = defaultdict(list)
+    by_key: dict[tuple[str, str], list[int]] = defaultdict(list)
     for pod in pods:
         if pod.metadata.creation_timestamp is not None:
             made_ns = int(pod.metadata.creation_timestamp)
-            known[pod.key].append(made_ns)
+            by_key[pod.key].append(made_ns)
             yield MadePod(made_ns, pod.key, _owner_of(pod.key, owners), pod)
     created = [(li, name) for li in lines if li.family == "create" for name in li.names]
     bound = [(li, li.name) for li in lines if li.family == "schedule" and li.kind == "Pod"]
     for line, name in (*created, *bound):
         key, at_ns = (line.namespace, name), line.time_ns
         waited_ns = LATE_NS if line.family == "schedule" else _SAME_POD_NS
-        if all(not -_SAME_POD_NS <= at_ns - made_ns <= waited_ns for made_ns in known[key]):
-            known[key].append(at_ns)
+        if all(not -_SAME_POD_NS <= at_ns - made_ns <= waited_ns for made_ns in by_key[key]):
+            by_key[key].append(at_ns)
             yield MadePod(at_ns, key, _owner_of(key, owners), None)
 
 
-def _replaced(pod: MovedPod, made: MadePod, lines: Sequence[ReplayLine]) -> MovedPod:
-    node, ready_ns, now = "", None, made.pod
+def _replaced(pod: MovedPod, created: MadePod, lines: Sequence[ReplayLine]) -> MovedPod:
+    node, ready_ns, now = "", None, created.pod
     if now is not None:
         node, ready_ns = now.spec.node_name, _ready_since(now)
     else:
-        bound = (li for li in lines if li.family == "schedule" and li.time_ns >= made.at_ns)
-        found = (li for li in bound if (li.namespace, li.name) == made.key)
-        node = next((line.about_node for line in found), "")
-    left_ns = made.at_ns if pod.left_ns is None else pod.left_ns
-    return pod._replace(left_ns=left_ns, replacement=made.key[1], node=node, ready_ns=ready_ns)
+        bound = (li for li in lines if li.family == "schedule" and li.time_ns >= created.at_ns)
+        of_pod = (li for li in bound if (li.namespace, li.name) == created.key)
+        node = next((line.about_node for line in of_pod), "")
+    left_ns = created.at_ns if pod.left_ns is None else pod.left_ns
+    return pod._replace(left_ns=left_ns, replacement=created.key[1], node=node, ready_ns=ready_ns)
 
 
 def _ready_since(pod: Pod) -> int | None:
@@ -382,7 +382,7 @@ def _ready_since(pod: Pod) -> int | None:
 
 
 def _workloads(moved: Sequence[MovedPod], pods: Sequence[Pod]) -> list[ShortWorkload]:
-    found = []
+    short_ones = []
     for namespace, owner in sorted({(pod.namespace, pod.owner) for pod in moved}):
         mine = [pod for pod in moved if (pod.namespace, pod.owner) == (namespace, owner)]
         stayed = sum(
@@ -398,8 +398,8 @@ def _workloads(moved: Sequence[MovedPod], pods: Sequence[Pod]) -> list[ShortWork
         short = zero = None
         if levels is not None:
             short, zero = _time_below(levels, stayed + len(mine)), _time_below(levels, 1)
-        found.append(ShortWorkload(namespace, owner, len(mine), short, zero))
-    return found
+        short_ones.append(ShortWorkload(namespace, owner, len(mine), short, zero))
+    return short_ones
 
 
 def _levels(moved: Sequence[MovedPod], stayed: int) -> list[tuple[int, int]] | None:
@@ -429,7 +429,7 @@ def _budgets(
     moved: Sequence[MovedPod], pods: Sequence[Pod], budgets: Sequence[PodDisruptionBudget]
 ) -> list[SpentBudget]:
     """By the replacements' labels, which are those of the pods that went."""
-    found = []
+    spent_ones = []
     for budget in budgets:
         members = [
             pod
@@ -447,8 +447,8 @@ def _budgets(
         if levels is not None:
             desired = budget.status.desired_healthy
             spent = _time_below(levels, desired + 1)
-            found.append(SpentBudget(budget.namespace, budget.name, desired, spent))
-    return found
+            spent_ones.append(SpentBudget(budget.namespace, budget.name, desired, spent))
+    return spent_ones
 
 
 def drain_review_document(

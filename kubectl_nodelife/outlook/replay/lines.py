@@ -72,8 +72,8 @@ def of_change(change: Mapping[str, Any]) -> ReplayLine | None:
 
 def _drained_node(change: Mapping[str, Any]) -> str:
     """The node for whose drain a pod was evicted, as its reason says."""
-    found = _DRAIN_OF.search(change["reason"])
-    return found[1] if found is not None else ""
+    match = _DRAIN_OF.search(change["reason"])
+    return match[1] if match is not None else ""
 
 
 def _identity_of_change(
@@ -362,8 +362,8 @@ def _spared(line: ReplayLine, staying: Mapping[tuple[str, str], Pod]) -> bool:
     pod = staying.get((line.namespace, line.name))
     if line.family != "delete" or line.action not in _TOLD_BEFOREHAND or pod is None:
         return False
-    made = pod.metadata.creation_timestamp
-    return made is None or int(made) <= line.time_ns
+    created = pod.metadata.creation_timestamp
+    return created is None or int(created) <= line.time_ns
 
 
 def changes_seen(lines: Iterable[ReplayLine]) -> list[dict[str, Any]]:

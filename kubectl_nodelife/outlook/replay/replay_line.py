@@ -199,8 +199,8 @@ def what_next(actor: Actor, node: str) -> str:
     """How the actor's change of the node is undone or repeated, by the actor's name; else ""."""
     if actor.kind in (USER, US):
         return f"nothing undoes it by itself (kubectl uncordon {shlex.quote(node)})"
-    known = actor.name.lower()
-    return next((then for name, then in _WHAT_NEXT.items() if name in known), "")
+    actor_name = actor.name.lower()
+    return next((then for name, then in _WHAT_NEXT.items() if name in actor_name), "")
 
 
 def of_change(controller: str, outcome: str) -> Actor:

@@ -56,9 +56,9 @@ def of_lifecycle(obj: KubeObject) -> Iterator[ReplayLine]:
     if isinstance(obj, (EvictionRequest, Eviction)):
         about = ("Pod", obj.spec.target.pod.name) if obj.spec.target.pod else ("", "")
     if isinstance(obj, EvictionRequest):
-        who, made = Actor(OTHER, obj.spec.requester), obj.metadata.creation_timestamp
+        who, created = Actor(OTHER, obj.spec.requester), obj.metadata.creation_timestamp
         name = f"EvictionRequest {obj.name}"
-        yield from _line(obj, about, made, who, "RequestEviction", (ASKED, obj.name), name)
+        yield from _line(obj, about, created, who, "RequestEviction", (ASKED, obj.name), name)
         yield from _conditions(obj, about, obj.status.conditions, _CONTROLLER)
     elif isinstance(obj, Eviction):
         for status in obj.status.responders:
@@ -176,12 +176,12 @@ def is_about_nodes(line: ReplayLine) -> bool:
 
 def timeline(sources: ReplaySources, wanted: ReplayFilter) -> list[ReplayLine]:
     """The lines in the order of time, with their causes."""
-    found = merged(_all(sources, wanted))
-    judge_attempts(found, sources.nodes, sources.pods)
-    _place(found, sources)
-    found = sorted([*drains(found, sources.pods), *found], key=lambda line: line.time_ns)
-    link(found)
-    shown = [line for line in in_order(found) if wanted.since_ns <= line.time_ns <= wanted.until_ns]
+    lines = merged(_all(sources, wanted))
+    judge_attempts(lines, sources.nodes, sources.pods)
+    _place(lines, sources)
+    lines = sorted([*drains(lines, sources.pods), *lines], key=lambda line: line.time_ns)
+    link(lines)
+    shown = [line for line in in_order(lines) if wanted.since_ns <= line.time_ns <= wanted.until_ns]
     return _with_causes(shown, [line for line in shown if _asked_for(line, wanted)])
 
 
@@ -202,11 +202,11 @@ def _all(sources: ReplaySources, wanted: ReplayFilter) -> Iterable[ReplayLine]:
         yield from of_lifecycle(obj)
 
 
-def _place(found: Iterable[ReplayLine], sources: ReplaySources) -> None:
+def _place(lines: Iterable[ReplayLine], sources: ReplaySources) -> None:
     """Set the node of lines about a pod: where it is or was, as far as anything says so."""
     nodes = {pod.key: pod.spec.node_name for pod in sources.pods if pod.spec.node_name}
     unplaced = []
-    for line in found:
+    for line in lines:
         key = (line.namespace, line.name)
         if line.kind != "Pod":
             continue
@@ -232,31 +232,31 @@ def _asked_for(line: ReplayLine, wanted: ReplayFilter) -> bool:
 
 def _with_causes(shown: Sequence[ReplayLine], chosen: Iterable[ReplayLine]) -> list[ReplayLine]:
     """The chosen ones and all that led to them, as long as it is shown at all."""
-    kept: set[ReplayLine] = set()
+    with_causes: set[ReplayLine] = set()
     within = set(shown)
     for line in chosen:
         above: ReplayLine | None = line
-        while above is not None and above in within and above not in kept:
-            kept.add(above)
+        while above is not None and above in within and above not in with_causes:
+            with_causes.add(above)
             above = above.cause
-    return [line for line in shown if line in kept]
+    return [line for line in shown if line in with_causes]
 
 
 def merged(lines: Iterable[ReplayLine]) -> list[ReplayLine]:
     """The lines, each thing once, in the order of time."""
     ranked = sorted(lines, key=lambda line: (ORDER_OF_SOURCES.index(line.seen[0]), line.time_ns))
-    known: dict[tuple[str, ...], list[tuple[int, int, ReplayLine]]] = {}
-    kept: list[ReplayLine] = []
+    by_identity: dict[tuple[str, ...], list[tuple[int, int, ReplayLine]]] = {}
+    distinct: list[ReplayLine] = []
     for number, line in enumerate(ranked):
-        alike = known.setdefault(line.identity, [])
+        alike = by_identity.setdefault(line.identity, [])
         twin = _nearest(alike, line)
         if twin is None:
             insort(alike, (line.time_ns, number, line))
-            kept.append(line)
+            distinct.append(line)
         else:
             _absorb(twin, line)
-    order = {line: number for number, line in enumerate(kept)}
-    return sorted(kept, key=lambda line: (line.time_ns, order[line]))
+    order = {line: number for number, line in enumerate(distinct)}
+    return sorted(distinct, key=lambda line: (line.time_ns, order[line]))
 
 
 def _nearest(alike: list[tuple[int, int, ReplayLine]], line: ReplayLine) -> ReplayLine | None:
@@ -272,21 +272,21 @@ def _nearest(alike: list[tuple[int, int, ReplayLine]], line: ReplayLine) -> Repl
     return best
 
 
-def _absorb(kept: ReplayLine, other: ReplayLine) -> None:
+def _absorb(line: ReplayLine, other: ReplayLine) -> None:
     """Take over what `other` knows and `kept` does not."""
-    kept.seen = (*kept.seen, *other.seen)
-    kept.node = kept.node or other.node
-    kept.why = kept.why or other.why
-    kept.detail = kept.detail or other.detail
-    kept.sets = kept.sets or other.sets
-    kept.names = kept.names or other.names
-    if kept.family == "cordon" and OBJECT in other.seen:  # a kubelet reports, and has not done it
-        kept.actor, kept.action = other.actor, other.action
-        kept.time_ns = min(kept.time_ns, other.time_ns)
-    if other.count > kept.count:
-        kept.count, kept.first_ns = other.count, other.first_ns
-    if kept.actor.kind == OTHER and other.actor.kind not in (OTHER, US):
-        kept.actor = other.actor
+    line.seen = (*line.seen, *other.seen)
+    line.node = line.node or other.node
+    line.why = line.why or other.why
+    line.detail = line.detail or other.detail
+    line.sets = line.sets or other.sets
+    line.names = line.names or other.names
+    if line.family == "cordon" and OBJECT in other.seen:  # a kubelet reports, and has not done it
+        line.actor, line.action = other.actor, other.action
+        line.time_ns = min(line.time_ns, other.time_ns)
+    if other.count > line.count:
+        line.count, line.first_ns = other.count, other.first_ns
+    if line.actor.kind == OTHER and other.actor.kind not in (OTHER, US):
+        line.actor = other.actor
 
 
 class Rule(NamedTuple):
@@ -376,9 +376,9 @@ def in_order(lines: Iterable[ReplayLine]) -> list[ReplayLine]:
     keys: dict[ReplayLine, tuple[int, int]] = {}
 
     def key(line: ReplayLine) -> tuple[int, int]:
-        known = keys.get(line)
-        if known is not None:
-            return known
+        place = keys.get(line)
+        if place is not None:
+            return place
         own, above = (line.time_ns, 0), line.cause
         if above is not None:
             early = above.time_ns - line.time_ns
@@ -404,20 +404,20 @@ class _Index:
 
     def cause_of(self, line: ReplayLine) -> ReplayLine | None:
         for rule in RULES.get(line.family, ()):
-            found = [
+            causes = [
                 other
                 for scope in _wanted(line, rule.scope)
                 for family in rule.causes
                 if (other := self._latest(line, rule, (family, *scope))) is not None
             ]
-            if found:
-                return max(found, key=lambda other: other.time_ns)
+            if causes:
+                return max(causes, key=lambda other: other.time_ns)
         return None
 
     def _latest(self, line: ReplayLine, rule: Rule, key: tuple[str, ...]) -> ReplayLine | None:
-        known = self._lines.get(key, [])
-        end = bisect_right(known, _latest_ns(line), key=lambda other: other.time_ns)
-        for other in reversed(known[max(0, end - _LOOKED_AT) : end]):
+        lines = self._lines.get(key, [])
+        end = bisect_right(lines, _latest_ns(line), key=lambda other: other.time_ns)
+        for other in reversed(lines[max(0, end - _LOOKED_AT) : end]):
             if line.time_ns - other.time_ns > LONGEST_NS:
                 return None
             if other is not line and rule.fits(line, other) and not _leads_to(line, other):
@@ -493,7 +493,7 @@ def state_spans(replay_lines: Iterable[ReplayLine], nodes: Iterable[Node] = ()) 
     """All states, by name, then in the order of STATES. `replay_lines` in the order of time;
     `nodes`: as they are now, those that were read."""
     begun: dict[tuple[str, str, str], int] = {}
-    found: list[StateSpan] = []
+    spans: list[StateSpan] = []
     for line in replay_lines:
         if line.outcome not in _HAPPENED:
             continue
@@ -502,13 +502,13 @@ def state_spans(replay_lines: Iterable[ReplayLine], nodes: Iterable[Node] = ()) 
             if begins:
                 begun.setdefault(key, line.time_ns)
             elif key in begun:
-                found.append(StateSpan(*key, begun.pop(key), line.time_ns))
+                spans.append(StateSpan(*key, begun.pop(key), line.time_ns))
     now = {node.name: node for node in nodes}
     for key, begin_ns in begun.items():
         span = StateSpan(*key, begin_ns, None)
         is_over = bool(now) and span.state != ZONE and not _has(now.get(span.name), span)
-        found.append(span._replace(is_over=is_over))
-    return sorted(found, key=lambda span: (span.name, STATES.index(span.state), span.begin_ns))
+        spans.append(span._replace(is_over=is_over))
+    return sorted(spans, key=lambda span: (span.name, STATES.index(span.state), span.begin_ns))
 
 
 def _has(node: Node | None, span: StateSpan) -> bool:
@@ -569,7 +569,7 @@ def replay_document(
 
 def _item(line: ReplayLine, ids: dict[ReplayLine, int]) -> dict[str, Any]:
     obj = {"kind": line.kind, "namespace": line.namespace, "name": line.name}
-    made: dict[str, Any] = {
+    item: dict[str, Any] = {
         "id": ids[line],
         "time": format_micro_time(line.time_ns),
         "actor": {"kind": line.actor.kind, "name": line.actor.name},
@@ -580,16 +580,16 @@ def _item(line: ReplayLine, ids: dict[ReplayLine, int]) -> dict[str, Any]:
         "cause": ids.get(line.cause) if line.cause is not None else None,
         "seenBy": list(line.seen),
     }
-    if line.inferred and made["cause"] is not None:
-        made["causeInferred"] = True
+    if line.inferred and item["cause"] is not None:
+        item["causeInferred"] = True
     if line.node:
-        made["node"] = line.node
+        item["node"] = line.node
     if line.outcome:
-        made["outcome"] = line.outcome
+        item["outcome"] = line.outcome
     if line.count > 1:
-        made["count"] = line.count
+        item["count"] = line.count
     if line.first_ns is not None:
-        made["firstTime"] = format_micro_time(line.first_ns)
+        item["firstTime"] = format_micro_time(line.first_ns)
     if line.change is not None:
-        made["change"] = line.change
-    return made
+        item["change"] = line.change
+    return item
