@@ -374,16 +374,14 @@ class Outlook:
         touched = heartbeat is not None and heartbeat.touched_ns is not None
         if touched and (kept := self._kept(node.name, cast(Heartbeat, heartbeat))):
             of_node = replace(of_node, kept=kept, unknown_in=None)
+        if of_node.classic is not None:
+            return of_node
         period_ns = self.settings.node_monitor_period_ns
         late_ns = due_writes.pass_overdue(node, period_ns, self.now_ns)
         within = Range(0, period_ns) if late_ns is None else None
-        if of_node.classic is None and of_node.ready == "True" and of_node.lost_taints:
+        if of_node.ready == "True" and of_node.lost_taints:
             return replace(of_node, untaint_in=within, pass_overdue_ns=late_ns)
-        if (
-            of_node.classic is None
-            and of_node.ready in ("Unknown", "False")
-            and of_node.other_taint
-        ):
+        if of_node.ready in ("Unknown", "False") and of_node.other_taint:
             return replace(of_node, exchange_in=within, pass_overdue_ns=late_ns)
         return of_node
 
