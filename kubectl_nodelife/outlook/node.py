@@ -371,8 +371,7 @@ class Outlook:
             sooner_ns=self._deletions.sooner.get(node.name) if node.spec.taints else None,
             classic=None if self.settings.taint_mode else self._classic(node, ready, sign.at_ns),
         )
-        touched = heartbeat is not None and heartbeat.touched_ns is not None
-        if touched and (kept := self._kept(node.name, cast(Heartbeat, heartbeat))):
+        if heartbeat and heartbeat.touched_ns and (kept := self._kept(node.name, heartbeat)):
             of_node = replace(of_node, kept=kept, unknown_in=None)
         if of_node.classic is not None:
             return of_node
@@ -400,9 +399,9 @@ class Outlook:
         return due_writes.overdue_turn(turns, node.name, self.now_ns)
 
     def _overdue_pods(self, node: Node) -> list[EvictionTimer]:
-        if self._eviction is None or not no_execute_taints(node.spec.taints):
-            return []
         taints = no_execute_taints(node.spec.taints)
+        if self._eviction is None or not taints:
+            return []
         if node.is_ready and any(t.key in LOST_NODE_TAINTS for t in taints):
             return []  # which node-lifecycle takes off, or should have
         operators = self.settings.gate("TaintTolerationComparisonOperators")
