@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from types import MappingProxyType
-from typing import Any, Final, cast
+from typing import Any, Final
 
 import msgspec
 from msgspec.structs import replace
