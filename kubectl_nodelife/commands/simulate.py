@@ -95,13 +95,11 @@ def simulate(
 
 
 def _show(summary: RunSummary, output: Output) -> None:
+    from kubectl_nodelife.report.narration import html_page, narration_page
+
     if output.format == _HTML:
-        from kubectl_nodelife.report.simulate_html import page
-
-        terminal.write(page(summary))
+        terminal.write(html_page(summary))
     else:
-        from kubectl_nodelife.report.narration import narration_page
-
         output.show(narration_page(summary))
 
 

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
 from kubectl_nodelife.report.command_lines import LeadingFlags
-from kubectl_nodelife.report.table import Table, cell
+from kubectl_nodelife.report.table import Table
 from kubectl_nodelife.report.terminal import (
     ColoredText,
     Screen,
@@ -232,12 +232,12 @@ def markdown(blocks: Iterable[Table | str], headers: bool) -> str:
 def _table(table: Table, headers: bool) -> str:
     from tabulate import tabulate
 
-    shown = [i for i, column in enumerate(table.columns) if not column.wide]
-    rows = [[_escaped(cell(row[i])) for i in shown] for row in table.rows]
+    names, rows = table.cells(wide=False)
     if not rows:
         return ""
-    names = [_escaped(table.columns[i].header) if headers else "" for i in shown]
-    return tabulate(rows, names, tablefmt="pipe", disable_numparse=True) + "\n"
+    escaped = [[_escaped(text) for text in row] for row in rows]
+    names = [_escaped(name) if headers else "" for name in names]
+    return tabulate(escaped, names, tablefmt="pipe", disable_numparse=True) + "\n"
 
 
 def _text(text: str) -> str:

@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 
 from kubectl_nodelife.report.formats import Block, Page
 from kubectl_nodelife.report.html import Bar, LaneChart, Row, Tick, draw_lanes, render_page
-from kubectl_nodelife.report.table import Column, Table, cell
+from kubectl_nodelife.report.table import Column, Table
 from kubectl_nodelife.report.terminal import BAD, GOOD, ColoredText
 from kubectl_nodelife.sweep.points import FLAG, Value
 from kubectl_nodelife.sweep.result import Interval, PointResult, StudyResult, Summary
@@ -198,20 +198,16 @@ class _Scatter(NamedTuple):
 Scale = Callable[[float], str]
 
 
+_TABLES: Final = ("Means", "Quantiles", "Against today")
+
+
 def html_page(answer: StudyResult) -> str:
     """The page as HTML."""
     shown = _shown(answer)
     against = [point for point in shown if point.against_today]
     alike = [name for name in answer.measures if not _differ(name, against)]
-    blocks = list(study_page(answer).blocks(wide=True))
-    tables = [
-        (name, [c.header for c in block.columns], [[cell(v) for v in r] for r in block.rows])
-        for name, block in zip(
-            ("Means", "Quantiles", "Against today"),
-            (block for block in blocks if isinstance(block, Table)),
-            strict=False,
-        )
-    ]
+    blocks = study_page(answer).blocks(wide=True)
+    tables = [block.cells(wide=True) for block in blocks if isinstance(block, Table)]
     return render_page(
         "sweep",
         title=f"Study {answer.name}",
@@ -228,7 +224,7 @@ def html_page(answer: StudyResult) -> str:
         against=bool(against),
         alike=", ".join(map(measure_words, alike)),
         more=len(answer.points) - len(shown),
-        tables_of_answer=tables,
+        tables_of_answer=[(name, *table) for name, table in zip(_TABLES, tables, strict=False)],
         notes=[*answer.warnings, *answer.failed[:_MOST_ROWS]],
     )
 

@@ -101,6 +101,12 @@ class Table(NamedTuple):
                 made += _below([(titles[place], row[place]) for place in below], screen)
         return made
 
+    def cells(self, *, wide: bool) -> tuple[list[str], list[list[str]]]:
+        """The headers and the rows as text, for what is not a terminal."""
+        shown = [i for i, column in enumerate(self.columns) if wide or not column.wide]
+        rows = [[cell(row[i]) for i in shown] for row in self.rows]
+        return [self.columns[i].header for i in shown], rows
+
     def as_json(self) -> dict[str, object]:
         """`columns` and `rows` as JSON values: a cell is its text, or its tone and its text."""
         rows = [

@@ -17,7 +17,7 @@ from kubectl_nodelife.outlook.upgrade_plan import counts_of, upgrade_plan_docume
 from kubectl_nodelife.report.drain_html import budget_lines
 from kubectl_nodelife.report.formats import Block, Page
 from kubectl_nodelife.report.html import Row, draw_lanes, render_page
-from kubectl_nodelife.report.table import Table, cell, columns
+from kubectl_nodelife.report.table import Table, columns
 from kubectl_nodelife.report.upgrade_lanes import PHASES, turn_bars
 from kubectl_nodelife.upgrade.findings import CLAIM, REFUSED_BY, PlannedNode, UpgradePlan
 
@@ -226,8 +226,8 @@ def page(plan: UpgradePlan, source: dict[str, Any]) -> str:
         phases=PHASES,
         available=bool(plan.course.turns),
         when=draw_lanes(rows, 0.0, last),
-        steps=_on_page(Table(_STEP_COLUMNS, _step_rows(plan))),
-        nodes=_on_page(Table(_NODE_COLUMNS, map(_node_row, plan.nodes[:_MOST_NODES]))),
+        steps=Table(_STEP_COLUMNS, _step_rows(plan)).cells(wide=True),
+        nodes=Table(_NODE_COLUMNS, map(_node_row, plan.nodes[:_MOST_NODES])).cells(wide=True),
         more_nodes=max(0, len(plan.nodes) - _MOST_NODES),
         notes=notes(plan),
     )
@@ -260,9 +260,3 @@ def _rows(plan: UpgradePlan) -> Iterator[Row]:
             why = node.reason.partition(": ")[0]
             mark = "" if node.decision == "claim" else f"{node.decision}: {why}"
             yield Row(node.name, bars, node.reason or node.verdict.sentence, node.decision, mark)
-
-
-def _on_page(table: Table) -> tuple[list[str], list[list[str]]]:
-    """The table's headers and rows with all of its columns, for the template."""
-    headers = [column.header for column in table.columns]
-    return headers, [[cell(value) for value in row] for row in table.rows]

@@ -48,7 +48,7 @@ from kubectl_nodelife.report.html import (
     rows_of,
     zone_row,
 )
-from kubectl_nodelife.report.table import Table, cell, columns
+from kubectl_nodelife.report.table import Table, columns
 from kubectl_nodelife.report.terminal import BAD, GOOD, WARN, ColoredText
 
 _WORKLOADS: Final = columns(
@@ -339,8 +339,7 @@ def html_page(answer: WhatIf) -> str:
     tables, texts = list[tuple[str, list[str], list[list[str]]]](), list[str]()
     for block in _blocks(answer, wide=True):
         if isinstance(block, Table):
-            headers = [column.header for column in block.columns]
-            rows = [[cell(value) for value in row] for row in block.rows]
+            headers, rows = block.cells(wide=True)
             what = headers[headers[0] == "namespace"]
             tables += [(f"{what.capitalize()}s", headers, rows)] if rows else []
         else:

@@ -10,7 +10,7 @@ from typing import Final
 import pytest
 
 from kubectl_nodelife.outlook.replay.replay_line import Actor, ReplayLine
-from kubectl_nodelife.report import drain_html, replay, simulate_html, sweep, what_if
+from kubectl_nodelife.report import drain_html, narration, replay, sweep, what_if
 from kubectl_nodelife.report.replay import Replay
 from tests.drain.build import budget, node, plan, replica_set
 from tests.report.test_sweep_page import answer as study
@@ -63,7 +63,7 @@ def simulated() -> str:
     nodes = [documents.node(LONG), documents.node("b1", "b")]
     objects = [*nodes, documents.owner("ReplicaSet", LONG), owned]
     events = [documents.stop("10s", LONG)]
-    return simulate_html.page(documents.story(duration="8m", objects=objects, events=events))
+    return narration.html_page(documents.story(duration="8m", objects=objects, events=events))
 
 
 PAGES: Final[dict[str, Callable[[], str]]] = {

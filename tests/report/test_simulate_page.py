@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from kubectl_nodelife.cli import main
-from kubectl_nodelife.report.simulate_html import _fate, page
+from kubectl_nodelife.report.narration import _fate, html_page
 from kubectl_nodelife.sim.run import NodeLoss
 from tests.sim.documents import node, owner, pod, stop, story
 
@@ -107,5 +107,5 @@ def test_texts_are_no_markup() -> None:
         owner("ReplicaSet", "web", 1),
         pod("web-1", "a1", owner=("ReplicaSet", "web"), tolerates=60),
     ]
-    text = page(story(duration="8m", objects=objects, events=[stop("10s", "a1")]))
+    text = html_page(story(duration="8m", objects=objects, events=[stop("10s", "a1")]))
     assert "<script" not in text and "&lt;script&gt;" in text
