@@ -12,7 +12,7 @@ import yaml
 from click.testing import CliRunner
 
 from kubectl_nodelife.commands.daemon import daemon
-from kubectl_nodelife.commands.deployment import PORT, USER
+from kubectl_nodelife.commands.daemon_install import PORT, USER
 from kubectl_nodelife.commands.rbac import RULES
 from kubectl_nodelife.errors import BadInput
 
