@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from kubectl_nodelife.commands.drain_flags import DrainFlags, drain_flags
+from kubectl_nodelife.commands.drain_plan import DrainFlags, drain_flags
 from kubectl_nodelife.commands.flags import Connection, Where, connection_flags
 from kubectl_nodelife.commands.writing import (
     CLIENT,

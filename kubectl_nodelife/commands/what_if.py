@@ -1,23 +1,149 @@
 """`kubectl nodelife what-if`: what would happen if nodes, a zone or the link were lost, and the
-like."""
+like.
+
+Files of acts are, among those that `-f` names, documents of kind Acts, or the events of a Scenario.
+Only a file of one document that says so is one; everything else is a dump.
+"""
 
 from __future__ import annotations
 
 import json
+import os
+from collections.abc import Sequence
+from typing import Final, NamedTuple
 
 import click
 
 from kubectl_nodelife.commands import ask
-from kubectl_nodelife.commands.flags import Output, Where, output_flags, where_flags
+from kubectl_nodelife.commands.answering.query import ActsFile, QuestionFlags
+from kubectl_nodelife.commands.flags import (
+    Output,
+    Where,
+    gathered_flags,
+    output_flags,
+    where_flags,
+)
 from kubectl_nodelife.commands.several_clusters import several_clusters
-from kubectl_nodelife.commands.what_if_flags import QuestionFlags, acts_and_dumps, question_flags
+from kubectl_nodelife.dumps.file_size import read_named
 from kubectl_nodelife.errors import EXIT_INTERRUPTED, EXIT_NO, BadInput
+from kubectl_nodelife.outlook.what_if import CONDITIONS, EACH
 from kubectl_nodelife.report import terminal
 from kubectl_nodelife.report.formats import FORMATTERS
 
 _QUESTION = "what_if"
 _OF_ONE_QUESTION = ("timeline", "html")
 """Formats that a ranking has not."""
+
+_KINDS: Final = ("Acts", "Scenario")
+_PEEK: Final = 4096
+_ENDINGS: Final = (".yaml", ".yml", ".json")
+
+
+question_flags = gathered_flags(
+    "asked",
+    QuestionFlags,
+    (
+        click.option(
+            "--until", metavar="DURATION", help="How far to look: 1h, for --each node 10m."
+        ),
+        click.option("--each", metavar="WHAT", help=f"Rank what the loss of each does: {EACH}."),
+        click.option(
+            "--late",
+            type=click.Choice(["silent", "renews"]),
+            default="silent",
+            help="What becomes of nodes that are late now: they stay silent, or are slow.",
+        ),
+        click.option(
+            "--exit-code",
+            is_flag=True,
+            help="Exit with 4 if a workload goes down or a drain does not end.",
+        ),
+        click.option(
+            "--fail-on",
+            metavar="LIST",
+            default="",
+            help=f"Exit with 4 for these: {', '.join(CONDITIONS)}.",
+        ),
+        click.option(
+            "--ignore",
+            "ignored",
+            multiple=True,
+            metavar="NS/KIND/NAME|SELECTOR",
+            help="Leave these workloads out; repeatable.",
+        ),
+        click.option(
+            "--why",
+            multiple=True,
+            metavar="NS/KIND/NAME|node/NAME",
+            help="The chain of causes of each change of it; repeatable.",
+        ),
+        click.option(
+            "--enforced",
+            is_flag=True,
+            help="With our daemon in enforce mode, at its own pace: both are told.",
+        ),
+        click.option(
+            "--jobs",
+            type=click.IntRange(1),
+            metavar="N",
+            help="How many processes play --each. Default: one for each core.",
+        ),
+    ),
+)
+
+
+class ActsAndDumps(NamedTuple):
+    """The files that `-f` names: files of acts, and the rest."""
+
+    acts: list[ActsFile]
+    dumps: tuple[str, ...]
+
+
+def acts_and_dumps(filenames: Sequence[str]) -> ActsAndDumps:
+    """Take the files of acts apart. Raises BadInput."""
+    acts, dumps = [], []
+    for name in filenames:
+        if _names_acts(name):
+            acts.append(_read(name))
+        else:
+            dumps.append(name)
+    return ActsAndDumps(acts, tuple(dumps))
+
+
+def _names_acts(name: str) -> bool:
+    """True if the file looks like a document of acts."""
+    if not name.endswith(_ENDINGS) or not os.path.isfile(name):
+        return False
+    with open(name, "rb") as file:
+        begins = file.read(_PEEK).decode("utf-8", "replace")
+    words = begins.replace('"', " ").replace(",", " ").split()
+    return any(
+        word == "kind:" and words[i + 1 : i + 2] in (["Acts"], ["Scenario"])
+        for i, word in enumerate(words)
+    ) or any(
+        words[i : i + 3] in (["kind", ":", "Acts"], ["kind", ":", "Scenario"])
+        for i in range(len(words))
+    )
+
+
+def _read(name: str) -> ActsFile:
+    from kubectl_nodelife.sim.fields import FieldPath, mapping, sequence
+    from kubectl_nodelife.sim.scenario import API_VERSION, only_document
+
+    top = FieldPath(name)
+    document = mapping(only_document(read_named(name), name), top)
+    kind, version = document.get("kind"), document.get("apiVersion")
+    if kind not in _KINDS or version != API_VERSION:
+        remedy = f"acts have apiVersion: {API_VERSION} and kind: Acts"
+        raise BadInput(f"is {version} {kind}", on=name, remedy=remedy)
+    spec = mapping(document.get("spec", {}), top.key("spec"))
+    for field in spec if kind == "Acts" else ():
+        if field != "events":
+            raise top.key("spec").key(field).fault("is no field of Acts", "it has only events")
+    events = sequence(spec.get("events", []), top.key("spec").key("events"))
+    if not events:
+        raise BadInput("holds no events", on=name, remedy="give spec.events")
+    return ActsFile(name, list(events))
 
 
 @click.command(

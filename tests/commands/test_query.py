@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from kubectl_nodelife.commands.answering.query import as_sent, flags_of, number
-from kubectl_nodelife.commands.drain_flags import DrainFlags
-from kubectl_nodelife.commands.what_if_flags import QuestionFlags
+from kubectl_nodelife.commands.answering.query import QuestionFlags, as_sent, flags_of, number
+from kubectl_nodelife.commands.drain_plan import DrainFlags
 from kubectl_nodelife.errors import BadInput
 
 REFUSED = ("x", "1.5", "1e3", "²", "٣", "0x10", "--1", "9" * 30)

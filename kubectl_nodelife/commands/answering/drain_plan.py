@@ -18,7 +18,7 @@ from kubectl_nodelife.commands.cluster.drain import (
     source_of,
 )
 from kubectl_nodelife.commands.cluster.look import KindsToRead
-from kubectl_nodelife.commands.drain_flags import DrainFlags
+from kubectl_nodelife.commands.drain_plan import DrainFlags
 from kubectl_nodelife.drain.plan import planned
 from kubectl_nodelife.drain.results import NEVER, REFUSED, DrainPlan
 from kubectl_nodelife.outlook.view import ClusterView

@@ -99,6 +99,50 @@ class ChangesQuestion(NamedTuple):
         )
 
 
+class QuestionFlags(NamedTuple):
+    """The flags of `what-if` as given: how far to look, at what, what exit code 4 stands for."""
+
+    until: str | None = None
+    each: str | None = None
+    late: str = "silent"
+    exit_code: bool = False
+    fail_on: str = ""
+    ignored: tuple[str, ...] = ()
+    why: tuple[str, ...] = ()
+    enforced: bool = False
+    jobs: int | None = None
+
+    def until_ns(self) -> int | None:
+        """The horizon; None where none is given. Raises BadInput."""
+        if self.until is None:
+            return None
+        from kubectl_nodelife.commands.flags import duration_ns
+        from kubectl_nodelife.kube.times import SECOND_NS
+
+        until_ns = duration_ns(self.until, "--until")
+        if not SECOND_NS <= until_ns <= 24 * 3600 * SECOND_NS:
+            raise BadInput(f"{self.until} is not between 1s and 24h", on="--until")
+        return until_ns
+
+    def conditions(self) -> list[str]:
+        """The words of --fail-on. Raises BadInput."""
+        from kubectl_nodelife.outlook.what_if import CONDITIONS
+
+        found = [word.strip() for word in self.fail_on.split(",") if word.strip()]
+        for word in found:
+            if word not in CONDITIONS:
+                known = f"known: {', '.join(CONDITIONS)}"
+                raise BadInput(f"no {word!r}", on="--fail-on", remedy=known)
+        return [*found, *(["zero", "drain"] if self.exit_code else [])]
+
+
+class ActsFile(NamedTuple):
+    """A file of acts for `what-if`: its name, and the events in it as they are written."""
+
+    name: str
+    events: list[Any]
+
+
 def asked(question: NamedTuple, output: Output) -> dict[str, Any]:
     """The query of a question whose answer is shown so."""
     return {**question._asdict(), **output.query()}

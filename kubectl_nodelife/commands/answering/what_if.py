@@ -27,10 +27,17 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeVar
 
 from msgspec.structs import replace
 
-from kubectl_nodelife.commands.answering.query import Query, Response, flags_of, output_of, word
+from kubectl_nodelife.commands.answering.query import (
+    ActsFile,
+    Query,
+    QuestionFlags,
+    Response,
+    flags_of,
+    output_of,
+    word,
+)
 from kubectl_nodelife.commands.cluster.drain import KINDS as DRAIN_KINDS
 from kubectl_nodelife.commands.cluster.look import KindsToRead
-from kubectl_nodelife.commands.what_if_flags import ActsFile, QuestionFlags
 from kubectl_nodelife.errors import BadInput, Failed
 from kubectl_nodelife.kube.times import SECOND_NS
 from kubectl_nodelife.outlook.situation import on_nodes_steps
