@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from kubectl_nodelife.controllers.upgrade.claims import (
+    DrainVerdict,
     UpgradeCandidate,
     claim_order,
     is_growing,
@@ -19,20 +20,22 @@ def names(candidates: list[UpgradeCandidate]) -> list[str]:
 
 def test_16_a_ready_node_goes_before_a_slow_one() -> None:
     x, y = (
-        UpgradeCandidate("x", "p", "a", "slow", 1.0),
-        UpgradeCandidate("y", "p", "a", "ready", 100.0),
+        UpgradeCandidate("x", "p", "a", DrainVerdict("slow", high_seconds=1.0)),
+        UpgradeCandidate("y", "p", "a", DrainVerdict("ready", high_seconds=100.0)),
     )
     assert names(claim_order([x, y])) == ["y", "x"]
 
 
 def test_in_a_zone_the_cheapest_drain_goes_first() -> None:
-    nodes = [
-        UpgradeCandidate("d", "p", "a", drain_seconds=20.0, moving_pods=1),
-        UpgradeCandidate("c", "p", "a", drain_seconds=10.0, moving_pods=9),
-        UpgradeCandidate("b", "p", "a", drain_seconds=10.0, moving_pods=2),
-        UpgradeCandidate("a", "p", "a", drain_seconds=10.0, moving_pods=2),
-        UpgradeCandidate("e", "p", "a", "unknown", 0.0),
-    ]
+    pods = [("default", f"web-{i}") for i in range(9)]
+    drains = {
+        "d": DrainVerdict("ready", high_seconds=20.0, moving=tuple(pods[:1])),
+        "c": DrainVerdict("ready", high_seconds=10.0, moving=tuple(pods)),
+        "b": DrainVerdict("ready", high_seconds=10.0, moving=tuple(pods[:2])),
+        "a": DrainVerdict("ready", high_seconds=10.0, moving=tuple(pods[:2])),
+        "e": DrainVerdict("unknown"),
+    }
+    nodes = [UpgradeCandidate(name, "p", "a", drain) for name, drain in drains.items()]
     assert names(claim_order(nodes)) == ["a", "b", "c", "d", "e"]
 
 

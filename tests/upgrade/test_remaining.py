@@ -10,6 +10,7 @@ from collections import deque
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from kubectl_nodelife.controllers import make_controllers
 from kubectl_nodelife.controllers.upgrade.document import (
@@ -28,6 +29,7 @@ from kubectl_nodelife.sim.scenario import PASS_DRIFT_NS
 from kubectl_nodelife.sim.upgrade_run import VirtualUpgrades
 from kubectl_nodelife.upgrade.answers import decider_for
 from tests.sim.documents import Json
+from tests.upgrade.stand import Stand
 from tests.upgrade.test_plan_and_run import POLICY, REPLACE, setting_of
 
 SETTINGS = make_settings("newest")
@@ -103,3 +105,15 @@ def test_a_run_that_is_paused_goes_on_when_it_is_resumed() -> None:
     assert document is not None and document.phase is RunPhase.PAUSED
     then = next(rest for when, rest in whole.found if when >= at_ns)
     assert left.nodes > 0 and abs(left.expected - then.expected) < 10 * 60
+
+
+def test_nodes_that_the_run_is_not_about_are_not_left_to_be_done() -> None:
+    s = Stand(selector="upgrade=yes")
+    s.add_nodes("a0", "a1", "a2")
+    chosen = s.node("a0")
+    labels = {**(chosen.metadata.labels or {}), "upgrade": "yes"}
+    s.put(replace(chosen, metadata=replace(chosen.metadata, labels=labels)))
+    s.settle()
+    assert s.controller.last is not None
+    left = time_left(s.controller.last)
+    assert left is not None and left.nodes == 1

@@ -12,20 +12,18 @@ drain-timeout once the others are done: a run ends.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import Any, Final
 
 from msgspec.structs import replace
 
 from kubectl_nodelife.controllers.upgrade.claims import (
+    PARALLEL,
     SLOTS,
     ClaimHold,
     ClaimStage,
-    DrainVerdict,
     PodKey,
-    PoolPlace,
     UpgradeCandidate,
-    choose_claims,
     claim_order,
     high_estimate_ns,
     is_control_plane,
@@ -38,7 +36,7 @@ from kubectl_nodelife.controllers.upgrade.claims import (
     why_too_few,
     why_undrainable,
 )
-from kubectl_nodelife.controllers.upgrade.document import NOT_BEGUN, RunPhase, Step
+from kubectl_nodelife.controllers.upgrade.document import NOT_BEGUN, RunPhase, Step, StepNode
 from kubectl_nodelife.controllers.upgrade.gates import failed_and_down
 from kubectl_nodelife.controllers.upgrade.marks import (
     ANNOTATION,
@@ -132,9 +130,9 @@ CONTROL_PLANE: Final = "control plane"
 BY_ROOM: Final = "room"
 
 
-def hold_of(p: UpgradePass, candidate: UpgradeCandidate) -> ClaimHold | None:
+def hold_of(p: UpgradePass, name: str) -> ClaimHold | None:
     """The hold on a claim now: slots, gates, zone, budgets, room, the window; None for none."""
-    name, node = candidate.name, p.nodes[candidate.name]
+    node = p.nodes[name]
     if because := p.fleet.counts.hold(name):
         return ClaimHold(SLOTS, because)
     for gate, because in p.gates.items():
@@ -145,8 +143,7 @@ def hold_of(p: UpgradePass, candidate: UpgradeCandidate) -> ClaimHold | None:
     if because:
         because += failed_and_down(p, p.readings[name].zone_key)
         return ClaimHold("zone" if not is_control_plane(node) else CONTROL_PLANE, because)
-    verdict = ask_planner(p, name)
-    why = why_undrainable(verdict, p.policy)
+    _, verdict, why = ask_planner(p, name)
     if why or verdict.waits:
         return ClaimHold("budget", why or verdict.sentence)
     short = p.ports.room(p.cache, name, verdict.moving, _yet_to_move(p), p.now_ns)
@@ -214,12 +211,12 @@ def _look_for_room(p: UpgradePass) -> None:
     p.wake(p.now_ns + REFILLS_NS)
     for candidate in p.tried_last:
         if candidate.name in memory.without_room:
-            held_by = hold_of(p, candidate)
+            held_by = hold_of(p, candidate.name)
             if held_by is None or held_by.by != BY_ROOM:
                 del memory.without_room[candidate.name]
 
 
-def put_off_without_room(p: UpgradePass, held: Mapping[str, ClaimHold]) -> None:
+def put_off_without_room(p: UpgradePass, held: dict[str, ClaimHold]) -> None:
     """Nodes whose pods find no room though no node is out of service: others go first, so that they
     hold up neither zones nor pools.
     """
@@ -264,38 +261,34 @@ def claim(p: UpgradePass) -> bool:
 
 def _candidates(p: UpgradePass) -> list[UpgradeCandidate]:
     """The nodes that could be claimed but for slots and gates. The others are named as skipped."""
-    candidates = []
-    _judge_candidates(p)
-    judged, marks = p.memory.candidates, p.marks
+    candidates, judged = [], p.memory.candidates
+    judged_by = (p.document.run, p.document.given_back, p.control_planes)
+    if p.memory.candidates_by != judged_by:
+        p.memory.candidates_by = judged_by
+        judged.clear()
     for name in p.selected:
-        mark = marks.get(name)
+        mark = p.marks.get(name)
         if mark is not None:
             if mark.state in LEFT_TO_A_PERSON:
                 p.skipped[name] = f"{mark.state}: {mark.reason}"
             continue
-        candidate = judged[name]
+        candidate = judged.get(name)
+        if candidate is None or name in p.memory.looked_at:
+            candidate = judged[name] = _judge(p, name)
         if isinstance(candidate, str):
             p.skipped[name] = candidate
         else:
             candidates.append(candidate)
+    p.memory.looked_at.clear()
     return candidates
 
 
-def _judge_candidates(p: UpgradePass) -> None:
-    """Judge each node that was looked at anew; all of them where what they share has changed."""
-    memory, document = p.memory, p.document
-    judged_by = (document.run, document.given_back, p.control_planes)
-    if memory.candidates_by != judged_by:
-        memory.candidates_by = judged_by
-        memory.candidates.clear()
-        memory.looked_at.update(p.selected)
-    for name in memory.looked_at & p.readings.keys():
-        why = why_no_candidate(p, p.nodes[name])
-        pool = pool_in_turn_of(p, name)
-        if not why and p.policy.pools and pool not in (*p.policy.pools, CONTROL_PLANE):
-            why = f"pool {pool or '(none)'} is not in --pools"
-        memory.candidates[name] = why or UpgradeCandidate(name, pool, p.readings[name].zone)
-    memory.looked_at.clear()
+def _judge(p: UpgradePass, name: str) -> UpgradeCandidate | str:
+    """The candidate that the node is, but for its drain, or why it is none."""
+    why, pool = why_no_candidate(p, p.nodes[name]), pool_in_turn_of(p, name)
+    if not why and p.policy.pools and pool not in (*p.policy.pools, CONTROL_PLANE):
+        why = f"pool {pool or '(none)'} is not in --pools"
+    return why or UpgradeCandidate(name, pool, p.readings[name].zone)
 
 
 def pool_in_turn_of(p: UpgradePass, name: str) -> str:
@@ -347,19 +340,20 @@ def _ask_costs(p: UpgradePass, pool: str, candidates: list[UpgradeCandidate]) ->
             remaining.append(candidate)
             continue
         name = candidate.name
-        known_cost = costs.get(name)
-        if known_cost is None or known_cost.asked is not candidate or now_ns >= known_cost.until_ns:
-            known_cost = drain_cost(p, candidate)
-        cost = known_cost.verdict
-        if known_cost.why_not:
-            p.skipped[name] = known_cost.why_not
-        elif cost.waits or name in p.memory.without_room:
+        cost = costs.get(name)
+        if cost is None or now_ns >= cost.until_ns:
+            cost = ask_planner(p, name)
+        if candidate.drain is not cost.drain:
+            candidate = p.memory.candidates[name] = candidate._replace(drain=cost.drain)
+        if cost.why_not:
+            p.skipped[name] = cost.why_not
+        elif cost.drain.waits or name in p.memory.without_room:
             short = p.memory.without_room.get(name)
             by = BY_ROOM if short else "budget"
-            p.holds[name] = ClaimHold(by, short or cost.sentence)
-            p.tried_last.append(candidate._replace(verdict=cost.verdict))
+            p.holds[name] = ClaimHold(by, short or cost.drain.sentence)
+            p.tried_last.append(candidate)
         else:
-            remaining.append(known_cost.priced or candidate)
+            remaining.append(candidate)
     candidates[:] = reversed(remaining)
 
 
@@ -384,7 +378,7 @@ def _claim_named(p: UpgradePass, candidates: list[UpgradeCandidate]) -> None:
     for candidate in claim_order(candidates, p.policy.canary_nodes):
         if p.is_busy(candidate.name):
             continue
-        held_by = hold_of(p, candidate)
+        held_by = hold_of(p, candidate.name)
         if held_by is None:
             claim_node(p, p.nodes[candidate.name])
         else:
@@ -408,31 +402,23 @@ def _name_more(
     step = p.next.step
     in_pool = {name: zone for name, (where, zone) in in_flight.items() if where == pool}
     in_pool |= {name: zone for name, zone in named_ones.items() if name in step.nodes}
-    place = _place(p, pool)
-    stage = stage_of(place, candidates, in_pool, p.policy.canary_width, p.policy.zones)
-    if stage.soak:
-        if not _has_soaked(p, place):
-            return
-        if step.window:
-            _next_step(p, pool)
-            return
-        fresh = place._replace(zones=frozenset())
-        stage = stage_of(fresh, candidates, in_pool, p.policy.canary_width, p.policy.zones)
-    _choose(p, stage, candidates, in_pool)
+    stage = stage_of(step, candidates, in_pool, p.policy.canary_width, p.policy.zones)
+    if stage.soak and not _has_soaked(p, step):
+        return
+    if stage.soak and step.window:
+        _next_step(p, pool)
+    elif stage.wanted:
+        _choose(p, stage, candidates, in_pool)
 
 
-def _place(p: UpgradePass, pool: str) -> PoolPlace:
-    step = p.next.step
-    begun = {entry.zone for entry in step.nodes.values()}  # none: growth ended, and has soaked
-    return PoolPlace(pool, step.k if step.window else None, frozenset(step.nodes), frozenset(begun))
-
-
-def _has_soaked(p: UpgradePass, place: PoolPlace) -> bool:
+def _has_soaked(p: UpgradePass, step: Step) -> bool:
     """True if `--soak` is over since the step, or the zone, was."""
-    key = (place.pool, place.step, place.named if place.step is not None else place.zones)
+    k = step.k if step.window else None
+    zones = {entry.zone for entry in step.nodes.values()}
+    key = (step.pool, k, frozenset(step.nodes if step.window else zones))
     if p.is_over(p.memory.soaks_since(key, p.now_ns), p.policy.soak_ns):
         return True
-    p.holds[f"step {place.step}"] = ClaimHold(SOAK, "the step has ended, and soaks")
+    p.holds[f"step {k}"] = ClaimHold(SOAK, "the step has ended, and soaks")
     return False
 
 
@@ -453,34 +439,40 @@ def _next_step(p: UpgradePass, pool: str) -> None:
 def _choose(
     p: UpgradePass, stage: ClaimStage, candidates: list[UpgradeCandidate], in_pool: dict[str, str]
 ) -> None:
-    step = p.next.step
-    if not stage.wanted:
-        return
+    """Name as many as the stage wants, in their turn: those that nothing holds. Each counts as out
+    of service from then on, by which the next ones are judged.
+    """
+    step, most = p.next.step, p.policy.max_parallel
     first = frozenset(p.policy.canary_nodes if step.k == 0 and step.window else ())
     open_ones = [
         c
         for c in candidates
         if (c.zone in stage.zones or c.name in first) and not p.is_busy(c.name)
     ]
-    order = claim_order(open_ones, p.policy.canary_nodes)
-    chosen, held = choose_claims(
-        order,
-        lambda candidate: hold_of(p, candidate),
-        p.take_out,
-        stage.wanted,
-        len(in_pool),
-        p.policy.max_parallel,
-    )
+    chosen: dict[str, StepNode] = {}
+    held: dict[str, ClaimHold] = {}
+    for candidate in claim_order(open_ones, p.policy.canary_nodes):
+        name, count = candidate.name, len(in_pool) + len(chosen)
+        if len(chosen) >= stage.wanted:
+            break
+        if most is not None and count >= most:
+            held[name] = ClaimHold(PARALLEL, f"{count} nodes in flight, --max-parallel {most}")
+            break
+        held_by = hold_of(p, name)
+        if held_by is not None:
+            held[name] = held_by
+        else:
+            p.take_out(name)
+            chosen[name] = named(p, p.nodes[name])
     p.holds.update(held)
     put_off_without_room(p, held)
     if not chosen:
         return
-    nodes = p.next.step.nodes
-    if not p.next.step.window:  # growth is over: the document names what is under way alone
+    nodes = step.nodes
+    if not step.window:  # growth is over: the document names what is under way alone
         nodes = {n: e for n, e in nodes.items() if n in in_pool or n in p.document.failed}
-    named_now = {name: named(p, p.nodes[name]) for name in chosen}
-    p.memory.named |= named_now.keys()
-    p.name_nodes({**nodes, **named_now})
+    p.memory.named |= chosen.keys()
+    p.name_nodes({**nodes, **chosen})
 
 
 LOOKED_AT_NS: Final = 10 * MINUTE_NS
@@ -514,27 +506,7 @@ def _is_too_new(p: UpgradePass, node: Node) -> bool:
     return born > parse_time(p.document.started)
 
 
-def drain_cost(p: UpgradePass, candidate: UpgradeCandidate) -> KnownCost:
-    """The drain planner's verdict, from memory where that is young enough for an order."""
-    name, costs = candidate.name, p.memory.costs
-    cost = costs.get(name)
-    if cost is None or p.now_ns >= cost.until_ns:
-        ask_planner(p, name)
-        cost = costs[name]
-    if cost.asked is not candidate:
-        verdict = cost.verdict
-        seconds, pods = verdict.high_seconds, len(verdict.moving)
-        priced = candidate._replace(
-            verdict=verdict.verdict,
-            drain_seconds=seconds,
-            moving_pods=pods,
-            is_short=verdict.is_short,
-        )
-        cost = costs[name] = cost._replace(asked=candidate, priced=priced)
-    return cost
-
-
-def ask_planner(p: UpgradePass, name: str) -> DrainVerdict:
+def ask_planner(p: UpgradePass, name: str) -> KnownCost:
     """The drain planner's verdict now, given the nodes Draining; it is remembered."""
     draining = [other for other in p.names_in(NodeState.DRAINING) if other != name]
     draining += [other for other in p.claimed if other != name]
@@ -543,5 +515,5 @@ def ask_planner(p: UpgradePass, name: str) -> DrainVerdict:
     # What may be claimed, for as long whatever was read: a plan has the order of its run.
     good_for_ns = LOOKED_AT_AGAIN_NS if undrainable else LOOKED_AT_NS
     good_for_ns = REFILLS_NS if verdict.waits else good_for_ns
-    p.memory.costs[name] = KnownCost(p.now_ns + good_for_ns, verdict, undrainable)
-    return verdict
+    cost = p.memory.costs[name] = KnownCost(p.now_ns + good_for_ns, verdict, undrainable)
+    return cost

@@ -3,8 +3,8 @@ steps, and what holds each node.
 
 Why a node is left out of a run is computed anew in each pass, and written nowhere. Of the others
 two questions are asked, one after the other. `stage_of`: how many nodes may this pool claim in all
-at its present step, and of which zones? `choose_claims`: of these candidates, in their order, which
-have a slot in each scope and nothing else that holds them?
+at its present step, and of which zones? `claiming.hold_of`: of these candidates, in their order,
+which have a slot in each scope and nothing else that holds them?
 
 The order is pool by pool, zone by zone, the easiest drain first. A run grows by steps: step k
 claims `canary * 2^k` nodes, waits until none of them is in flight, and soaks. When the next step
@@ -16,12 +16,13 @@ plans.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import lru_cache
 from statistics import median_low
 from typing import Final, NamedTuple
 
 from kubectl_nodelife.controllers.upgrade.counts import foreign_mark, why_unavailable
+from kubectl_nodelife.controllers.upgrade.document import Step
 from kubectl_nodelife.controllers.upgrade.marks import LABEL_HOLD, NodeMark
 from kubectl_nodelife.controllers.upgrade.policy import UpgradePolicy, WorkMode, is_selector
 from kubectl_nodelife.kube.meta import LabelSelector
@@ -189,15 +190,12 @@ VERDICTS: Final = ("ready", "slow")
 
 
 class UpgradeCandidate(NamedTuple):
-    """A node that may be claimed, and what its drain costs. Seconds as the drain planner has it."""
+    """A node that may be claimed, and what the drain planner said of it last."""
 
     name: str
     pool: str
     zone: str
-    verdict: str = "ready"
-    drain_seconds: float = 0.0
-    moving_pods: int = 0
-    is_short: bool = False
+    drain: DrainVerdict = DrainVerdict("ready")
 
 
 def by_cost(candidate: UpgradeCandidate) -> tuple[int, bool, float, int, str]:
@@ -206,10 +204,9 @@ def by_cost(candidate: UpgradeCandidate) -> tuple[int, bool, float, int, str]:
     Of those whose verdict is unknown the budgets still say which are quick: a plan of what could be
     read has the order of the run that reads all.
     """
-    is_known = candidate.verdict in VERDICTS
-    rank = VERDICTS.index(candidate.verdict) if is_known else len(VERDICTS)
-    short, seconds = candidate.is_short, candidate.drain_seconds
-    return (rank, short, seconds, candidate.moving_pods, candidate.name)
+    drain = candidate.drain
+    rank = VERDICTS.index(drain.verdict) if drain.verdict in VERDICTS else len(VERDICTS)
+    return (rank, drain.is_short, drain.high_seconds, len(drain.moving), candidate.name)
 
 
 def pool_order(present: Collection[str], asked: Sequence[str] = ()) -> list[str]:
@@ -246,25 +243,12 @@ class ClaimHold(NamedTuple):
     because: str
 
 
-class PoolPlace(NamedTuple):
-    """Where the run is in a pool.
-
-    `step`: k of the growth, None once it is over. `named`: the nodes that the step has named.
-    `zones`: those of the nodes that were claimed last, once the growth was over.
-    """
-
-    pool: str
-    step: int | None = 0
-    named: frozenset[str] = frozenset()
-    zones: frozenset[str] = frozenset()
-
-
 class ClaimStage(NamedTuple):
     """The claims that the pool's step allows. `wanted`: how many more nodes. `zones`: of which
     zones.
 
-    `soak`: nothing may be claimed before `--soak` has passed since the last node ended, and then
-    the next step (or the next zone) begins.
+    `soak`: nothing may be claimed before `--soak` has passed since the last node ended; then the
+    next step begins, or, once growth is over, these are claimed, of the next zone.
     """
 
     wanted: int = 0
@@ -273,7 +257,7 @@ class ClaimStage(NamedTuple):
 
 
 def stage_of(
-    place: PoolPlace,
+    step: Step,
     candidates: Collection[UpgradeCandidate],
     in_flight: Mapping[str, str],
     canary: int,
@@ -281,56 +265,25 @@ def stage_of(
 ) -> ClaimStage:
     """The claims that are allowed in a pool now.
 
-    Where zones follow one another there is a soak between two of them. `candidates`: its nodes that
-    could be claimed but for slots and gates. `in_flight`: its nodes in Draining to Soaking, or
-    waiting for a newcomer, and their zones.
+    Where zones follow one another there is a soak between two of them. `step`: where the run is in
+    the pool. `candidates`: its nodes that could be claimed but for slots and gates. `in_flight`:
+    its nodes in Draining to Soaking, or waiting for a newcomer, and their zones.
     """
     waiting = {candidate.zone for candidate in candidates}
     unfinished = waiting | set(in_flight.values())
     zones = open_zones(unfinished, zones_at_once)
-    if place.step is not None:
-        wanted = step_width(place.step, canary) - len(place.named)
+    if step.window:
+        wanted = step_width(step.k, canary) - len(step.nodes)
         if wanted > 0 and waiting:
             return ClaimStage(wanted, zones)
-        if any(name in in_flight for name in place.named):
+        if any(name in in_flight for name in step.nodes):
             return ClaimStage()
         return ClaimStage(soak=bool(waiting))
     if not unfinished:
         return ClaimStage()
-    if zones_at_once != 1 or not place.zones or zones[0] in place.zones:
-        return ClaimStage(len(candidates), zones)
-    return ClaimStage(soak=True)
-
-
-def choose_claims(
-    candidates: Sequence[UpgradeCandidate],
-    hold: Callable[[UpgradeCandidate], ClaimHold | None],
-    take: Callable[[str], None],
-    wanted: int,
-    in_flight: int = 0,
-    max_parallel: int | None = None,
-) -> tuple[list[str], dict[str, ClaimHold]]:
-    """The nodes to claim now, and what holds those that were looked at and are not claimed.
-
-    `candidates` in their order (`claim_order`); `hold`: what holds one now. `take`: the node is
-    claimed, by which `hold` judges the next ones. `in_flight`: all nodes of the run that are.
-    """
-    claimed: list[str] = []
-    held: dict[str, ClaimHold] = {}
-    for candidate in candidates:
-        if len(claimed) >= wanted:
-            break
-        if max_parallel is not None and in_flight + len(claimed) >= max_parallel:
-            because = f"{in_flight + len(claimed)} nodes in flight, --max-parallel {max_parallel}"
-            held[candidate.name] = ClaimHold(PARALLEL, because)
-            break
-        held_by = hold(candidate)
-        if held_by is not None:
-            held[candidate.name] = held_by
-            continue
-        take(candidate.name)
-        claimed.append(candidate.name)
-    return claimed, held
+    before = {entry.zone for entry in step.nodes.values()}  # none: growth ended, and has soaked
+    is_next = zones_at_once == 1 and bool(before) and zones[0] not in before
+    return ClaimStage(len(candidates), zones, soak=is_next)
 
 
 DEFAULT_WORK_NS: Final = 10 * MINUTE_NS

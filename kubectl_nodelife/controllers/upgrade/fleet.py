@@ -225,6 +225,7 @@ class Fleet:
         for by_name in (self.nodes, self.readings, self.marks, self.foreign):
             by_name.pop(name, None)
         self.counts.remove(name)
+        self.memory.candidates.pop(name, None)
 
     def _look_at(self, shown: Node, lease: Lease, document: RunDocument, *, is_busy: bool) -> None:
         """Read one node anew: whose mark it bears, what of it changed and not by us, and how it

@@ -239,15 +239,12 @@ class EvictedPod(msgspec.Struct):
 class KnownCost(NamedTuple):
     """The drain planner's verdict on a node, good for an order before `until_ns`.
 
-    `why_not`: why the node cannot be drained by the policy, "" where it can. `priced`: the
-    candidate `asked`, with what its drain costs; None where no order was asked for yet.
+    `why_not`: why the node cannot be drained by the policy, "" where it can.
     """
 
     until_ns: int
-    verdict: DrainVerdict
+    drain: DrainVerdict
     why_not: str
-    asked: UpgradeCandidate | None = None
-    priced: UpgradeCandidate | None = None
 
 
 class EvictedPods:
@@ -309,7 +306,7 @@ class UpgradeMemory:
         self.foreign: dict[str, str] = {}
         self.costs: dict[str, KnownCost] = {}
         self.candidates: dict[str, UpgradeCandidate | str] = {}
-        """The candidate that each node is but for its drain, or why it is none."""
+        """The candidate that each node is, or why it is none."""
         self.candidates_by: tuple[Any, ...] = ()
         """The other facts that they were judged by."""
         self.looked_at: set[str] = set()

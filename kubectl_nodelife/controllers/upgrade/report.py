@@ -73,7 +73,7 @@ def time_left(p: UpgradePass) -> TimeLeft | None:
     count = len(p.in_flight) + len(p.gone) + len(waiting)
     if not count or p.document.proof_only:
         return None
-    costs = [c.verdict.high_seconds for n, c in p.memory.costs.items() if n not in p.marks]
+    costs = [c.drain.high_seconds for n, c in p.memory.costs.items() if n not in p.marks]
     foreseen_ns = int(median_low(costs) * SECOND_NS) if costs else ASSUMED_DRAIN_NS
     drain_ns = foreseen_ns if times.drain_ns is None else times.drain_ns
     shares, limit_ns = _DRAIN_RANGE[times.drain_ns is not None], policy.drain_timeout_ns
