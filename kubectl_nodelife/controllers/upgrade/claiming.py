@@ -168,8 +168,8 @@ def _control_plane_hold(p: UpgradePass, node: Node) -> str:
     """Control-plane nodes go one at a time, the others all Ready, and at least three of them."""
     if not is_control_plane(node):
         return ""
-    others = [n for n in p.nodes.values() if is_control_plane(n) and n.name != node.name]
-    sick = [n.name for n in others if not n.is_ready or n.name in p.fleet.unavailable]
+    others = [n for n, of in p.readings.items() if of.is_control_plane and n != node.name]
+    sick = [n for n in others if p.readings[n].is_down or p.fleet.counts.node(n).unavailable]
     if sick:
         return f"control-plane node {sick[0]} is not available"
     return control_plane_in_flight(p, node)
@@ -248,8 +248,8 @@ def claim(p: UpgradePass) -> bool:
         wait_for_the_last(p, pool)
         return True
     if p.next.step.pool != pool or p.next.step.window == NOT_BEGUN:
-        gone = {name: e for name, e in p.next.step.nodes.items() if name in p.gone}
-        p.edit(step=Step(pool=pool, k=0, window=step_width(0, p.policy.canary_width), nodes=gone))
+        width = step_width(0, p.policy.canary_width)
+        p.edit(step=Step(pool=pool, k=0, window=width, nodes=p.gone))
     named_ones = [c for c in mine if c.name in p.document.step.nodes]
     _drop_skipped_names(p, {c.name for c in named_ones})
     _claim_named(p, named_ones)
@@ -300,10 +300,7 @@ def pool_in_turn_of(p: UpgradePass, name: str) -> str:
 def _in_flight(p: UpgradePass) -> dict[str, tuple[str, str]]:
     """(pool, zone) of each node in flight, waited for, or named and about to be claimed."""
     in_flight = {n: (pool_in_turn_of(p, n), p.readings[n].zone) for n in p.in_flight}
-    for name, entry in p.next.step.nodes.items():
-        if name in p.gone:
-            in_flight[name] = (entry.pool, entry.zone)
-    return in_flight
+    return in_flight | {name: (entry.pool, entry.zone) for name, entry in p.gone.items()}
 
 
 def _pool_in_turn(
@@ -416,7 +413,9 @@ def _has_soaked(p: UpgradePass, step: Step) -> bool:
     k = step.k if step.window else None
     zones = {entry.zone for entry in step.nodes.values()}
     key = (step.pool, k, frozenset(step.nodes if step.window else zones))
-    if p.is_over(p.memory.soaks_since(key, p.now_ns), p.policy.soak_ns):
+    if p.memory.soak is None or p.memory.soak[0] != key:
+        p.memory.soak = (key, p.now_ns)
+    if p.is_over(p.memory.soak[1], p.policy.soak_ns):
         return True
     p.holds[f"step {k}"] = ClaimHold(SOAK, "the step has ended, and soaks")
     return False

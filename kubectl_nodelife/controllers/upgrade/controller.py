@@ -476,8 +476,8 @@ def _do_asked(p: UpgradePass) -> None:
     for name, ask in p.document.asked.items():
         node, mark = p.nodes.get(name), p.marks.get(name)
         if ask is Ask.SKIP and name in p.next.step.nodes and (node is None or mark is None):
-            nodes = {n: e for n, e in p.next.step.nodes.items() if n != name}
-            p.name_nodes(nodes)
+            p.name_nodes({n: e for n, e in p.next.step.nodes.items() if n != name})
+            p.gone.pop(name, None)
         if ask is Ask.SKIP and name not in p.next.given_back:
             p.note_given_back({name: "skipped by a person"})
             continue

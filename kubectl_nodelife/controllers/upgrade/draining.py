@@ -185,4 +185,5 @@ def note_eviction(p: UpgradePass, pod: Pod) -> None:
     if owner is not None and owner.kind == "DaemonSet":
         daemon_set = p.cache.get("DaemonSet", (pod.namespace, owner.name))
         uid = uid if daemon_set is not None else ""
-    p.memory.evicted.add(pod.key, EvictedPod(uid, p.now_ns, p.clock_ns))
+    p.memory.evicted.pop(pod.key, None)  # one of its name that was evicted before
+    p.memory.evicted[pod.key] = EvictedPod(uid, p.now_ns, p.clock_ns)

@@ -127,8 +127,7 @@ class Fleet:
     not ours to touch, and why; each in the order of names. All show writes that are under way as
     done. `epochs_ahead`: those of them with an epoch that has had no leader.
 
-    `counts`: of the nodes in each scope. `unavailable`: why a node is not available, by name.
-    `superseded`: why this leader must end, "" while it leads.
+    `counts`: of the nodes in each scope. `superseded`: why this leader must end, "" while it leads.
     """
 
     def __init__(
@@ -149,7 +148,6 @@ class Fleet:
         self.marks: dict[str, NodeMark] = {}
         self.foreign: dict[str, str] = {}
         self.counts = NodeCounts(limits_of(self.policy))
-        self.unavailable: dict[str, str] = {}
         self._down: set[str] = set()
         self._ours: set[str] = set()
         self._size: Counter[str] = Counter()
@@ -303,14 +301,11 @@ class Fleet:
         text = (shown.metadata.annotations or {}).get(ANNOTATION)
         uid, text_before = memory.marks.get(name, (shown.uid, text))
         by_us = text in memory.sent_marks.get(name, ())
-        if uid == shown.uid and text != text_before and not by_us and not self._is_older(text):
+        is_older = text is not None and decode_mark(text).epoch < self.epoch
+        if uid == shown.uid and text != text_before and not (by_us or is_older):
             what = "was removed" if text is None else "was edited"
             memory.foreign[name] = f"annotation {ANNOTATION} {what} by another client"
         memory.marks[name] = (shown.uid, text)
-
-    def _is_older(self, text: str | None) -> bool:
-        """True if the annotation is of an earlier epoch."""
-        return text is not None and decode_mark(text).epoch < self.epoch
 
     def _note_taints(self, node: Node) -> None:
         """Which nodes lose the cordon's taint: the lifecycle controller acts (P2)."""
@@ -329,7 +324,6 @@ class Fleet:
             self._size[old.zone_key] -= old.counts
         for names in (self._down, self._ours):
             names.discard(name)
-        self.unavailable.pop(name, None)
 
     def _count(self, name: str, reading: NodeReading, mark: NodeMark | None) -> None:
         """The node counts as it is now."""
@@ -342,8 +336,6 @@ class Fleet:
             self._again.add(name)  # it may be renewed again
         else:
             self._soonest_ns = min(self._soonest_ns, self._fresh_until_ns[name])
-        if counted.unavailable:
-            self.unavailable[name] = counted.unavailable
         if mark is not None and mark.state in TAKEN:
             counted = counted._replace(claimed=True)
             if mark.state in GOING_DOWN:

@@ -136,8 +136,8 @@ def failed_and_down(p: UpgradePass, zone_key: str) -> str:
 
 def _displaced(p: UpgradePass) -> str:
     """More than a tenth of the pods that we evicted have no Ready replacement ten minutes after."""
-    evicted = p.memory.evicted
-    evicted.forget_before(p.now_ns - EVICTED_NS)
+    late_ns, known = p.now_ns - EVICTED_NS, p.memory.evicted
+    evicted = p.memory.evicted = {key: pod for key, pod in known.items() if pod.at_ns >= late_ns}
     missing = _without_replacement(p)
     if not missing or len(missing) * 100 <= DISPLACED_PERCENT * len(evicted):
         return ""
@@ -155,12 +155,14 @@ def _without_replacement(p: UpgradePass) -> list[str]:
     """
     missing = []
     pods_of: dict[str, list[Pod]] = {}
-    for key, pod in list(p.memory.evicted.waiting.items()):
+    for key, pod in p.memory.evicted.items():
+        if not pod.owner_uid:
+            continue
         others = pods_of.get(pod.owner_uid)
         if others is None:
             others = pods_of[pod.owner_uid] = p.cache.pods_of(pod.owner_uid)
         if _is_replaced(p, pod, others):
-            p.memory.evicted.replaced(key)
+            pod.owner_uid = ""
         elif p.is_over(pod.at_ns, REPLACED_NS):
             missing.append("/".join(key))
     return missing

@@ -147,7 +147,7 @@ def _why_in_service(p: UpgradePass, node: Node, mark: NodeMark) -> str:
         return ""
     if mark.state is NodeState.SETTLING and mark.cordon is CordonOwner.NONE:
         return "a newcomer that runs pods"
-    if mark.state is NodeState.SOAKING and node.name not in p.fleet.unavailable:
+    if mark.state is NodeState.SOAKING and not p.fleet.counts.node(node.name).unavailable:
         return "" if p.fleet.floor_holds_without(node.name) else "a cordon would break a floor"
     return ""
 
@@ -196,7 +196,7 @@ def clean_up(p: UpgradePass) -> bool:
     them the next leader knows that a run which has ended is not cleared away; but none waits for a
     deletion that is refused.
     """
-    is_left = any([_delete_pods(p), _delete_jobs(p)])
+    is_left = _delete_objects(p)
     if is_left and not p.memory.refused:
         return False
     for name, node in p.nodes.items():
@@ -223,31 +223,22 @@ def _goes(node: Node, mark: NodeMark) -> bool:
     return mark.state is NodeState.DONE or (mark.state in LEFT_TO_A_PERSON and not ours)
 
 
-def _delete_pods(p: UpgradePass) -> bool:
-    """Canaries of this run, those of nodes that are gone too. Whether one has yet to be deleted."""
-    is_left = False
-    for pod in list(p.cache.pods.values()):
-        meta = pod.metadata
-        if meta.namespace != p.policy.namespace or meta.deletion_timestamp is not None:
-            continue
-        is_canary = (meta.labels or {}).get(LABEL_RUN) == p.document.run
-        if not is_canary or not meta.name.startswith("nodelife-canary-"):
-            continue
-        is_left = True
-        p.delete(pod, "the run is over", pod.spec.node_name)
-    return is_left
-
-
-def _delete_jobs(p: UpgradePass) -> bool:
-    """Delete the run's Jobs. True if one of them is not marked as deleted so far."""
-    is_left = False
-    for job in p.cache.all("Job"):
-        meta = job.metadata
-        if (meta.labels or {}).get(LABEL_RUN) != p.document.run or meta.deletion_timestamp:
-            continue
-        is_left = True
-        p.delete(job, "the run is over")
-    return is_left
+def _delete_objects(p: UpgradePass) -> bool:
+    """Canaries and Jobs of this run go, also those of nodes that are gone. Whether one is left."""
+    canaries = (
+        pod
+        for pod in p.cache.pods.values()
+        if pod.namespace == p.policy.namespace and pod.name.startswith("nodelife-canary-")
+    )
+    left = [
+        obj
+        for obj in (*canaries, *p.cache.all("Job"))
+        if (obj.metadata.labels or {}).get(LABEL_RUN) == p.document.run
+        and obj.metadata.deletion_timestamp is None
+    ]
+    for obj in left:
+        p.delete(obj, "the run is over", obj.spec.node_name if isinstance(obj, Pod) else "")
+    return bool(left)
 
 
 def delete_idle_canaries(p: UpgradePass) -> None:

@@ -226,8 +226,8 @@ class NodeMemory(msgspec.Struct):
 class EvictedPod(msgspec.Struct):
     """A pod that we evicted at `at_ns`, by the API server's time at `clock_ns`.
 
-    `owner_uid`: "" where nothing replaces it. `others`: its owner's pods when none of them was
-    found to take its place.
+    `owner_uid`: "" where nothing replaces it, or a Ready pod of its owner has. `others`: its
+    owner's pods when none of them was found to take its place.
     """
 
     owner_uid: str
@@ -245,44 +245,6 @@ class KnownCost(NamedTuple):
     until_ns: int
     drain: DrainVerdict
     why_not: str
-
-
-class EvictedPods:
-    """The pods that we evicted, for as long as their replacements are looked for.
-
-    `waiting`: those of them that an owner makes anew and in whose place no Ready pod was seen yet.
-    """
-
-    def __init__(self) -> None:
-        self.waiting: dict[PodKey, EvictedPod] = {}
-        self._pods: dict[PodKey, EvictedPod] = {}
-        """In the order in which they were evicted."""
-
-    def __len__(self) -> int:
-        return len(self._pods)
-
-    def add(self, key: PodKey, pod: EvictedPod) -> None:
-        """The pod is evicted now; one of its name that was evicted before is forgotten."""
-        self._forget(key)
-        self._pods[key] = pod
-        if pod.owner_uid:
-            self.waiting[key] = pod
-
-    def replaced(self, key: PodKey) -> None:
-        """A Ready pod of the same owner has taken its place."""
-        self.waiting.pop(key, None)
-
-    def forget_before(self, at_ns: int) -> None:
-        """Forget those that were evicted before that instant."""
-        while self._pods:
-            key, pod = next(iter(self._pods.items()))
-            if pod.at_ns >= at_ns:
-                return
-            self._forget(key)
-
-    def _forget(self, key: PodKey) -> None:
-        self._pods.pop(key, None)
-        self.waiting.pop(key, None)
 
 
 class UpgradeMemory:
@@ -312,7 +274,8 @@ class UpgradeMemory:
         self.looked_at: set[str] = set()
         """Nodes that were looked at anew since the candidates were judged."""
         self.replacements: set[str] = set()
-        self.evicted = EvictedPods()
+        self.evicted: dict[PodKey, EvictedPod] = {}
+        """Of the last half hour, in the order in which they were evicted."""
         self.proven: set[str] = set()
         self.last_marks: dict[str, tuple[str, NodeMark]] = {}
         self.written_marks: dict[str, tuple[str, NodeMark]] = {}
@@ -344,12 +307,6 @@ class UpgradeMemory:
     def progress_of(self, name: str) -> NodeProgress | None:
         """The node's progress so far; None where none has begun."""
         return self.nodes[name].progress if name in self.nodes else None
-
-    def soaks_since(self, step: Hashable, now_ns: int) -> int:
-        """Since when the step soaks."""
-        if self.soak is None or self.soak[0] != step:
-            self.soak = (step, now_ns)
-        return self.soak[1]
 
     def work_of(self, name: str, try_: int) -> WorkProgress:
         """The knowledge of that try of the node's work; begun where there is none."""

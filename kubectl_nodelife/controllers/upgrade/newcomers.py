@@ -46,8 +46,7 @@ def follow_gone_nodes(p: UpgradePass) -> None:
     """Note nodes that went, match newcomers, and fail those for which none came."""
     _keep_marks(p)
     _follow_renames(p)
-    waiting = gone_nodes(p.next.step.nodes, p.document.failed, p.nodes)
-    p.gone = {name: entry.zone for name, entry in waiting.items()}
+    waiting = p.gone = gone_nodes(p.next.step.nodes, p.document.failed, p.nodes)
     taken: set[str] = set()
     for name, entry in waiting.items():
         newcomer = _newcomer_for(p, name, entry, waiting, taken)

@@ -294,19 +294,16 @@ def p4_ready(p: UpgradePass, proof: ProofProgress, pod: Pod) -> str:
 
 
 def _waiting_reason(pod: Pod) -> str:
-    for status in (*(pod.status.init_container_statuses or ()), *_statuses(pod)):
+    of_pod = pod.status
+    for status in (*(of_pod.init_container_statuses or ()), *(of_pod.container_statuses or ())):
         if status.state.waiting is not None and status.state.waiting.reason:
             waiting = status.state.waiting
             return f"{waiting.reason}: {waiting.message}" if waiting.message else waiting.reason
     return ""
 
 
-def _statuses(pod: Pod) -> tuple:  # type: ignore[type-arg]
-    return pod.status.container_statuses or ()
-
-
 def _restarts(pod: Pod) -> int:
-    return sum(status.restart_count for status in _statuses(pod))
+    return sum(status.restart_count for status in pod.status.container_statuses or ())
 
 
 def _p7_gone(

@@ -101,8 +101,7 @@ class _Rest:
         self._end_ns = 0
         for name, mark in p.in_flight.items():
             self._add(pool_in_turn_of(p, name), p.readings[name].zone, mark)
-        for name in p.gone:
-            entry = p.next.step.nodes[name]
+        for entry in p.gone.values():
             if entry.mark is not None:
                 self._add(entry.pool, entry.zone, entry.mark)
 

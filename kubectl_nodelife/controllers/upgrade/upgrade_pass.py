@@ -79,11 +79,11 @@ def deletion(obj: KubeObject, because: str, node: str = "") -> DeleteForNode:
 
 class UpgradePass:
     """`fleet`: the nodes, as this pass looked at them; claims of the pass lower its counts. `gone`:
-    nodes whose object went and whose newcomer is waited for, and their zones. `tried_last`: nodes
-    whose budgets refill, or whose pods find no room: they wait until the others are done.
-    `yet_to_move`: the pods that have yet to leave nodes Draining, or claimed in this pass, as far
-    as asked. `clock_ns` is the API server's time. `next` is the document as it shall be. `to_list`:
-    nodes whose pods are to be listed, for a watch may be behind.
+    nodes whose object went and whose newcomer is waited for, as the document names them.
+    `tried_last`: nodes whose budgets refill, or whose pods find no room: they wait until the others
+    are done. `yet_to_move`: the pods that have yet to leave nodes Draining, or claimed in this
+    pass, as far as asked. `clock_ns` is the API server's time. `next` is the document as it shall
+    be. `to_list`: nodes whose pods are to be listed, for a watch may be behind.
     """
 
     def __init__(
@@ -108,7 +108,7 @@ class UpgradePass:
         self.gates: dict[str, str] = {}
         self.skipped: dict[str, str] = {}
         self.holds: dict[str, ClaimHold] = {}
-        self.gone: dict[str, str] = {}
+        self.gone: dict[str, StepNode] = {}
         self.claimed: list[str] = []
         self.yet_to_move: dict[str, tuple[PodKey, ...]] = {}
         self.to_list: set[str] = set()
