@@ -8,7 +8,7 @@ only reads.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
@@ -193,8 +193,7 @@ def find(
         *_upgraders(snapshot),
         *_owners_of_machines(policy, nodes),
         *_settings(snapshot, settings, nodes),
-        *_unhealthy(nodes),
-        *_undrainable(nodes),
+        *_left_out(nodes),
         *_unread(snapshot),
     ]
     order = {REFUSED_BY: 0, WARNING: 1, NOT_EVALUATED: 2}
@@ -268,18 +267,17 @@ def _pod_security(snapshot: PlanSnapshot, policy: UpgradePolicy) -> Iterator[Pre
             yield PreflightFinding("namespace", WARNING, text)
 
 
-def _canary_image(
-    policy: UpgradePolicy, nodes: Sequence[PlannedNode]
-) -> Iterator[PreflightFinding]:
-    if policy.canary_template is not None:
-        return
+def _warning(check: str, text: str, names: Iterable[str]) -> list[PreflightFinding]:
+    """A warning with the first of these names in the text's `{}`; nothing where there is none."""
+    shown = first_names(list(names), _NAMED)
+    return [PreflightFinding(check, WARNING, text.format(shown))] if shown else []
+
+
+def _canary_image(policy: UpgradePolicy, nodes: Sequence[PlannedNode]) -> list[PreflightFinding]:
     labels = {node.name: node.node.metadata.labels or {} for node in nodes}
     windows = [name for name, of in labels.items() if of.get(_LABEL_OS) == "windows"]
-    if windows:
-        text = (
-            f"Windows nodes need a --canary-template of their own: {first_names(windows, _NAMED)}"
-        )
-        yield PreflightFinding("canary image", WARNING, text)
+    text = "Windows nodes need a --canary-template of their own: {}"
+    return _warning("canary image", text, windows if policy.canary_template is None else ())
 
 
 def _target(policy: UpgradePolicy) -> Iterator[PreflightFinding]:
@@ -304,7 +302,7 @@ def _control_plane(snapshot: PlanSnapshot) -> Iterator[PreflightFinding]:
             yield PreflightFinding(name, WARNING, text)
 
 
-def _daemon_sets(snapshot: PlanSnapshot, settings: Settings) -> Iterator[PreflightFinding]:
+def _daemon_sets(snapshot: PlanSnapshot, settings: Settings) -> list[PreflightFinding]:
     rules = behaviour_of((1, settings.profile.minor), settings.gates)
     taint, names = (unproven("run"),), []
     for daemon_set in snapshot.all_of(DaemonSet):
@@ -314,17 +312,14 @@ def _daemon_sets(snapshot: PlanSnapshot, settings: Settings) -> Iterator[Preflig
             continue
         if find_matching_untolerated_taint(taint, tolerations, (NO_SCHEDULE,)) is not None:
             names.append(f"{daemon_set.namespace}/{daemon_set.name}")
-    if names:
-        text = (
-            "these DaemonSets do not tolerate nodelife.dev/unproven; their pods stay, and count as"
-            f" misscheduled for the minutes of a proof: {first_names(sorted(names), _NAMED)}"
-        )
-        yield PreflightFinding("DaemonSets", WARNING, text)
+    text = (
+        "these DaemonSets do not tolerate nodelife.dev/unproven; their pods stay, and count as"
+        " misscheduled for the minutes of a proof: {}"
+    )
+    return _warning("DaemonSets", text, sorted(names))
 
 
-def _tolerant_pods(
-    snapshot: PlanSnapshot, nodes: Sequence[PlannedNode]
-) -> Iterator[PreflightFinding]:
+def _tolerant_pods(snapshot: PlanSnapshot, nodes: Sequence[PlannedNode]) -> list[PreflightFinding]:
     names = []
     for planned in nodes:
         for pod in snapshot.cache.pods_on(planned.name):
@@ -337,25 +332,21 @@ def _tolerant_pods(
             )
             if everything:
                 names.append(f"{pod.namespace}/{pod.name}")
-    if names:
-        shown = first_names(sorted(names), _NAMED)
-        text = f"nothing keeps these off a node, they tolerate everything: {shown}"
-        yield PreflightFinding("tolerations", WARNING, text)
+    text = "nothing keeps these off a node, they tolerate everything: {}"
+    return _warning("tolerations", text, sorted(names))
 
 
-def _webhooks(snapshot: PlanSnapshot) -> Iterator[PreflightFinding]:
+def _webhooks(snapshot: PlanSnapshot) -> list[PreflightFinding]:
     configurations: list[MutatingWebhookConfiguration | ValidatingWebhookConfiguration] = []
     configurations += snapshot.all_of(MutatingWebhookConfiguration)
     configurations += snapshot.all_of(ValidatingWebhookConfiguration)
-    names = [
+    names = {
         configuration.name
         for configuration in configurations
         for rule in (rule for webhook in configuration.webhooks for rule in webhook.rules)
         if {"pods/eviction", "pods/*", "*/*"}.intersection(rule.resources)
-    ]
-    if names:
-        text = f"these are asked about each eviction: {first_names(sorted(set(names)), _NAMED)}"
-        yield PreflightFinding("webhooks", WARNING, text)
+    }
+    return _warning("webhooks", "these are asked about each eviction: {}", sorted(names))
 
 
 def _upgraders(snapshot: PlanSnapshot) -> Iterator[PreflightFinding]:
@@ -381,18 +372,12 @@ def _settings(
         yield PreflightFinding("settings", WARNING, text)
 
 
-def _unhealthy(nodes: Sequence[PlannedNode]) -> Iterator[PreflightFinding]:
-    names = [node.name for node in nodes if node.left_out == UNHEALTHY]
-    if names:
-        text = f"not healthy now, left out and counted as unavailable: {first_names(names, _NAMED)}"
-        yield PreflightFinding("unhealthy nodes", WARNING, text)
-
-
-def _undrainable(nodes: Sequence[PlannedNode]) -> Iterator[PreflightFinding]:
-    names = [node.name for node in nodes if node.left_out == UNDRAINABLE]
-    if names:
-        text = f"{first_names(names, _NAMED)} cannot be drained as things are, and would be skipped"
-        yield PreflightFinding("drains", WARNING, text)
+def _left_out(nodes: Sequence[PlannedNode]) -> Iterator[PreflightFinding]:
+    for why, check, text in (
+        (UNHEALTHY, "unhealthy nodes", "not healthy now, left out and counted as unavailable: {}"),
+        (UNDRAINABLE, "drains", "{} cannot be drained as things are, and would be skipped"),
+    ):
+        yield from _warning(check, text, [node.name for node in nodes if node.left_out == why])
 
 
 def _owners_of_machines(
@@ -401,12 +386,11 @@ def _owners_of_machines(
     """What else may take the machine of a node that is not Ready, or drains by itself."""
     claimed = [node for node in nodes if node.decision == CLAIM]
     names = [n.name for n in claimed if _CAPI_MACHINE in (n.node.metadata.annotations or {})]
-    if names:
-        text = (
-            f"Cluster API owns the machines of {first_names(names, _NAMED)}: a MachineHealthCheck"
-            f" may replace one that reboots; annotate its Machine with {_CAPI_SKIP}"
-        )
-        yield PreflightFinding("owners of machines", WARNING, text)
+    text = (
+        "Cluster API owns the machines of {}: a MachineHealthCheck may replace one that reboots;"
+        f" annotate its Machine with {_CAPI_SKIP}"
+    )
+    yield from _warning("owners of machines", text, names)
     if policy.work.mode not in (WorkMode.WAIT, WorkMode.REPLACE):
         return
     managed = sorted({_MANAGED[key] for n in claimed for key in n.node.metadata.labels or {}

@@ -119,7 +119,8 @@ class _Planning:
         self._snapshot = _with_budget_statuses(snapshot, [node.name for node in self._selected])
         self._facts = DrainFacts.of(self._snapshot, self._options)
         self._control_planes = sum(reading.is_control_plane for reading in readings)
-        self._counted = [r.counted_now(is_fresh=self._is_fresh(r.node)) for r in readings]
+        now = (reading.counted_now(is_fresh=self._is_fresh(reading.node)) for reading in readings)
+        self._at_start = NodeCounts.of(now, limits_of(policy))
 
     def plan(self) -> UpgradePlan:
         """Decide on each node, play the run, and look for what is to be said."""
@@ -135,7 +136,6 @@ class _Planning:
             _take_turn(node, course, refusals)
         _add_doubts(nodes, courses)
         self._explain(nodes)
-        at_start = self._at_start()
         further = find(self._snapshot, self._settings, self._policy, nodes)
         refusals += [finding.text for finding in further if finding.severity == REFUSED_BY]
         findings += further
@@ -144,11 +144,11 @@ class _Planning:
             nodes=nodes,
             course=course,
             estimate=self._estimate(nodes, courses) if course.turns else None,
-            budgets=[at_start.budget(scope) for scope in at_start.scopes()],
+            budgets=[self._at_start.budget(scope) for scope in self._at_start.scopes()],
             refusals=refusals,
             findings=findings,
             assumptions=self._assumptions() if course.turns else [],
-            not_evaluated=self._not_evaluated(),
+            not_evaluated=["--gate: a plan does not run it"] if self._policy.gate else [],
         )
 
     # --- nodes -----------------------------------------------------------------------------------
@@ -173,16 +173,12 @@ class _Planning:
         decision = SKIP if reason else CLAIM
         return PlannedNode(node, pool, reading.zone, decision, reason, verdict, left_out=left_out)
 
-    def _at_start(self) -> NodeCounts:
-        return NodeCounts.of(self._counted, limits_of(self._policy))
-
     def _refusals(self, nodes: Sequence[PlannedNode]) -> list[str]:
         """Why the run would not be started at all."""
-        if not any(node.decision == CLAIM for node in nodes):
-            return []
         claimed = [node for node in nodes if node.decision == CLAIM]
-        pools = {node.pool for node in claimed}
-        counts = self._at_start()
+        if not claimed:
+            return []
+        pools, counts = {node.pool for node in claimed}, self._at_start
         refusals = [
             counts.budget(scope).refusal()
             for scope in counts.scopes()
@@ -297,9 +293,6 @@ class _Planning:
         cold = format_duration(self._settings.node_monitor_grace_period_ns)
         lines.append(f"times count from the first claim, {cold} after the start")
         return lines
-
-    def _not_evaluated(self) -> list[str]:
-        return ["--gate: a plan does not run it"] if self._policy.gate else []
 
     def _window_findings(self) -> list[PreflightFinding]:
         windows = self._policy.windows

@@ -274,21 +274,15 @@ def _candidates(p: UpgradePass) -> list[UpgradeCandidate]:
             continue
         candidate = judged.get(name)
         if candidate is None or name in p.memory.looked_at:
-            candidate = judged[name] = _judge(p, name)
+            why, reading = why_no_candidate(p, name), p.readings[name]
+            candidate = why or UpgradeCandidate(name, pool_in_turn_of(p, name), reading.zone)
+            judged[name] = candidate
         if isinstance(candidate, str):
             p.skipped[name] = candidate
         else:
             candidates.append(candidate)
     p.memory.looked_at.clear()
     return candidates
-
-
-def _judge(p: UpgradePass, name: str) -> UpgradeCandidate | str:
-    """The candidate that the node is, but for its drain, or why it is none."""
-    why, pool = why_no_candidate(p, p.nodes[name]), pool_in_turn_of(p, name)
-    if not why and p.policy.pools and pool not in (*p.policy.pools, CONTROL_PLANE):
-        why = f"pool {pool or '(none)'} is not in --pools"
-    return why or UpgradeCandidate(name, pool, p.readings[name].zone)
 
 
 def pool_in_turn_of(p: UpgradePass, name: str) -> str:
@@ -480,21 +474,24 @@ REFILLS_NS: Final = 10 * SECOND_NS
 """A budget that is at zero now refills within seconds, once a replacement is Ready."""
 
 
-def why_no_candidate(p: UpgradePass, node: Node) -> str:
+def why_no_candidate(p: UpgradePass, name: str) -> str:
     """Why the node is not taken, whatever the drain planner says; "" where it may be."""
-    name = node.name
     if name in p.foreign:
         return p.foreign[name]
     if name in p.document.given_back:
         return p.document.given_back[name]
-    reading = p.readings[name]
-    is_fresh = p.fleet.is_fresh(name)
+    reading, pool = p.readings[name], pool_in_turn_of(p, name)
+    is_fresh, node = p.fleet.is_fresh(name), reading.node
     why = reading.skipped if is_fresh else why_skipped(node, p.policy, lease_is_fresh=False)
-    if not why and reading.is_control_plane:
-        why = why_too_few(p.control_planes)
-    if not why and _is_too_new(p, node):
+    if why:
+        return why
+    if reading.is_control_plane and (why := why_too_few(p.control_planes)):
+        return why
+    if _is_too_new(p, node):
         return "made after the start of the run, which has no target"
-    return why
+    if p.policy.pools and pool not in (*p.policy.pools, CONTROL_PLANE):
+        return f"pool {pool or '(none)'} is not in --pools"
+    return ""
 
 
 def _is_too_new(p: UpgradePass, node: Node) -> bool:

@@ -219,7 +219,6 @@ class Fleet:
         return anew | again & shown.keys()
 
     def _drop(self, name: str) -> None:
-        """The node is gone."""
         for by_name in (self.nodes, self.readings, self.marks, self.foreign):
             by_name.pop(name, None)
         self.counts.remove(name)
@@ -319,7 +318,6 @@ class Fleet:
     # Counting
 
     def _uncount(self, name: str) -> None:
-        """The node is not counted as it was."""
         if (old := self.readings.get(name)) is not None:
             self._size[old.zone_key] -= old.counts
         for names in (self._down, self._ours):
@@ -444,6 +442,5 @@ def reported_addresses(node: Node) -> tuple[str, str]:
 
 
 def _by_name(named: dict[str, T]) -> dict[str, T]:
-    """The same, in the order of names."""
     names = sorted(named)
     return named if names == list(named) else {name: named[name] for name in names}
