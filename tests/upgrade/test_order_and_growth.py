@@ -8,8 +8,6 @@ from kubectl_nodelife.controllers.upgrade.claims import (
     claim_order,
     is_growing,
     next_step,
-    open_zones,
-    pool_order,
     step_width,
 )
 
@@ -43,19 +41,6 @@ def test_named_canaries_go_first_in_their_order_and_zones_by_name() -> None:
     nodes = [UpgradeCandidate(n, "p", z) for n, z in (("n1", "b"), ("n2", "a"), ("n3", "b"))]
     assert names(claim_order(nodes)) == ["n2", "n1", "n3"]
     assert names(claim_order(nodes, canaries=["n3", "gone", "n1"])) == ["n3", "n1", "n2"]
-
-
-def test_pools_by_name_or_as_asked() -> None:
-    assert pool_order({"red", "blue"}) == ["blue", "red"]
-    assert pool_order({"red", "blue"}, ["red", "green", "blue"]) == ["red", "blue"]
-
-
-def test_the_next_zone_begins_when_the_one_before_has_nothing_left() -> None:
-    assert open_zones({"a", "b", "c"}) == ("a",)
-    assert open_zones({"b", "c"}) == ("b",)
-    assert open_zones({"b", "c"}, at_once=2) == ("b", "c")
-    assert open_zones({"a", "b", "c"}, at_once=0) == ("a", "b", "c")
-    assert open_zones(set()) == ()
 
 
 def steps(canary: int, most: int, max_parallel: int | None = None) -> list[int]:

@@ -29,7 +29,6 @@ from kubectl_nodelife.controllers.upgrade.claims import (
     is_control_plane,
     is_growing,
     next_step,
-    pool_order,
     stage_of,
     step_width,
     why_skipped,
@@ -317,9 +316,9 @@ def _pool_in_turn(
 
 def pools_in_turn(p: UpgradePass, present: set[str]) -> list[str]:
     """The pool that was begun, then as `--pools` names them, else by name; control planes last."""
-    pools = pool_order(present - {CONTROL_PLANE}, p.policy.pools)
+    others, step = present - {CONTROL_PLANE}, p.next.step
+    pools = [pool for pool in p.policy.pools or sorted(others) if pool in others]
     pools += [CONTROL_PLANE] if CONTROL_PLANE in present else []
-    step = p.next.step
     return sorted(pools, key=lambda pool: step.window == NOT_BEGUN or pool != step.pool)
 
 

@@ -209,20 +209,6 @@ def by_cost(candidate: UpgradeCandidate) -> tuple[int, bool, float, int, str]:
     return (rank, drain.is_short, drain.high_seconds, len(drain.moving), candidate.name)
 
 
-def pool_order(present: Collection[str], asked: Sequence[str] = ()) -> list[str]:
-    """The pools in their turn: as `--pools` names them, else by name."""
-    return [pool for pool in asked if pool in present] if asked else sorted(present)
-
-
-def open_zones(unfinished: Collection[str], at_once: int = 1) -> tuple[str, ...]:
-    """The zones of a pool of which nodes may be claimed: the first unfinished ones, by name.
-
-    `unfinished`: zones with a node in flight, or claimable but for slots and gates. `at_once`: 0
-    for all of them.
-    """
-    return tuple(sorted(unfinished)[: at_once or None])
-
-
 def claim_order(
     candidates: Iterable[UpgradeCandidate], canaries: Sequence[str] = ()
 ) -> list[UpgradeCandidate]:
@@ -267,11 +253,12 @@ def stage_of(
 
     Where zones follow one another there is a soak between two of them. `step`: where the run is in
     the pool. `candidates`: its nodes that could be claimed but for slots and gates. `in_flight`:
-    its nodes in Draining to Soaking, or waiting for a newcomer, and their zones.
+    its nodes in Draining to Soaking, or waiting for a newcomer, and their zones. `zones_at_once`:
+    of how many zones, the first unfinished ones by name; 0 for all of them.
     """
     waiting = {candidate.zone for candidate in candidates}
-    unfinished = waiting | set(in_flight.values())
-    zones = open_zones(unfinished, zones_at_once)
+    unfinished = sorted(waiting | set(in_flight.values()))
+    zones = tuple(unfinished[: zones_at_once or None])
     if step.window:
         wanted = step_width(step.k, canary) - len(step.nodes)
         if wanted > 0 and waiting:

@@ -21,7 +21,7 @@ from typing import Final, NamedTuple
 from msgspec.structs import replace
 
 from kubectl_nodelife.controllers.upgrade.document import RunPhase, Step
-from kubectl_nodelife.controllers.upgrade.manifests import canary_name
+from kubectl_nodelife.controllers.upgrade.manifests import CANARY, canary_name
 from kubectl_nodelife.controllers.upgrade.marks import (
     ANNOTATION,
     LABEL_RUN,
@@ -228,7 +228,7 @@ def _delete_objects(p: UpgradePass) -> bool:
     canaries = (
         pod
         for pod in p.cache.pods.values()
-        if pod.namespace == p.policy.namespace and pod.name.startswith("nodelife-canary-")
+        if pod.namespace == p.policy.namespace and pod.name.startswith(CANARY)
     )
     left = [
         obj

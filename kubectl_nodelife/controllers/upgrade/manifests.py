@@ -44,6 +44,8 @@ from kubectl_nodelife.kube.node import Node
 from kubectl_nodelife.kube.times import SECOND_NS
 from kubectl_nodelife.kube.wellknown import TAINT_NODE_UNSCHEDULABLE
 
+CANARY: Final = "nodelife-canary-"
+"""How the names of canaries begin."""
 LABEL_CANARY: Final = "nodelife.dev/canary"
 ANNOTATION_SPEC: Final = "nodelife.dev/canary-spec"
 OWN_DEADLINE_S: Final = 300
@@ -60,7 +62,7 @@ def short_hash(text: str) -> str:
 
 def canary_name(node_uid: str) -> str:
     """The name of the node's canary."""
-    return f"nodelife-canary-{short_hash(node_uid)}"
+    return f"{CANARY}{short_hash(node_uid)}"
 
 
 def canary_manifest(p: UpgradePass, node: Node, mark: NodeMark) -> Manifest:

@@ -143,12 +143,6 @@ def is_met(p: UpgradePass, node: Node, mark: NodeMark) -> bool:
     return p.policy.is_target_met(node, mark.before.boot_id)
 
 
-def has_rebooted(node: Node, mark: NodeMark) -> bool:
-    """True if the bootID is another than at the claim."""
-    now, before = node.status.node_info.boot_id, mark.before.boot_id
-    return bool(now and before) and now != before
-
-
 def work(p: UpgradePass, node: Node, mark: NodeMark) -> None:
     """One pass over a node in Working."""
     if is_uncordoned(node, mark):
@@ -228,7 +222,8 @@ def _by_job(p: UpgradePass, node: Node, mark: NodeMark, seen: WorkProgress) -> N
         work_done(p, node, mark, f"Job {name} is complete")
     elif "Failed" in ended:
         record_end(p, node, mark, seen, None)
-        if is_met(p, node, mark) and has_rebooted(node, mark):
+        now, before = node.status.node_info.boot_id, mark.before.boot_id
+        if is_met(p, node, mark) and now and before and now != before:
             work_done(p, node, mark, f"Job {name} died with the reboot, and the target is met")
         else:
             next_try(p, node, mark, f"Job {name} failed: {ended['Failed'].message}")
