@@ -9,6 +9,7 @@ minute by minute, and the cheapest change that unblocks it, is the planner's own
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
@@ -145,6 +146,8 @@ def drain_answer(drain: LeavingPods, facts: DrainFacts) -> DrainVerdict:
     """The verdict on the drain: if it ends, why not, how long it takes, and which pods may be
     evicted now.
     """
+    if drain.refused:
+        return DrainVerdict(REFUSED, drain.refused)
     return _Answer(drain, facts).verdict()
 
 
@@ -152,23 +155,13 @@ class _Answer:
     """One node's answer in the making."""
 
     def __init__(self, drain: LeavingPods, facts: DrainFacts) -> None:
-        self._drain = drain
-        self._facts = facts
+        self._drain, self._facts, self._never = drain, facts, ""
         self._evictable: list[PodKey] = []
-        self._needs: dict[BudgetKey, int] = {}
+        self._needs: Counter[BudgetKey] = Counter()
         self._left: dict[BudgetKey, int] = {}
-        self._budgets: dict[BudgetKey, PodDisruptionBudget] = {}
-        self._never = ""
         snapshot = facts.snapshot
         silent = snapshot.silent_kubelet(drain.node)
         self._silent = "" if snapshot.out_of_service(drain.node) else silent or ""
-
-    def verdict(self) -> DrainVerdict:
-        if self._drain.refused:
-            return DrainVerdict(REFUSED, self._drain.refused)
-        for leaving in self._drain.pods:
-            self._add(leaving)
-        return self._verdict()
 
     def _add(self, leaving: LeavingPod) -> None:
         pod = leaving.pod
@@ -180,8 +173,7 @@ class _Answer:
         budgets = self._facts.asked(pod, leaving.budgets) if leaving.budgets else []
         self._never = self._never or leaving.never or _never_spared(pod, budgets)
         for budget in budgets:
-            self._budgets[budget.key] = budget
-            self._needs[budget.key] = self._needs.get(budget.key, 0) + 1
+            self._needs[budget.key] += 1
         if self._may_go_now(budgets) and not self._never:
             self._evictable.append(pod.key)
 
@@ -194,7 +186,9 @@ class _Answer:
             self._left[budget.key] = spared - 1
         return True
 
-    def _verdict(self) -> DrainVerdict:
+    def verdict(self) -> DrainVerdict:
+        for leaving in self._drain.pods:
+            self._add(leaving)
         low, high = self._seconds()
         limit = self._facts.options.timeout_ns / SECOND_NS
         verdict, sentence = READY, "every pod goes at the first try"
@@ -209,7 +203,7 @@ class _Answer:
             self._never = self._never or never
         if self._never:
             verdict, sentence = NEVER, self._never
-        waits = any(not self._has_turn(budget) for budget in self._budgets.values())
+        waits = not all(map(self._has_turn, self._needs))
         moving = tuple(leaving.pod.key for leaving in self._drain.pods)
         evictable = tuple(self._evictable)
         is_short = short is not None
@@ -217,15 +211,13 @@ class _Answer:
 
     def _short(self) -> PodDisruptionBudget | None:
         """The first budget that does not let all its pods here go at once."""
-        return next(
-            (b for k, b in self._budgets.items() if b.status.disruptions_allowed < self._needs[k]),
-            None,
-        )
+        asked = ((self._facts.budgets[key], number) for key, number in self._needs.items())
+        return next((b for b, number in asked if b.status.disruptions_allowed < number), None)
 
-    def _has_turn(self, budget: PodDisruptionBudget) -> bool:
+    def _has_turn(self, key: BudgetKey) -> bool:
         """True if the budget spares one now, and the nodes Draining leave enough of it."""
-        taken = self._facts.taken.get(budget.key, 0)
-        enough = not taken or taken + self._needs[budget.key] <= spares(budget)
+        budget, taken = self._facts.budgets[key], self._facts.taken.get(key, 0)
+        enough = not taken or taken + self._needs[key] <= spares(budget)
         return budget.status.disruptions_allowed > 0 and enough
 
     def _seconds(self) -> tuple[float, float]:
@@ -238,7 +230,7 @@ class _Answer:
     def _rounds(self) -> int:
         """How often the budget that spares the fewest is asked until all its pods here are gone."""
         return max(
-            (-(-n // max(1, spares(self._budgets[key]))) for key, n in self._needs.items()),
+            (-(-n // max(1, spares(self._facts.budgets[k]))) for k, n in self._needs.items()),
             default=1,
         )
 
@@ -251,11 +243,8 @@ def spares(budget: PodDisruptionBudget) -> int:
 
 def pods_taken(drain: LeavingPods, facts: DrainFacts) -> dict[BudgetKey, int]:
     """How many pods of each budget are still to leave the node."""
-    taken: dict[BudgetKey, int] = {}
-    for leaving in drain.pods:
-        for budget in facts.asked(leaving.pod, leaving.budgets):
-            taken[budget.key] = taken.get(budget.key, 0) + 1
-    return taken
+    asked = (facts.asked(leaving.pod, leaving.budgets) for leaving in drain.pods)
+    return Counter(budget.key for budgets in asked for budget in budgets)
 
 
 def _never_spared(pod: Pod, budgets: list[PodDisruptionBudget]) -> str:
