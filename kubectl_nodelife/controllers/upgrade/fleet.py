@@ -3,9 +3,9 @@ next.
 
 A pass looks again at the nodes that may be others than at the pass before: those whose object is
 another one, those on which a write is or was under way, those with a mark of an epoch that is not
-ours, those of which the leader remembers a state that they no longer bear, those that the last pass
-claimed, and those whose Lease ran out or may be renewed again. `forget` makes the next pass look at
-all of them; that this decides nothing else is what the tests compare.
+ours, those that the last pass claimed, and those whose Lease ran out or may be renewed again.
+`forget` makes the next pass look at all of them; that this decides nothing else is what the tests
+compare.
 
 Nodes that the run has out of service are unavailable whatever they show, and count for their zone
 as going down; claims of one pass lower the numbers one after another.
@@ -210,10 +210,7 @@ class Fleet:
             reading = readings.get(name)
             if (reading.node if reading is not None else None) is not shown.get(name):
                 anew.add(name)
-        unmarked = {
-            n for n, seen in self.memory.nodes.items() if seen.progress and n not in self.marks
-        }
-        again = busy | self._again | unmarked
+        again = busy | self._again
         if self._now_ns > self._soonest_ns:
             again |= {name for name in readings.keys() - self._down if not self.is_fresh(name)}
         return anew | again & shown.keys()
