@@ -2,9 +2,9 @@
 
 What the cluster shows comes in by `observe`; `step` brings it and what is due through the engine,
 and lays each decision over the view, whose events go through the engine again, until nothing is
-left to decide. Every decision is noted in the ledger and passed to the executor. What other
-controllers do in the cluster is the follower's affair (`follower`). A list of a kind becomes events
-by comparing it with the objects shown so far (`events_of`), for every host alike.
+left to decide. Every decision is noted in the ledger, and none is sent. What other controllers do
+in the cluster is the follower's affair (`follower`). A list of a kind becomes events by comparing
+it with the objects shown so far (`events_of`), for every host alike.
 """
 
 from __future__ import annotations
@@ -24,17 +24,10 @@ from kubectl_nodelife.engine.actions import Action, RecordEvent
 from kubectl_nodelife.engine.cache import Cache, Key
 from kubectl_nodelife.engine.calls import request_of
 from kubectl_nodelife.engine.engine import Engine
-from kubectl_nodelife.engine.events import NO_ANSWER, Event, Gone, Outcome, Put, Unreadable
-from kubectl_nodelife.engine.loop import Executor, PlanningOnly
-from kubectl_nodelife.engine.overlay import (
-    APPLIED,
-    CONFIRMED,
-    FAILED,
-    SUPERSEDED,
-    Overlay,
-    was_done,
-)
+from kubectl_nodelife.engine.events import Event, Gone, Put, Unreadable
+from kubectl_nodelife.engine.overlay import Overlay
 from kubectl_nodelife.engine.settings import Settings
+from kubectl_nodelife.engine.settlement import CONFIRMED, SUPERSEDED
 from kubectl_nodelife.kube.kinds import kind_of
 from kubectl_nodelife.kube.meta import KubeObject
 from kubectl_nodelife.kube.times import SECOND_NS
@@ -67,10 +60,8 @@ class ControllerHost:
     controller does not run. `on_change` receives each change that the cluster shows.
     """
 
-    def __init__(self, ledger: Ledger, executor: Executor | None = None) -> None:
-        """`executor` receives each action that writes; planning only where there is none."""
+    def __init__(self, ledger: Ledger) -> None:
         self.ledger = ledger
-        self.executor: Executor = executor or PlanningOnly()
         self.cache = Cache()
         self.overlay = Overlay(self.cache, ledger.numbers)
         self.engine: Engine | None = None
@@ -161,9 +152,7 @@ class ControllerHost:
         return count
 
     def observe(self, event: Event, now_ns: int) -> list[Event]:
-        """The events for the view that follow from an event of the cluster, or from an outcome."""
-        if isinstance(event, Outcome):
-            return self._came_of(event, now_ns)
+        """The events for the view that follow from an event of the cluster."""
         if isinstance(event, Unreadable):
             self.cache.apply(event, now_ns)
             return []
@@ -282,17 +271,6 @@ class ControllerHost:
         unreadable = self.cache.quarantine.unreadable
         return bool(unreadable) and isinstance(event, (Put, Gone)) and event.target in unreadable
 
-    def _came_of(self, outcome: Outcome, now_ns: int) -> list[Event]:
-        """Note what came of an action that was sent; failures are the controller's business too."""
-        view = self.overlay.outcome(outcome, now_ns)
-        if was_done(outcome):
-            self.ledger.settle(outcome.action, APPLIED, now_ns, "the API server did it")
-        elif outcome.code != NO_ANSWER:
-            error = f"{outcome.code} {outcome.message}".rstrip()
-            self.ledger.settle(outcome.action, FAILED, now_ns, "it was refused", error)
-        self._settle()
-        return [*view, outcome]
-
     def settle_inherited(self, now_ns: int) -> None:
         """End what a daemon before this one had planned and this one has not planned again."""
         for change in list(self.ledger.inherited()):
@@ -306,8 +284,6 @@ class ControllerHost:
         if not action.writes or isinstance(action, RecordEvent):
             node = node_of(action, self.shown(*action.target))
             self.ledger.note(action, now_ns, node, "", within)
-            if action.writes:
-                self.executor.start(action, now_ns)
             nothing: list[Event] = []
             decided = ControllerFollower.decided
             events = self._follow(action.target, nothing, decided, action, now_ns)
@@ -319,7 +295,6 @@ class ControllerHost:
             patch = patch_text(request_of(action, before), self.ledger.digest)
             node = node_of(action, self.shown(*action.target))
             self.ledger.note(action, now_ns, node, patch, within)
-            self.executor.start(action, now_ns)
         self._settle()
         return events
 

@@ -26,7 +26,8 @@ from kubectl_nodelife.daemon.ledger import Ledger
 from kubectl_nodelife.engine.actions import Action, CreateControllerRevision, CreatePod, DeletePod
 from kubectl_nodelife.engine.cache import Key
 from kubectl_nodelife.engine.events import Event, Gone, Put
-from kubectl_nodelife.engine.overlay import CONFIRMED, Overlay
+from kubectl_nodelife.engine.overlay import Overlay
+from kubectl_nodelife.engine.settlement import CONFIRMED
 from kubectl_nodelife.kube.meta import KubeObject, controller_of
 from kubectl_nodelife.kube.pod import Pod
 from kubectl_nodelife.kube.times import MILLISECOND_NS

@@ -46,7 +46,8 @@ from kubectl_nodelife.engine.actions import (
 from kubectl_nodelife.engine.controller import Controller
 from kubectl_nodelife.engine.engine import Engine
 from kubectl_nodelife.engine.events import Event, Gone, Outcome, Put
-from kubectl_nodelife.engine.overlay import CONFIRMED, Overlay
+from kubectl_nodelife.engine.overlay import Overlay
+from kubectl_nodelife.engine.settlement import CONFIRMED
 from kubectl_nodelife.kube.meta import KubeObject
 from kubectl_nodelife.kube.node import Node, Taint
 from kubectl_nodelife.kube.times import MILLISECOND_NS, SECOND_NS, format_duration

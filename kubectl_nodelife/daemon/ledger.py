@@ -36,8 +36,8 @@ from kubectl_nodelife.engine.actions import (
     UnqueueNode,
 )
 from kubectl_nodelife.engine.actions.identity import ActionNumbers, decode_action
-from kubectl_nodelife.engine.overlay import APPLIED, CONFIRMED, SUPERSEDED, Overlay
-from kubectl_nodelife.engine.settlement import settle_action
+from kubectl_nodelife.engine.overlay import Overlay
+from kubectl_nodelife.engine.settlement import APPLIED, CONFIRMED, SUPERSEDED, settle_action
 from kubectl_nodelife.kube.redaction import KEY_BYTES, Digests
 
 _SETTLED_KEPT: Final = 50_000

@@ -5,12 +5,12 @@ A source says what happened and when, in ticks; the host takes a tick through th
 each decision to an executor. `drive` does so on virtual time until the source ends; `live.loop` has
 the same loop as an asyncio task, which pauses between decisions. There are no other drivers.
 
-The host passes every writing action to `Executor.start`, on virtual time what was decided together
-to `BatchExecutor.start_all`; both begin it and return at once. What came of it arrives later as an
-`events.Outcome`, the same way as all other events: by the source's next tick on virtual time, by
-the decision task's queue on a live cluster. There are three executors: `PlanningOnly` (dry-run,
-nothing is ever sent), the virtual cluster (`sim.world.World`), and the one that writes to a real
-cluster.
+A host that writes passes what was decided to an executor, which begins it and returns at once. What
+came of it arrives later as an `events.Outcome`, the same way as all other events: by the source's
+next tick on virtual time, by the decision task's queue on a live cluster. There are two executors:
+the virtual cluster (`sim.world.World`), and the one that writes to a real cluster
+(`live.executor.LiveExecutor`). A dry run has none: its host lays what was decided over what the
+cluster shows (`engine.overlay`).
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class Host(Protocol):
 class EngineHost:
     """The plain host: each decision is begun by the executor."""
 
-    def __init__(self, engine: Engine, executor: BatchExecutor) -> None:
+    def __init__(self, engine: Engine, executor: Executor) -> None:
         self.engine = engine
         self._executor = executor
 
@@ -76,21 +76,9 @@ def drive(source: TickSource, host: Host) -> None:
 
 
 class Executor(Protocol):
-    """Carries actions out. `start` neither blocks nor raises for what an API server may answer."""
-
-    def start(self, action: Action, now_ns: int) -> None:
-        """Begin one action, decided at `now_ns`. What comes of it arrives later, as an event."""
-
-
-class BatchExecutor(Protocol):
-    """An executor on virtual time, where nothing waits for a pause between two actions."""
+    """Carries actions out on virtual time, where nothing waits for a pause between two of them."""
 
     def start_all(self, actions: Sequence[Action], now_ns: int) -> None:
-        """Carry out what was decided together, in that order."""
-
-
-class PlanningOnly:
-    """The executor of a dry run: nothing is sent, so that no `Outcome` ever comes."""
-
-    def start(self, action: Action, now_ns: int) -> None:
-        """Leave the action a plan."""
+        """Carry out what was decided together, in that order; raises nothing that an API server may
+        answer, which arrives as an event.
+        """

@@ -4,8 +4,8 @@ Controllers feed one another through the API: a taint that one adds makes anothe
 planned and not written (in dry-run that is everything) would break this chain, so the engine's
 cache holds the sum. The overlay stands between the source and the engine: what the cluster shows
 comes in by `observe`, what the controllers decide by `project`, and out come the events of the
-projected view. `PlannedView` holds the objects that it changes, with the planned actions that
-change each of them: data and look-ups only.
+projected view. A controller whose writes are sent has no overlay: its cache holds what the cluster
+shows, and nothing else.
 
 An action *settles* when the cluster shows the change done by another (confirmed), or when what it
 was for is no longer so (superseded): its object is gone or another one, the kubelet reports again,
@@ -15,13 +15,11 @@ so do the plans for the pods of a node that is Ready again or without NoExecute 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from copy import copy
-from typing import Self, cast
+from collections.abc import Iterable, Iterator, Mapping
+from typing import cast
 
 import msgspec
 
-from kubectl_nodelife.copy_on_write import copy_of_dict, fork_dict
 from kubectl_nodelife.engine.actions import (
     Action,
     AddTaints,
@@ -31,26 +29,19 @@ from kubectl_nodelife.engine.actions import (
 )
 from kubectl_nodelife.engine.actions.identity import ActionNumbers
 from kubectl_nodelife.engine.cache import Cache, Key
-from kubectl_nodelife.engine.events import NO_ANSWER, Event, Gone, Heartbeats, Outcome, Put
-from kubectl_nodelife.engine.settlement import APPLIED as APPLIED
-from kubectl_nodelife.engine.settlement import CONFIRMED as CONFIRMED
-from kubectl_nodelife.engine.settlement import FAILED as FAILED
-from kubectl_nodelife.engine.settlement import HELD as HELD
-from kubectl_nodelife.engine.settlement import PLANNED as PLANNED
-from kubectl_nodelife.engine.settlement import SENT as SENT
-from kubectl_nodelife.engine.settlement import SUPERSEDED as SUPERSEDED
+from kubectl_nodelife.engine.events import Event, Gone, Heartbeats, Put
 from kubectl_nodelife.engine.settlement import (
+    CONFIRMED,
+    SUPERSEDED,
     OverlayEntry,
     laid_over,
     lost_premise,
-    settle_entry,
+    settle_action,
 )
 from kubectl_nodelife.kube.meta import KubeObject
 from kubectl_nodelife.kube.node import Lease, Node
 from kubectl_nodelife.kube.pod import Pod
 from kubectl_nodelife.kube.wellknown import NAMESPACE_NODE_LEASE
-
-_NOT_FOUND = 404
 
 ObjectKey = tuple[str, Key]
 
@@ -64,43 +55,31 @@ class SettledAction(msgspec.Struct, frozen=True):
     why: str
 
 
-class PlannedView:
-    """Entries over observed objects. `cache` is the engine's, which holds the projected view.
+class Overlay:
+    """Planned actions over observed objects, and how each comes to its end.
 
-    Only objects with an entry are kept here as observed (None: the cluster has none).
+    `cache` is the engine's, which holds the projected view. Only objects with a planned action are
+    kept here as observed (None: the cluster has none).
     """
 
-    def __init__(self, cache: Cache) -> None:
+    def __init__(self, cache: Cache, numbers: ActionNumbers | None = None) -> None:
+        """`numbers`: for actions that come without a number of the engine's."""
         self._cache = cache
+        self._numbers = numbers or ActionNumbers()
         self._observed: dict[ObjectKey, KubeObject | None] = {}
         self._freed: dict[ObjectKey, KubeObject | None] = {}  # the cache may still show plans
         self._planned: dict[ObjectKey, list[OverlayEntry]] = {}
         self._created: dict[str, dict[ObjectKey, Action]] = {}
         self._pods_of: dict[str, dict[ObjectKey, None]] = {}  # node -> its pods with a plan
         self._entries: dict[int, OverlayEntry] = {}  # by the action's number
-
-    def fork(self, cache: Cache) -> Self:
-        """The same entries over the fork of the cache; copying takes as long as there are entries,
-        since how far each is differs from then on.
-        """
-        other = copy(self)
-        other._cache = cache
-        self._observed, other._observed = fork_dict(self._observed)
-        self._freed, other._freed = fork_dict(self._freed)
-        self._pods_of, other._pods_of = fork_dict(self._pods_of, copy_of_dict)
-        other._created = {kind: dict(actions) for kind, actions in self._created.items()}
-        other._planned = {key: [copy(e) for e in planned] for key, planned in self._planned.items()}
-        other._entries = {entry.action.id: entry for entry in other.entries()}
-        return other
+        self._led_to: dict[int, list[tuple[ObjectKey, Action]]] = {}
+        self._fallen: list[Action] = []
+        self.settled: list[SettledAction] = []
 
     def pending(self) -> Iterator[Action]:
         """The actions that have not settled."""
         for entry in self.entries():
             yield entry.action
-
-    def entry(self, action_id: int) -> OverlayEntry | None:
-        """The action of that number, if it has not settled."""
-        return self._entries.get(action_id)
 
     def entries(self, kind: str = "") -> Iterator[OverlayEntry]:
         """The actions that have not settled, of one kind of object if given."""
@@ -160,68 +139,14 @@ class PlannedView:
         kind, name = key
         return [Put(kind, view, cause) if view is not None else Gone(kind, name, cause)]
 
-
-class Overlay(PlannedView):
-    """Planned actions over observed objects, and how each comes to its end."""
-
-    def __init__(self, cache: Cache, numbers: ActionNumbers | None = None) -> None:
-        """`numbers`: for actions that come without a number of the engine's."""
-        super().__init__(cache)
-        self._numbers = numbers or ActionNumbers()
-        self._led_to: dict[int, list[tuple[ObjectKey, Action]]] = {}
-        self._fallen: list[Action] = []
-        self.settled: list[SettledAction] = []
-
-    def fork(self, cache: Cache, numbers: ActionNumbers | None = None) -> Self:
-        """The same plans over the fork of the cache. `numbers`: those of the fork of the engine."""
-        other = super().fork(cache)
-        other._numbers = numbers or copy(self._numbers)
-        self._led_to, other._led_to = fork_dict(self._led_to, list)
-        other._fallen, other.settled = list(self._fallen), list(self.settled)
-        return other
-
-    def mark(self, action: Action, state: str, why: str = "") -> None:
-        """The action is `held`, `sent` or `planned` again; `why` says so to people."""
-        entry = self._entries.get(action.id)
-        if entry is not None:
-            entry.state, entry.why = state, why
-
-    def outcome(self, outcome: Outcome, now_ns: int) -> list[Event]:
-        """The outcome of an action that was sent; returns what changes in the view.
-
-        What is done stays in the view until the watch shows it; what failed is taken back, with
-        what was planned because of it. Where no answer came it is unknown: it stays as sent.
-        """
-        entry = self._entries.get(outcome.action.id)
-        if entry is None or outcome.code == NO_ANSWER:
-            return []
-        if not was_done(outcome):
-            why = f"{outcome.code} {outcome.message}".rstrip()
-            return self.give_up(entry.action, now_ns, why, FAILED)
-        entry.state = APPLIED
-        shown = self.shown(*entry.action.target)
-        if outcome.obj is not None:
-            entry.version = outcome.obj.metadata.resource_version
-            if shown is not None and settle_entry(entry, shown) is not None:
-                return self.observe(Put(entry.action.target[0], shown), now_ns)
-        elif shown is None and entry.action.deletes:
-            return self.observe(Gone(*entry.action.target), now_ns)
-        return []
-
-    def give_up(
-        self, action: Action, now_ns: int, why: str, outcome: str = SUPERSEDED
-    ) -> list[Event]:
+    def give_up(self, action: Action, now_ns: int, why: str) -> list[Event]:
         """Take one plan back, and what was planned because of it. What the view makes of that."""
-        entries = [e for e in self._planned.get(action.target, ()) if e.action.id == action.id]
-        view = self._withdraw(action.target, entries, now_ns, why, outcome)
-        return [*view, *self._fall(now_ns)]
+        return [*self._withdraw(action.target, [action], now_ns, why), *self._fall(now_ns)]
 
     def withdraw(self, planned: Action, now_ns: int, why: str) -> list[Event]:
         """Take one plan back, and nothing that it led to; what the view makes of that."""
-        key = planned.target
         self._led_to.pop(planned.id, None)
-        entries = [entry for entry in self._planned.get(key, ()) if entry.action.id == planned.id]
-        return self._withdraw(key, entries, now_ns, why)
+        return self._withdraw(planned.target, [planned], now_ns, why)
 
     def amend(self, by: Action) -> list[Event]:
         """The plan of that number in other words, for the same object and of the same instant."""
@@ -292,7 +217,7 @@ class Overlay(PlannedView):
         entries = []
         view: KubeObject | None = obj
         for entry in self._planned[key]:
-            verdict = settle_entry(entry, obj)
+            verdict = settle_action(entry.action, obj)
             if verdict is not None:
                 self._settle(entry.action, verdict[0], now_ns, verdict[1])
                 continue
@@ -339,8 +264,7 @@ class Overlay(PlannedView):
     def _alive(self, node: str, now_ns: int) -> list[Event]:
         """The kubelet reports again: had the conditions been written, it would now undo them."""
         key = ("Node", ("", node))
-        planned = self._planned.get(key, [])
-        losses = [entry for entry in planned if isinstance(entry.action, SetNodeConditions)]
+        losses = [plan for plan in self.planned(key) if isinstance(plan, SetNodeConditions)]
         observed = self._observed.get(key)
         if not losses or not isinstance(observed, Node):
             return []
@@ -364,7 +288,7 @@ class Overlay(PlannedView):
             pod = cast("Pod | None", self._observed.get(key))
             for entry in list(self._planned.get(key, ())):
                 if why := lost_premise(entry.action, pod, node):
-                    view += self._withdraw(key, [entry], now_ns, why)
+                    view += self._withdraw(key, [entry.action], now_ns, why)
         return view
 
     def _groundless(self, action: Action, view: KubeObject | None) -> str:
@@ -390,27 +314,23 @@ class Overlay(PlannedView):
         while self._fallen:
             fallen = self._fallen.pop()
             for key, action in self._led_to.pop(fallen.id, ()):
-                entries = [e for e in self._planned.get(key, ()) if e.action.id == action.id]
                 why = f"what led to it is no longer so: {fallen.because}"
-                view += self._withdraw(key, entries, now_ns, why)
+                view += self._withdraw(key, [action], now_ns, why)
         return view
 
     def _withdraw(
-        self,
-        key: ObjectKey,
-        entries: list[OverlayEntry],
-        now_ns: int,
-        why: str,
-        outcome: str = SUPERSEDED,
+        self, key: ObjectKey, plans: Iterable[Action], now_ns: int, why: str
     ) -> list[Event]:
-        """Take plans for an object back, and show it without them."""
-        if not entries:
+        """Take plans for an object back that have not settled, and show it without them."""
+        ids = {action.id for action in plans}
+        planned = self._planned.get(key, ())
+        gone = [entry.action for entry in planned if entry.action.id in ids]
+        if not gone:
             return []
-        for entry in entries:
-            self._settle(entry.action, outcome, now_ns, why)
-            self._created.get(key[0], {}).pop(key, None)
-        gone = {entry.action.id for entry in entries}
-        standing = [entry for entry in self._planned[key] if entry.action.id not in gone]
+        for action in gone:
+            self._settle(action, SUPERSEDED, now_ns, why)
+        self._created.get(key[0], {}).pop(key, None)
+        standing = [entry for entry in planned if entry.action.id not in ids]
         view = laid_over(self._observed.get(key), standing)
         self._planned[key] = standing
         events = self._show(key, view, None)
@@ -421,7 +341,7 @@ class Overlay(PlannedView):
     def _take_back_whole(self, key: ObjectKey, action: Action, now_ns: int) -> list[Event]:
         """An object that only we had planned is no longer planned, nor what was to become of it."""
         self._settle(action, SUPERSEDED, now_ns, "what it takes back was never written")
-        view = self._withdraw(key, list(self._planned[key]), now_ns, action.because)
+        view = self._withdraw(key, self.planned(key), now_ns, action.because)
         return [*view, *self._fall(now_ns)]
 
     def _take_back(
@@ -471,8 +391,3 @@ class Overlay(PlannedView):
                 del self._led_to[action.id]
             else:
                 self._fallen.append(action)
-
-
-def was_done(outcome: Outcome) -> bool:
-    """True if the action is done; one that deletes is where nothing is left to delete."""
-    return outcome.done or (outcome.code == _NOT_FOUND and outcome.action.deletes)

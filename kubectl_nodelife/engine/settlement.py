@@ -25,24 +25,15 @@ from kubectl_nodelife.kube.pod import Pod
 from kubectl_nodelife.kube.taints import no_execute_taints, tolerates_for_ever
 from kubectl_nodelife.kube.wellknown import TAINT_NODE_OUT_OF_SERVICE
 
-PLANNED, HELD, SENT, APPLIED = "planned", "held", "sent", "applied"
-CONFIRMED, SUPERSEDED, FAILED = "confirmed", "superseded", "failed"
+APPLIED, FAILED = "applied", "failed"
+CONFIRMED, SUPERSEDED = "confirmed", "superseded"
 
 
 class OverlayEntry(msgspec.Struct):
-    """An action in the overlay, since `at_ns`, and how far it is.
-
-    `planned`, or `held` by a guard (`why`), then `sent`, then `applied`: the API server did it, as
-    `version` of the object (its resourceVersion, "" where none was shown), and the watch has yet to
-    show it. It leaves the overlay `confirmed`, `superseded` or `failed`. In a dry run nothing is
-    ever sent.
-    """
+    """An action in the overlay, planned at `at_ns`; it leaves it confirmed or superseded."""
 
     action: Action
     at_ns: int
-    state: str = PLANNED
-    why: str = ""
-    version: str = ""
 
 
 def laid_over(obj: KubeObject | None, planned: Iterable[OverlayEntry]) -> KubeObject | None:
@@ -50,14 +41,6 @@ def laid_over(obj: KubeObject | None, planned: Iterable[OverlayEntry]) -> KubeOb
     for entry in planned:
         obj = entry.action.effect(obj, entry.at_ns)
     return obj
-
-
-def settle_entry(entry: OverlayEntry, obj: KubeObject) -> tuple[str, str] | None:
-    """(outcome, why) where the object as the cluster shows it settles the entry."""
-    verdict = settle_action(entry.action, obj)
-    if verdict is None and entry.state == APPLIED and is_newer(obj, entry.version):
-        return SUPERSEDED, "it was done, and changed again by another"
-    return verdict
 
 
 def is_newer(obj: KubeObject, version: str) -> bool:

@@ -74,7 +74,6 @@ class VirtualLeader:
         numbers = runs.world.api.numbers
         self.engine = LeaderEngine(controller, cache, numbers=numbers)
         self.alive = True
-        self._sent: dict[int, Action] = {}
         self._patched: list[tuple[Action, KubeObject | None]] = []
 
     def next_due_ns(self) -> int | None:
@@ -82,15 +81,9 @@ class VirtualLeader:
         return self.engine.next_due()
 
     def take_in(self, events: Iterable[Event], now_ns: int) -> None:
-        """Take in the events of its watches, and the outcomes of its own actions."""
-        shown, failed = [], []
-        for event in events:
-            if type(event) is not Outcome:
-                shown.append(event)
-            elif self._sent.pop(event.action.id, None) is not None:
-                failed.append(event)
-        self.engine.take_in(shown, now_ns)
-        self.engine.take_in([*self._shown_patches(), *failed], now_ns)
+        """Take in the events of its watches, and outcomes: those of actions that failed first."""
+        self.engine.take_in(events, now_ns)
+        self.engine.take_in(self._shown_patches(), now_ns)
 
     def _shown_patches(self) -> Iterator[Outcome]:
         """The success of each PATCH whose object the cache has a later version of.
@@ -104,7 +97,7 @@ class VirtualLeader:
         for action, before in waiting:
             if self.engine.cache.get(*action.target) is before:
                 self._patched.append((action, before))
-            elif self._sent.pop(action.id, None) is not None:
+            else:
                 yield Outcome(action, 200)
 
     def step(self, now_ns: int) -> Iterator[Sequence[Action]]:
@@ -132,7 +125,7 @@ class VirtualLeader:
         """One of its commands has ended."""
         if self.alive:
             self.controller.work_report(node, report)
-            self.engine.wake(self._world.api.now_ns)
+            self.engine.wake_controller(self._world.api.now_ns)
 
     def _lease(self) -> Lease | None:
         lease = self.engine.cache.get("Lease", self._runs.policy.lease_key)
@@ -144,7 +137,6 @@ class VirtualLeader:
         elif isinstance(action, StopWork):
             self._runs.work.stop(action)
         elif action.writes:
-            self._sent[action.id] = action
             if isinstance(action, (NodeMarkPatch, UpdateRun)):
                 seen = self.engine.cache.get(*action.target)
                 if self._world.api.store.get(*action.target) is not seen:

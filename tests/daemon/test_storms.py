@@ -10,7 +10,7 @@ import pytest
 
 from kubectl_nodelife.daemon.changes import WOULD, ChangeRecord
 from kubectl_nodelife.daemon.journal import open_journal
-from kubectl_nodelife.engine.overlay import CONFIRMED
+from kubectl_nodelife.engine.settlement import CONFIRMED
 from tests.daemon.lab import Lab
 from tests.daemon.storms import Beside
 from tests.deep import first_few

@@ -19,8 +19,9 @@ from kubectl_nodelife.engine.actions.identity import ActionNumbers
 from kubectl_nodelife.engine.cache import Cache
 from kubectl_nodelife.engine.engine import Engine
 from kubectl_nodelife.engine.events import Event, Synced
-from kubectl_nodelife.engine.overlay import CONFIRMED, Overlay
+from kubectl_nodelife.engine.overlay import Overlay
 from kubectl_nodelife.engine.settings import Settings, make_settings
+from kubectl_nodelife.engine.settlement import CONFIRMED
 from kubectl_nodelife.sim.api import Api
 from kubectl_nodelife.sim.scenario import assemble, parse_scenario
 from kubectl_nodelife.sim.script import Script

@@ -15,7 +15,8 @@ from kubectl_nodelife.engine.actions import (
 )
 from kubectl_nodelife.engine.cache import Cache
 from kubectl_nodelife.engine.events import Event, Gone, Put
-from kubectl_nodelife.engine.overlay import CONFIRMED, SUPERSEDED, Overlay
+from kubectl_nodelife.engine.overlay import Overlay
+from kubectl_nodelife.engine.settlement import CONFIRMED, SUPERSEDED
 from kubectl_nodelife.kube.codec import encode
 from kubectl_nodelife.kube.meta import (
     LabelSelectorRequirement,
@@ -346,32 +347,3 @@ def test_a_taint_that_the_cluster_has_already_is_not_planned_again() -> None:
     assert dry.outcomes() == [("AddTaints", CONFIRMED)]
     assert dry.cache.nodes["n1"].spec.taints == (there,)
     assert list(dry.overlay.pending()) == []
-
-
-def test_a_fork_goes_its_own_way() -> None:
-    cache = Cache()
-    overlay = Overlay(cache)
-    cache.apply(n1(), T0)
-    action = lost()
-    for event in overlay.project(action, T0):
-        cache.apply(event, T0)
-    taint = AddTaints(
-        controller="node-lifecycle", because="", cause=action, node="n1", taints=(TAINT,)
-    )
-    for event in overlay.project(taint, T0):
-        cache.apply(event, T0)
-    theirs = cache.fork()
-    fork = overlay.fork(theirs)
-
-    fork.mark(taint, "sent")
-    for event in fork.observe(n1(heartbeat_s=50), T0 + 50 * SECOND):
-        theirs.apply(event, T0 + 50 * SECOND)
-    assert [settled.action for settled in fork.settled] == [action, taint]
-    assert list(fork.pending()) == [] and theirs.nodes["n1"].spec.taints == ()
-    assert theirs.nodes["n1"].ready() == n1(heartbeat_s=50).obj.ready()
-
-    assert overlay.settled == [] and list(overlay.pending()) == [action, taint]
-    assert [entry.state for entry in overlay.entries()] == ["planned", "planned"]
-    assert cache.nodes["n1"].spec.taints == (TAINT,)
-    ready = overlay.shown("Node", ("", "n1"))
-    assert isinstance(ready, Node) and ready.ready() == n1().obj.ready()

@@ -190,10 +190,10 @@ class Subject:
 
     def make_host(self) -> ControllerHost | EnforcingHost:
         """The host that is to survive."""
-        return ControllerHost(Ledger(), self)
+        return ControllerHost(Judged(self))
 
     def start(self, action: Action, now_ns: int) -> None:
-        """`Executor.start`: nothing is sent, and each decision is judged."""
+        """Each decision is judged."""
         self.beliefs.decides(action, self.host.cache, now_ns)
 
     def step(self, events: list[Event]) -> None:
@@ -248,6 +248,19 @@ class Subject:
                 yield obj if isinstance(obj, Unreadable) else Put(step.kind, obj)
 
 
+class Judged(Ledger):
+    """A ledger that passes on what is decided."""
+
+    def __init__(self, subject: Subject) -> None:
+        super().__init__()
+        self._subject = subject
+
+    def note(self, action: Action, now_ns: int, *about: Any) -> None:
+        super().note(action, now_ns, *about)
+        if action.writes:
+            self._subject.start(action, now_ns)
+
+
 class EnforcingSubject(Subject):
     """The same with controllers that write, to a server that answers each call by chance."""
 
@@ -272,7 +285,7 @@ class EnforcingSubject(Subject):
         return False
 
     def start(self, action: Action, now_ns: int) -> None:
-        """`Executor.start`: what a live one does with an action, but for the waiting."""
+        """`LiveExecutor.start`: what a live one does with an action, but for the waiting."""
         if not action.writes or isinstance(action, RecordEvent):
             return
         super().start(action, now_ns)

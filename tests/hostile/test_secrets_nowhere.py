@@ -100,18 +100,20 @@ def test_no_replay_tells_them() -> None:
 NEEDED = ("Event", "Node", "Pod")
 
 
-class Carried:
-    """An executor that notes each action as the journals of changes and of writes would."""
+class Carried(Ledger):
+    """A ledger in which each action is noted as the journals of changes and of writes would."""
 
-    def __init__(self, ledger: Ledger) -> None:
-        self.recorder = ChangeRecorder(ledger)
+    def __init__(self) -> None:
+        super().__init__()
+        self.recorder = ChangeRecorder(self)
         self.intents: list[str] = []
         self.kinds: set[str] = set()
-        self.host: ControllerHost | None = None
+        self.host = ControllerHost(self)
 
-    def start(self, action: Action, now_ns: int) -> None:
-        """Note it."""
-        assert self.host is not None
+    def note(self, action: Action, now_ns: int, *about: Any) -> None:
+        super().note(action, now_ns, *about)
+        if not action.writes:
+            return
         self.kinds.add(type(action).__name__)
         self.intents.append(action_text(action))
         if isinstance(action, RecordEvent):
@@ -123,9 +125,9 @@ class Carried:
 
 def test_no_journal_tells_them() -> None:
     """All nodes fall silent, and every controller has its say."""
-    ledger, digests = Ledger(), set()
-    carried = Carried(ledger)
-    host = carried.host = ControllerHost(ledger, carried)
+    digests = set()
+    carried = Carried()
+    host = carried.host
     for obj in cluster():
         if obj["kind"] in KINDS:
             host.cache.apply(Put(obj["kind"], decode(obj["kind"], obj)), NOW_NS)
@@ -135,7 +137,7 @@ def test_no_journal_tells_them() -> None:
             pass
     told = {"SetNodeConditions", "AddTaints", "MarkPodNotReady", "CreateControllerRevision"}
     assert told <= carried.kinds
-    changes, _, _ = ledger.take_batch()
+    changes, _, _ = carried.take_batch()
     for change in changes:
         made = json.dumps([document(change), change.data])
         digests |= found_in(made.replace("digest:", SECRET))

@@ -80,7 +80,6 @@ class FaultyLeader(VirtualLeader):
         if not self.alive:
             return
         if action.writes and self.cut_off_until_ns > now_ns:
-            self._sent[action.id] = action
             self._world.refuse(action, NO_ANSWER, "connection refused")
             return
         self._fleet.race(action)

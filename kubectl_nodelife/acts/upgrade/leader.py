@@ -44,7 +44,6 @@ from kubectl_nodelife.engine.actions import (
     Action,
     Detail,
     EvictPod,
-    RecordEvent,
     StartWork,
     StopWork,
 )
@@ -135,7 +134,6 @@ class Leader:
         self._session, self._cache, self._lease = session, cache, lease
         self._say, self._warn = show, warn
         self._epoch = -1
-        self._outstanding: set[int] = set()
         self._blind = "not all lists are read"
         self._beside: HostState | None = None
         self._asked_ns = self._report_due_ns = 0
@@ -190,11 +188,12 @@ class Leader:
         engine = self._cache.engine
         if engine is not None:
             controller, decided = engine.controller, self._step(engine)
+            unanswered = controller.memory.pending.unanswered
             if controller.superseded:
                 return self._end(controller.superseded)
-            if not self._outstanding and (why := used_up(self._session)):
+            if not unanswered and (why := used_up(self._session)):
                 return self._end(why)
-            if not decided and not self._outstanding:
+            if not decided and not unanswered:
                 code = self._over(controller)
                 if code is not None:
                     return code
@@ -206,7 +205,6 @@ class Leader:
     def _begin(self) -> None:
         """Lead in a new epoch, with a controller that has all to read anew."""
         self._executor.drop()
-        self._outstanding.clear()
         self._epoch = self._lease.epoch
         self._beside = None
         order, now_ns = self._order, self._cache.clock.now_ns()
@@ -282,7 +280,7 @@ class Leader:
         beside = msgspec.structs.replace(host, clock_ahead_ns=0)
         if beside != self._beside or now_ns >= self._asked_ns + LOOK_NS:
             self._beside, self._asked_ns = beside, now_ns
-            engine.wake(now_ns)
+            engine.wake_controller(now_ns)
         return chain.from_iterable(engine.decide(host, now_ns))
 
     def _start(self, action: Action, now_ns: int) -> None:
@@ -295,8 +293,6 @@ class Leader:
         elif not action.writes:
             self._show(action)
         else:
-            if not isinstance(action, RecordEvent):
-                self._outstanding.add(action.id)
             self._executor.start(action, now_ns)
 
     def _patience_s(self) -> float:
@@ -310,7 +306,9 @@ class Leader:
     async def _gather(self, patience_s: float) -> None:
         for message in await self._cache.gather(patience_s):
             if isinstance(message, Outcome):
-                self._take_outcome(message)
+                if message.obj is not None:
+                    self._cache.put(message.obj)
+                self._cache.take_in([message], self._cache.clock.now_ns())
             elif isinstance(message, _LeaseSeen):
                 self._cache.put(message.lease)
             elif isinstance(message, Put):
@@ -319,14 +317,6 @@ class Leader:
                 key = message.key
                 report = WorkReport(key.number, message.code)
                 self._cache.engine.controller.work_report(key.node, report)
-
-    def _take_outcome(self, outcome: Outcome) -> None:
-        if outcome.action.id not in self._outstanding:
-            return  # of an epoch before this one
-        self._outstanding.discard(outcome.action.id)
-        if outcome.obj is not None:
-            self._cache.put(outcome.obj)
-        self._cache.take_in([outcome], self._cache.clock.now_ns())
 
     # The work
 

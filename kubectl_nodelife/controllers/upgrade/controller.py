@@ -188,7 +188,8 @@ class UpgradeController:
     def outcome(self, outcome: Outcome, cache: Cache, now_ns: int) -> Actions:
         """Take in what came of an action, done or not."""
         action, code, memory = outcome.action, outcome.code, self.memory
-        memory.pending.ended(action, code, outcome.obj)
+        if not memory.pending.ended(outcome):
+            return ()
         if isinstance(action, NodeMarkPatch) and code in _REFUSED:
             memory.written_marks.pop(action.node, None)
         message = outcome.message or f"code {code}"
@@ -372,7 +373,7 @@ def _stand_still(p: UpgradePass) -> None:
                 progress.armed_ns = p.now_ns
 
 
-class LeaderEngine:
+class LeaderEngine(Engine):
     """The engine of the process that leads a run, with the upgrade controller alone in it.
 
     A leader takes in events as it receives them, and decides when it may: a live one
@@ -388,29 +389,24 @@ class LeaderEngine:
         on_bug: OnBug | None = None,
         numbers: ActionNumbers | None = None,
     ) -> None:
+        super().__init__([controller], cache, on_bug=on_bug, numbers=numbers)
         self.controller = controller
-        self.cache = cache
-        self._engine = Engine([controller], cache, on_bug=on_bug, numbers=numbers)
-
-    def next_due(self) -> int | None:
-        """The instant of the next pass, or None."""
-        return self._engine.next_due()
 
     def take_in(self, events: Iterable[Event], now_ns: int) -> None:
         """Bring what happened into the cache and to the controller, which decides later."""
-        self._engine.timers_wait = True
-        deque(self._engine.turns(now_ns, events), maxlen=0)
+        self.timers_wait = True
+        deque(self.turns(now_ns, events), maxlen=0)
 
-    def wake(self, now_ns: int) -> None:
+    def wake_controller(self, now_ns: int) -> None:
         """Ask for a pass, since something changed that is no object of the cluster."""
         for requeue in self.controller.wake(now_ns):
-            self._engine.wake(requeue)
+            self.wake(requeue)
 
     def decide(self, host: HostState, now_ns: int) -> Iterator[Sequence[Action]]:
         """The decisions of the pass that is due, if one is. `host`: what the leader knows now."""
         self.controller.host = host
-        self._engine.timers_wait = False
-        return self._engine.turns(now_ns, ())
+        self.timers_wait = False
+        return self.turns(now_ns, ())
 
 
 def _take_request(p: UpgradePass) -> None:

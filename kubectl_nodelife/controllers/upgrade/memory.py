@@ -7,30 +7,24 @@ before) is settled by the rules of each state. Instants are ns of the leader's o
 
 Until the outcome of a write is known nothing more is decided on its object, and the object is read
 with the write's effect laid over it: a node whose claim is on its way is unavailable already. A
-write is no longer pending once the cache shows it, shows a later version, or it failed.
+write is no longer pending once the cache shows it, shows a later version, or it failed. The cache
+itself holds only what the cluster shows: each write is sent under a version that is really there.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Hashable, Mapping
 from types import MappingProxyType
-from typing import Any, Final, NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 
 from kubectl_nodelife.controllers.upgrade.claims import DrainVerdict, PodKey, UpgradeCandidate
 from kubectl_nodelife.controllers.upgrade.marks import NodeMark
-from kubectl_nodelife.engine.actions import (
-    Action,
-    CreateForNode,
-    EvictPod,
-    ForNode,
-    NodeMarkPatch,
-    SetNodeConditions,
-    UpdateRun,
-)
+from kubectl_nodelife.engine.actions import Action, CreateForNode
 from kubectl_nodelife.engine.cache import Cache
-from kubectl_nodelife.engine.settlement import is_newer
+from kubectl_nodelife.engine.events import Outcome
+from kubectl_nodelife.engine.settlement import is_newer, settle_action
 from kubectl_nodelife.kube.meta import KubeObject
 from kubectl_nodelife.kube.node import Node
 from kubectl_nodelife.kube.pod import Pod
@@ -93,7 +87,6 @@ class WorkReport(NamedTuple):
 
 
 ObjectKey = tuple[str, tuple[str, str]]
-_TRACKED: Final = (NodeMarkPatch, SetNodeConditions, UpdateRun, EvictPod, ForNode)
 
 
 class _Pending(msgspec.Struct):
@@ -102,26 +95,35 @@ class _Pending(msgspec.Struct):
 
 
 class PendingWrites:
-    """The writes under way, by object: one for each."""
+    """The writes under way, by object: one for each. `unanswered`: those without an outcome yet, by
+    identity; what the cache shows may be among them.
+    """
 
     def __init__(self) -> None:
+        self.unanswered: dict[int, Action] = {}
         self._by_target: dict[ObjectKey, _Pending] = {}
 
     def sent(self, action: Action) -> None:
-        """The action goes out now; events and what is no call are not followed."""
-        if isinstance(action, _TRACKED):
+        """The action goes out now; what is no call is not followed."""
+        if action.writes:
+            self.unanswered[id(action)] = action
             self._by_target[action.target] = _Pending(action)
 
-    def ended(self, action: Action, code: int, obj: KubeObject | None) -> None:
-        """Take in the outcome of a write. Done, it stays pending until the cache has caught up."""
+    def ended(self, outcome: Outcome) -> bool:
+        """Take in the outcome of a write. Done, it stays pending until the cache has caught up.
+
+        False where nobody waits for it: it was answered before, or is another leader's, or of an
+        epoch before this one.
+        """
+        action, obj = outcome.action, outcome.obj
+        if self.unanswered.pop(id(action), None) is None:
+            return False
         pending = self._by_target.get(action.target)
-        if pending is None or pending.action != action:
-            return
-        version = obj.metadata.resource_version if obj is not None else ""
-        if 200 <= code < 300 and version:
-            pending.fresh_version = version
-        else:
-            del self._by_target[action.target]
+        if pending is not None and pending.action is action:
+            pending.fresh_version = obj.metadata.resource_version if obj is not None else ""
+            if not (outcome.done and pending.fresh_version):
+                del self._by_target[action.target]
+        return True
 
     def settle(self, cache: Cache) -> None:
         """Forget what the cache shows by now."""
@@ -146,12 +148,9 @@ class PendingWrites:
 
 
 def _is_shown(pending: _Pending, obj: KubeObject | None) -> bool:
-    action = pending.action
-    if isinstance(action, CreateForNode):
-        return obj is not None
-    if obj is None or (action.uid and obj.uid and action.uid != obj.uid):
-        return True  # the object that was meant is gone
-    if action.shown_by(obj):
+    if obj is None:  # gone, or still to come
+        return not isinstance(pending.action, CreateForNode)
+    if settle_action(pending.action, obj) is not None:
         return True
     fresh = pending.fresh_version
     return bool(fresh) and (obj.metadata.resource_version == fresh or is_newer(obj, fresh))

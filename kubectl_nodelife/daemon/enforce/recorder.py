@@ -13,12 +13,11 @@ from kubectl_nodelife.daemon.intents import Intent, Intents
 from kubectl_nodelife.daemon.ledger import Ledger
 from kubectl_nodelife.engine.actions import Action
 from kubectl_nodelife.engine.calls import Answer, Result, request_of
+from kubectl_nodelife.engine.settlement import APPLIED, FAILED, SUPERSEDED
 from kubectl_nodelife.kube.codec import encode_part
 from kubectl_nodelife.kube.meta import KubeObject
 from kubectl_nodelife.live.action_sender import HELD
 from kubectl_nodelife.live.executor_port import Recorder
-
-APPLIED, FAILED, SUPERSEDED = "applied", "failed", "superseded"
 
 _NOT_KEPT = ("cause", "manifest", "patch")
 """Nor an object that is created, nor a status: a template may hold secrets, and messages too."""
