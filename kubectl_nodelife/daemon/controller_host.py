@@ -3,14 +3,13 @@
 What the cluster shows comes in by `observe`; `step` brings it and what is due through the engine,
 and lays each decision over the view, whose events go through the engine again, until nothing is
 left to decide. Every decision is noted in the ledger, and none is sent. What other controllers do
-in the cluster is the follower's affair (`follower`). A list of a kind becomes events by comparing
-it with the objects shown so far (`events_of`), for every host alike.
+in the cluster is the follower's affair (`follower`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
-from typing import Final, Protocol, TypeVar
+from typing import Final, TypeVar
 
 from kubectl_nodelife.controllers import make_controllers
 from kubectl_nodelife.controllers.nodelifecycle import NodeLifecycleController
@@ -18,6 +17,7 @@ from kubectl_nodelife.controllers.nodelifecycle.taints import is_for_lost_node
 from kubectl_nodelife.controllers.tainteviction import TaintEvictionController
 from kubectl_nodelife.daemon.changes import node_of, patch_text
 from kubectl_nodelife.daemon.follower import ControllerFollower
+from kubectl_nodelife.daemon.gate import ShownEvent, same_version
 from kubectl_nodelife.daemon.ledger import Ledger, outcome_of
 from kubectl_nodelife.daemon.logs import log_bug, take_in
 from kubectl_nodelife.engine.actions import Action, RecordEvent
@@ -31,14 +31,9 @@ from kubectl_nodelife.engine.settlement import CONFIRMED, SUPERSEDED
 from kubectl_nodelife.kube.kinds import kind_of
 from kubectl_nodelife.kube.meta import KubeObject
 from kubectl_nodelife.kube.times import SECOND_NS
-from kubectl_nodelife.kube.unreadable import NAMELESS
-from kubectl_nodelife.live.loop import TimeSlices
-from kubectl_nodelife.live.news import ListNews
 
 ChangeListener = Callable[[KubeObject, KubeObject | None, int], None]
 """Called with an object as the cluster showed it before and shows it now (None: gone), and when."""
-
-ShownEvent = Put | Gone | Unreadable
 
 T = TypeVar("T")
 
@@ -319,39 +314,3 @@ class ControllerHost:
 def _about(event: Event) -> Hashable:
     """The object that an event is about, for a bug's name."""
     return event.target if isinstance(event, ShownEvent) else ("", "")
-
-
-def same_version(before: KubeObject, after: KubeObject) -> bool:
-    """True if these are the same version of one object."""
-    version = after.metadata.resource_version
-    return version != "" and version == before.metadata.resource_version
-
-
-class ShownObjects(Protocol):
-    """The objects as the cluster has shown them so far."""
-
-    def shown(self, kind: str, key: Key) -> KubeObject | None:
-        """The object, or None."""
-
-    def shown_keys(self, kind: str) -> Iterator[Key]:
-        """The keys of all objects of a kind."""
-
-
-async def events_of(listed: ListNews, before: ShownObjects, slices: TimeSlices) -> list[ShownEvent]:
-    """The list as events. What is missing in it is gone; but where it holds an object without a
-    name, that may be the one, and it is set aside instead.
-    """
-    kind = listed.kind
-    events: list[ShownEvent] = []
-    keys = {found.key for found in listed.unreadable}  # there all the same
-    for obj in listed.objects:
-        keys.add(obj.key)
-        known = before.shown(kind, obj.key)
-        if known is None or not same_version(known, obj):
-            events.append(Put(kind, obj))
-        await slices.pause()
-    why = "it may be the one that the list does not name"
-    for key in before.shown_keys(kind):
-        if key not in keys:
-            events.append(Unreadable(kind, key, why) if NAMELESS in keys else Gone(kind, key))
-    return events

@@ -20,8 +20,15 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from itertools import chain
 from typing import Any, ClassVar, Final
 
-from kubectl_nodelife.daemon.controller_host import ControllerHost, events_of
-from kubectl_nodelife.daemon.gate import ChangeSettings, DecisionGate, Feed, ManagerBegan, Message
+from kubectl_nodelife.daemon.controller_host import ControllerHost
+from kubectl_nodelife.daemon.gate import (
+    ChangeSettings,
+    Feed,
+    GatedFeed,
+    ManagerBegan,
+    Message,
+    events_of,
+)
 from kubectl_nodelife.daemon.kinds import out_of_reach, runnable
 from kubectl_nodelife.daemon.lease_check import LeaseCheck, LeasesRead, ReadLeases
 from kubectl_nodelife.daemon.ledger import Ledger
@@ -34,14 +41,12 @@ from kubectl_nodelife.engine.settings import Settings
 from kubectl_nodelife.kube.meta import KubeObject
 from kubectl_nodelife.kube.times import SECOND_NS
 from kubectl_nodelife.live.clock import DaemonClock
-from kubectl_nodelife.live.loop import TimeSlices, drive, play
+from kubectl_nodelife.live.loop import drive, play
 from kubectl_nodelife.live.news import ListNews, News, OtherCluster, WatchNews
 
 _BATCH = ("decisions", "a batch")
-_GATHER_S = 0.05
 _LOOK_AROUND_S = 1.0
 _EVENTS_AT_ONCE = 100
-_MOST_STANDSTILL_NS = 5 * SECOND_NS
 
 _THRESHOLDS: Final = (5_000, 5, 1_000_000_000)
 
@@ -71,14 +76,12 @@ class DecisionRole:
         return False
 
 
-class DecisionTask:
+class DecisionTask(GatedFeed):
     """The task that feeds the engine, and the only one that touches it.
 
-    `cold_until_ns`: before that no node is called lost for silence. `is_first_look`: since it has
-    just begun, so that the controllers that it follows know more of the silence than it does.
-
-    `slices.longest_s`: the longest time without a pause since synced. `read`: the kinds whose first
-    list has come.
+    `is_first_look`: it is cold since it has just begun, so that the controllers that it follows
+    know more of the silence than it does. `slices.longest_s`: the longest time without a pause
+    since synced.
     """
 
     def __init__(
@@ -97,21 +100,13 @@ class DecisionTask:
         `read_leases` for all Leases of nodes before a node is called lost. `host`, `role`:
         those of a task that enforces, instead of one that plans only.
         """
-        self.feed = feed
-        self.clock = clock
-        self.settings = settings
+        super().__init__(feed, clock, settings)
         self.host: ControllerHost = ControllerHost(ledger) if host is None else host
         self.role = role or DecisionRole()
-        self.gate = DecisionGate(feed, clock)
         self.leases = LeaseCheck(read_leases, clock, feed.queue)
-        self.read: set[str] = set()
         self.synced = asyncio.Event()
-        self.cold_since_ns = 0
-        self.cold_until_ns = 0
-        self.cold_because = ""
         self.is_first_look = False
         self.last_news_ns = 0
-        self.slices = TimeSlices()
         self._names = list(controllers)
         self._read_settings = read_settings
         self._missing: frozenset[str] = frozenset()
@@ -133,19 +128,10 @@ class DecisionTask:
         now_ns = self.clock.now_ns()
         return min(self._decided_ns or now_ns, now_ns) if self.stands_still else now_ns
 
-    def is_cold(self, now_ns: int) -> bool:
-        """True if nodes are not yet called lost for silence."""
-        return now_ns < self.cold_until_ns
-
     def running(self) -> list[str]:
         """The controllers that are looked at."""
         engine = self.host.engine
         return [c.name for c in engine.controllers] if engine is not None else []
-
-    def unread(self) -> list[str]:
-        """The kinds whose first list is still to come."""
-        beyond = out_of_reach(self.feed.states)
-        return [k for k in self.feed.states if k not in self.read and k not in beyond]
 
     async def change_settings(self, settings: Settings) -> None:
         """Order other settings; returns once they are in force."""
@@ -178,7 +164,7 @@ class DecisionTask:
 
     async def next(self, due_ns: int | None) -> Iterable[Tick]:
         """Wait for messages, or until a controller is due. What is to be decided then."""
-        messages = await self._gather(due_ns)
+        messages = await self.gather(self._patience_s(due_ns))
         self.slices.begin()
         self.gate.note_running()
         return await self._receive(messages)
@@ -241,28 +227,9 @@ class DecisionTask:
             ]
             self.held.listed(kind)
             return [*kept, (None, await self._listed(item))]
-        if isinstance(item, OtherCluster):
-            if because := self.gate.accept(item):
-                self._watch_afresh(because)
-            return seen
-        if self.host.engine is None:
-            return seen
-        if because := self.gate.phase(item, self.settings.node_monitor_period_ns):
-            self._watch_afresh(because)
+        if isinstance(item, OtherCluster) or self.host.engine is not None:
+            self._note_watch(item)
         return seen
-
-    async def _gather(self, due_ns: int | None) -> list[Message]:
-        """Messages of the next hundredths of a second; none where a controller is due before."""
-        queue = self.feed.queue
-        try:
-            async with asyncio.timeout(self._patience_s(due_ns)):
-                messages = [await queue.get()]
-        except TimeoutError:
-            return []
-        await asyncio.sleep(_GATHER_S)
-        while not queue.empty():
-            messages.append(queue.get_nowait())
-        return messages
 
     def _patience_s(self, due_ns: int | None) -> float:
         """Until a controller is due, or a look at clocks and connections is."""
@@ -433,11 +400,11 @@ class DecisionTask:
 
     def _check_clocks(self) -> None:
         """Warm up anew after a time of which nothing is known."""
-        if self.host.engine is None:
-            return
-        if because := self.gate.check_clocks(self._standstill_s()):
-            self.role.time_passed_unseen()
-            self._watch_afresh(because)
+        if self.host.engine is not None:
+            super()._check_clocks()
+
+    def _time_passed_unseen(self) -> None:
+        self.role.time_passed_unseen()
 
     def _watch_afresh(self, because: str) -> None:
         """Warm up: silence so far counts for nothing."""
@@ -445,23 +412,9 @@ class DecisionTask:
             self.host.lifecycle.memory.watch_afresh(self.clock.now_ns())
         self._note_cold(because)
 
-    def _standstill_s(self) -> float:
-        """How long may pass before silence that was not watched counts for nothing."""
-        settings = self.settings
-        half_ns = settings.node_monitor_grace_period_ns // 2
-        limit_ns = max(settings.node_monitor_period_ns, min(_MOST_STANDSTILL_NS, half_ns))
-        return limit_ns / SECOND_NS
-
-    def cold_for_ns(self) -> int:
-        """How much longer harm is held back, since a grace period has not been watched; 0: it is
-        not.
-        """
-        return max(0, self.cold_until_ns - self.clock.now_ns())
-
     def _note_cold(self, because: str) -> None:
-        self.cold_since_ns = self.clock.now_ns()
-        self.cold_until_ns = self.cold_since_ns + self.settings.node_monitor_grace_period_ns
-        self.cold_because, self.is_first_look = because, False
+        super()._note_cold(because)
+        self.is_first_look = False
         if self.role.begins_warm() and not self.synced.is_set():
             self.cold_until_ns = self.cold_since_ns
 

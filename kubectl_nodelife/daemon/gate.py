@@ -1,33 +1,52 @@
-"""A decision task's input, and whether the controllers may decide on it, and if not, why not.
+"""The input of whoever decides on a live cluster, and whether it may decide, and if not, why not.
 
-The messages are watches, orders, outcomes, and Leases read anew. A source (`live.source`) has one
-queue; `Tee` gives its news to each task that opens a feed of its own.
+A `GatedFeed` is that input: of the daemon's decision tasks, and of the leader of an upgrade. The
+messages are watches, orders, outcomes, and Leases read anew. A source (`live.source`) has one
+queue; `Tee` gives its news to each task that opens a feed of its own. A list of a kind becomes
+events by comparing it with the objects shown so far (`events_of`).
 
 No controller decides while a required watch (Node, Lease, Pod) is down. Nor does one, after a
 suspend, a gap in a watch, a stop of this process or a change of the server's clock, before the
 kinds concerned have been listed anew (`Freshness`): what was seen before may be out of date, and a
 watch that looks alive may be a dead connection. Nor does any controller decide while another
 cluster is meant or seen than the one that the plans and the journal are of. There is no upstream to
-follow: a kube-controller-manager that was suspended loses its lease, ends, and begins anew.
+follow: a kube-controller-manager that was suspended loses its lease, ends, and begins anew. After
+such a time of which nothing is known the input is *cold* for a grace period: the gate is open, but
+silence so far counts for nothing.
 """
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Collection, Iterable, Mapping
-from typing import Any, NamedTuple, Protocol
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from typing import Any, Final, NamedTuple, Protocol
 
-from kubectl_nodelife.daemon.kinds import REQUIRED_WATCHES
+from kubectl_nodelife.daemon.kinds import REQUIRED_WATCHES, out_of_reach
 from kubectl_nodelife.daemon.lease_check import LeasesRead
-from kubectl_nodelife.engine.events import Outcome
+from kubectl_nodelife.engine.cache import Key
+from kubectl_nodelife.engine.events import Gone, Outcome, Put, Unreadable
 from kubectl_nodelife.engine.settings import Settings
+from kubectl_nodelife.kube.meta import KubeObject
 from kubectl_nodelife.kube.times import SECOND_NS
+from kubectl_nodelife.kube.unreadable import NAMELESS
 from kubectl_nodelife.live.clock import DRIFT_NS, DaemonClock
-from kubectl_nodelife.live.news import WATCHING, KindPhase, KindState, News, OtherCluster
+from kubectl_nodelife.live.loop import TimeSlices
+from kubectl_nodelife.live.news import (
+    WATCHING,
+    KindPhase,
+    KindState,
+    ListNews,
+    News,
+    OtherCluster,
+)
 from kubectl_nodelife.live.source import ListWatchSource
 
 _MOST_WAITING = 1_000
+_GATHER_S: Final = 0.05
+_MOST_STANDSTILL_NS: Final = 5 * SECOND_NS
+
+ShownEvent = Put | Gone | Unreadable
 
 
 class ChangeSettings(NamedTuple):
@@ -267,3 +286,118 @@ class DecisionGate:
         self._demanded = because
         self._feed.relist(self._freshness.demand(kinds, self._clock.steady_ns(), because))
         self.closed_because = self.waiting()
+
+
+class GatedFeed:
+    """A feed behind its gate, and since when silence is watched.
+
+    `read`: the kinds whose first list has come. `cold_until_ns`: before that no silence counts, for
+    time has passed of which nothing is known, which ended at `cold_since_ns` (`cold_because`).
+    """
+
+    def __init__(self, feed: Feed, clock: DaemonClock, settings: Settings) -> None:
+        self.feed = feed
+        self.clock = clock
+        self.settings = settings
+        self.gate = DecisionGate(feed, clock)
+        self.slices = TimeSlices()
+        self.read: set[str] = set()
+        self.cold_since_ns = 0
+        self.cold_until_ns = 0
+        self.cold_because = ""
+
+    def unread(self) -> list[str]:
+        """The kinds whose first list is still to come."""
+        beyond = out_of_reach(self.feed.states)
+        return [k for k in self.feed.states if k not in self.read and k not in beyond]
+
+    def is_cold(self, now_ns: int) -> bool:
+        """True if silence so far counts for nothing."""
+        return now_ns < self.cold_until_ns
+
+    def cold_for_ns(self) -> int:
+        """How much longer harm is held back, since a grace period has not been watched; 0: it is
+        not.
+        """
+        return max(0, self.cold_until_ns - self.clock.now_ns())
+
+    async def gather(self, patience_s: float) -> list[Message]:
+        """Wait for a message for so long at most, and return it with those of the next hundredths
+        of a second.
+        """
+        queue = self.feed.queue
+        try:
+            async with asyncio.timeout(patience_s):
+                messages = [await queue.get()]
+        except TimeoutError:
+            return []
+        await asyncio.sleep(_GATHER_S)
+        while not queue.empty():
+            messages.append(queue.get_nowait())
+        return messages
+
+    def _note_watch(self, news: KindPhase | OtherCluster) -> None:
+        """It stands differently with a watch, or this is another cluster, or no more."""
+        if isinstance(news, OtherCluster):
+            because = self.gate.accept(news)
+        else:
+            because = self.gate.phase(news, self.settings.node_monitor_period_ns)
+        if because:
+            self._watch_afresh(because)
+
+    def _check_clocks(self) -> None:
+        """Notice a time of which nothing is known."""
+        settings = self.settings
+        half_ns = settings.node_monitor_grace_period_ns // 2
+        limit_ns = max(settings.node_monitor_period_ns, min(_MOST_STANDSTILL_NS, half_ns))
+        if because := self.gate.check_clocks(limit_ns / SECOND_NS):
+            self._time_passed_unseen()
+            self._watch_afresh(because)
+
+    def _time_passed_unseen(self) -> None:
+        """Something may have happened of which nothing is known: a suspend, a stop, a halt."""
+
+    def _watch_afresh(self, because: str) -> None:
+        """Silence so far counts for nothing."""
+        self._note_cold(because)
+
+    def _note_cold(self, because: str) -> None:
+        self.cold_since_ns = self.clock.now_ns()
+        self.cold_until_ns = self.cold_since_ns + self.settings.node_monitor_grace_period_ns
+        self.cold_because = because
+
+
+def same_version(before: KubeObject, after: KubeObject) -> bool:
+    """True if these are the same version of one object."""
+    version = after.metadata.resource_version
+    return version != "" and version == before.metadata.resource_version
+
+
+class ShownObjects(Protocol):
+    """The objects as the cluster has shown them so far."""
+
+    def shown(self, kind: str, key: Key) -> KubeObject | None:
+        """The object, or None."""
+
+    def shown_keys(self, kind: str) -> Iterator[Key]:
+        """The keys of all objects of a kind."""
+
+
+async def events_of(listed: ListNews, before: ShownObjects, slices: TimeSlices) -> list[ShownEvent]:
+    """The list as events. What is missing in it is gone; but where it holds an object without a
+    name, that may be the one, and it is set aside instead.
+    """
+    kind = listed.kind
+    events: list[ShownEvent] = []
+    keys = {found.key for found in listed.unreadable}  # there all the same
+    for obj in listed.objects:
+        keys.add(obj.key)
+        known = before.shown(kind, obj.key)
+        if known is None or not same_version(known, obj):
+            events.append(Put(kind, obj))
+        await slices.pause()
+    why = "it may be the one that the list does not name"
+    for key in before.shown_keys(kind):
+        if key not in keys:
+            events.append(Unreadable(kind, key, why) if NAMELESS in keys else Gone(kind, key))
+    return events

@@ -317,11 +317,11 @@ def _hangs(process: Process) -> None:
     task = process.enforcement.decision_task()
     assert task is not None
 
-    async def forever(due_ns: int | None) -> list[Any]:
+    async def forever(patience_s: float) -> list[Any]:
         await asyncio.Event().wait()
         return []
 
-    task._gather = forever  # type: ignore[method-assign]
+    task.gather = forever  # type: ignore[method-assign]
 
 
 def _grow_old(stand: Stand) -> None:

@@ -157,7 +157,7 @@ class Leader:
             running.append(self._gate.run())
         tasks = [loop.create_task(part) for part in running]
         try:
-            while self._cache.waiting_for():
+            while self._cache.unread():
                 await self._gather(LOOK_NS / SECOND_NS)
                 _raise_bugs(tasks)
             while True:
@@ -244,7 +244,7 @@ class Leader:
         host = HostState(
             clock_ahead_ns=self._session.now_ns() - now_ns,
             blind=self._blind,
-            unread=tuple(cache.unread()),
+            unread=tuple(cache.out_of_reach()),
             gate_command=gate.last if gate is not None else None,
             gate_runs=gate.runs if gate is not None else 0,
             pods_listed_ns=dict(cache.lists.listed_ns),
@@ -304,7 +304,7 @@ class Leader:
         return min(LOOK_NS / SECOND_NS, max(0.0, left_ns / SECOND_NS))
 
     async def _gather(self, patience_s: float) -> None:
-        for message in await self._cache.gather(patience_s):
+        for message in await self._cache.receive(patience_s):
             if isinstance(message, Outcome):
                 if message.obj is not None:
                     self._cache.put(message.obj)

@@ -21,8 +21,7 @@ import msgspec
 
 from kubectl_nodelife.controllers.upgrade.controller import LeaderEngine, UpgradeController
 from kubectl_nodelife.controllers.upgrade.marks import CONTROLLER
-from kubectl_nodelife.daemon.controller_host import events_of
-from kubectl_nodelife.daemon.gate import DecisionGate, Tee
+from kubectl_nodelife.daemon.gate import GatedFeed, Tee, events_of
 from kubectl_nodelife.daemon.kinds import out_of_reach
 from kubectl_nodelife.daemon.logs import log_bug, take_in
 from kubectl_nodelife.engine.cache import Cache, Key
@@ -36,20 +35,16 @@ from kubectl_nodelife.kube.times import SECOND_NS
 from kubectl_nodelife.kube.wellknown import NAMESPACE_NODE_LEASE
 from kubectl_nodelife.live.client import Client
 from kubectl_nodelife.live.clock import DaemonClock, steady_ns
-from kubectl_nodelife.live.loop import TimeSlices
 from kubectl_nodelife.live.news import KindPhase, ListNews, OtherCluster, WatchNews
 from kubectl_nodelife.live.requests import DAEMON_PACING, resource_of
 from kubectl_nodelife.live.source import ListWatchSource
-
-GATHER_S: Final = 0.1
-STANDSTILL_S: Final = 5.0
 
 AGAIN_SECONDS: Final = 0.5
 
 AGAIN_AFTER_ERROR_SECONDS: Final = 5.0
 
 
-class LiveCache:
+class LiveCache(GatedFeed):
     """The cache of the leader's engine, kept by watches.
 
     `queue`: the news, and whatever else the leader is to be woken by. `engine`: None before
@@ -57,70 +52,48 @@ class LiveCache:
     """
 
     def __init__(self, client: Client, kinds: Iterable[str], settings: Settings) -> None:
-        self.cache = Cache()
-        self.engine: LeaderEngine | None = None
-        self.clock = DaemonClock(lambda: client.clock.now_ns(steady_ns()))
         self._source = ListWatchSource(client, map(resource_of, kinds), DAEMON_PACING)
         self._tee = Tee(self._source)
-        self._feed = self._tee.open()
-        self.queue: asyncio.Queue[Any] = self._feed.queue
-        self._gate = DecisionGate(self._feed, self.clock)
-        self._settings = settings
-        self._read: set[str] = set()
-        self._cold_until_ns = 0
-        self._cold_because = ""
-        self._slices = TimeSlices()
+        feed = self._tee.open()
+        self.queue: asyncio.Queue[Any] = feed.queue
+        clock = DaemonClock(lambda: client.clock.now_ns(steady_ns()))
+        super().__init__(feed, clock, settings)
+        self.cache = Cache()
+        self.engine: LeaderEngine | None = None
         self.lists = PodLists(client, self)
 
-    def unread(self) -> dict[str, str]:
+    def out_of_reach(self) -> dict[str, str]:
         """The kinds that cannot be read, and why."""
-        return out_of_reach(self._feed.states)
-
-    def waiting_for(self) -> list[str]:
-        """The kinds whose first list is still to come."""
-        missing = self.unread()
-        return [k for k in self._feed.states if k not in self._read and k not in missing]
+        return out_of_reach(self.feed.states)
 
     def blind(self) -> str:
         """Why nothing may be decided or written at this moment; "" where it may."""
-        if not self._gate.may_decide(self.unread()):
-            return self._gate.closed_because
-        if self.clock.now_ns() < self._cold_until_ns:
-            left_s = (self._cold_until_ns - self.clock.now_ns()) / SECOND_NS
-            return f"{self._cold_because}: watching for {left_s:.0f}s more first"
-        return ""
+        if not self.gate.may_decide(self.out_of_reach()):
+            return self.gate.closed_because
+        left_s = self.cold_for_ns() / SECOND_NS
+        return f"{self.cold_because}: watching for {left_s:.0f}s more first" if left_s else ""
 
     def lead(self, controller: UpgradeController) -> None:
         """All was listed: from here on silence is watched. The controller itself is cold then, and
         receives what happens from a new engine.
         """
-        self._gate.begin()
+        self.gate.begin()
         self.engine = LeaderEngine(controller, self.cache, on_bug=_end_at_bug)
 
     async def run(self) -> None:
         """Follow the cluster until cancelled. What went by before, such as the wait for another
         leader's Lease, was no standstill.
         """
-        self._gate.begin()
+        self.gate.begin()
         async with asyncio.TaskGroup() as group:
-            for part in (self._source.run(), self._tee.run(), self._gate.watch_for_standstill()):
+            for part in (self._source.run(), self._tee.run(), self.gate.watch_for_standstill()):
                 group.create_task(part)
 
-    async def gather(self, patience_s: float) -> list[Any]:
+    async def receive(self, patience_s: float) -> list[Any]:
         """Wait for news for so long at most and take them in; what is no news is returned."""
-        messages: list[Any] = []
-        try:
-            async with asyncio.timeout(patience_s):
-                messages.append(await self.queue.get())
-        except TimeoutError:
-            pass
-        else:
-            await asyncio.sleep(GATHER_S)
-        while not self.queue.empty():
-            messages.append(self.queue.get_nowait())
-        self._gate.note_running()
-        if because := self._gate.check_clocks(STANDSTILL_S):
-            self._go_cold(because)
+        messages = await self.gather(patience_s)
+        self.gate.note_running()
+        self._check_clocks()
         return [one for one in messages if not await self._take_in(one)]
 
     def put(self, obj: KubeObject) -> None:
@@ -159,19 +132,15 @@ class LiveCache:
             at_ns = self.clock.at_ns(news.seen_ns) if news.seen_ns else now_ns
             self.take_in((event for event in news.events if not self._is_old(event)), at_ns)
         elif isinstance(news, ListNews):
-            self._gate.listed(news.kind, news.asked_ns)
+            self.gate.listed(news.kind, news.asked_ns)
             self.cache.quarantine.relisted(news.kind, news.unreadable, now_ns)
-            self._read.add(news.kind)
-            self.take_in(await events_of(news, self, self._slices), now_ns)
-        elif isinstance(news, KindPhase):
-            if because := self._gate.phase(news, self._settings.node_monitor_period_ns):
-                self._go_cold(because)
-        elif isinstance(news, OtherCluster):
-            if because := self._gate.accept(news):
-                self._go_cold(because)
+            self.read.add(news.kind)
+            self.take_in(await events_of(news, self, self.slices), now_ns)
+        elif isinstance(news, KindPhase | OtherCluster):
+            self._note_watch(news)
         else:
             return False
-        for kind in self.unread():
+        for kind in self.out_of_reach():
             for obj in list(self.cache.all(kind)):
                 self.take_in([Gone(kind, obj.key)], now_ns)
         return True
@@ -183,10 +152,6 @@ class LiveCache:
         cached = self.cache.get(event.kind, event.obj.key)
         version = event.obj.metadata.resource_version
         return cached is not None and cached.uid == event.obj.uid and is_newer(cached, version)
-
-    def _go_cold(self, because: str) -> None:
-        self._cold_because = because
-        self._cold_until_ns = self.clock.now_ns() + self._settings.node_monitor_grace_period_ns
 
 
 def _end_at_bug(bug: Bug) -> None:
