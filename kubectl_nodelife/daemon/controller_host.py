@@ -1,9 +1,10 @@
-"""The host of the controllers that plan only: one engine, its overlay, and the ledger. No I/O.
+"""What a decision task drives: an engine over the cache of what the cluster shows. No I/O.
 
-What the cluster shows comes in by `observe`; `step` brings it and what is due through the engine,
-and lays each decision over the view, whose events go through the engine again, until nothing is
-left to decide. Every decision is noted in the ledger, and none is sent. What other controllers do
-in the cluster is the follower's affair (`follower`).
+`ClusterHost` is what every such host has; where it enforces it is `enforce/host.py`. Here is that
+of a dry run, `ControllerHost`. What the cluster shows comes in by `observe`; `step` brings it and
+what is due through the engine, and lays each decision over the view, whose events go through the
+engine again, until nothing is left to decide. Every decision is noted in the ledger, and none is
+sent. What other controllers do in the cluster is the follower's affair (`follower`).
 """
 
 from __future__ import annotations
@@ -21,9 +22,10 @@ from kubectl_nodelife.daemon.gate import ShownEvent, same_version
 from kubectl_nodelife.daemon.ledger import Ledger, outcome_of
 from kubectl_nodelife.daemon.logs import log_bug, take_in
 from kubectl_nodelife.engine.actions import Action, RecordEvent
+from kubectl_nodelife.engine.actions.identity import ActionNumbers
 from kubectl_nodelife.engine.cache import Cache, Key
 from kubectl_nodelife.engine.calls import request_of
-from kubectl_nodelife.engine.engine import Engine
+from kubectl_nodelife.engine.engine import Engine, OnBug
 from kubectl_nodelife.engine.events import Event, Gone, Put, Unreadable
 from kubectl_nodelife.engine.overlay import Overlay
 from kubectl_nodelife.engine.settings import Settings
@@ -48,20 +50,67 @@ _AT_ONCE: Final = 1_000
 """How many events the engine takes in without a pause: some milliseconds' worth."""
 
 
-class ControllerHost:
-    """Runs the controllers that plan only, on one engine with its overlay.
-
-    `engine` is None before `join`; `lifecycle` and `eviction` are None where the
-    controller does not run. `on_change` receives each change that the cluster shows.
+class ClusterHost:
+    """An engine over the cache of what a cluster shows. `engine` is None before the controllers
+    begin; `lifecycle` and `eviction` are None where the controller does not run.
     """
 
-    def __init__(self, ledger: Ledger) -> None:
-        self.ledger = ledger
+    def __init__(self) -> None:
         self.cache = Cache()
-        self.overlay = Overlay(self.cache, ledger.numbers)
         self.engine: Engine | None = None
         self.lifecycle: NodeLifecycleController | None = None
         self.eviction: TaintEvictionController | None = None
+
+    def shown(self, kind: str, key: Key) -> KubeObject | None:
+        """The object as the cluster shows it."""
+        return self.cache.get(kind, key)
+
+    def shown_keys(self, kind: str) -> Iterator[Key]:
+        """The keys of all objects of a kind as the cluster shows them."""
+        return iter([obj.key for obj in self.cache.all(kind)])
+
+    def forget(self, kind: str) -> None:
+        """Drop all objects of a kind that can no longer be read."""
+        for obj in list(self.cache.all(kind)):
+            self.cache.set(kind, obj.key, None)
+
+    def next_due(self) -> int | None:
+        """The earliest instant at which a controller is due, or None."""
+        return self.engine.next_due() if self.engine is not None else None
+
+    def settle_inherited(self, now_ns: int) -> None:
+        """End what a process before this one had planned; it may have planned nothing."""
+
+    def _make_engine(
+        self,
+        settings: Settings,
+        names: Iterable[str],
+        *,
+        join: bool,
+        numbers: ActionNumbers,
+        on_bug: OnBug = log_bug,
+    ) -> Engine:
+        """An engine of the controllers of these names, all new, over the cache."""
+        controllers = make_controllers(settings, list(names))
+        self.lifecycle = self.eviction = None
+        for controller in controllers:
+            if isinstance(controller, NodeLifecycleController):
+                self.lifecycle = controller
+            elif isinstance(controller, TaintEvictionController):
+                self.eviction = controller
+        self.engine = Engine(controllers, self.cache, join=join, on_bug=on_bug, numbers=numbers)
+        return self.engine
+
+
+class ControllerHost(ClusterHost):
+    """Runs the controllers that plan only, on one engine with its overlay. `on_change` receives
+    each change that the cluster shows.
+    """
+
+    def __init__(self, ledger: Ledger) -> None:
+        super().__init__()
+        self.ledger = ledger
+        self.overlay = Overlay(self.cache, ledger.numbers)
         self.on_change: ChangeListener = lambda old, new, now_ns: None
         self.follower: ControllerFollower | None = None
         self._now_ns = 0
@@ -71,19 +120,12 @@ class ControllerHost:
 
         `restarted`: those have just begun themselves and remember nothing, nor do ours.
         """
-        controllers = make_controllers(settings, list(names))
-        self.lifecycle, self.eviction = None, None
-        for controller in controllers:
-            if isinstance(controller, NodeLifecycleController):
-                self.lifecycle = controller
-                controller.memory.begins_cold = controller.memory.stays_beside = not restarted
-            elif isinstance(controller, TaintEvictionController):
-                self.eviction = controller
-        numbers = self.ledger.numbers
-        self.engine = Engine(
-            controllers, self.cache, join=not restarted, on_bug=log_bug, numbers=numbers
-        )
-        self.follower = ControllerFollower(self.engine, self.overlay, self.ledger)
+        join, numbers = not restarted, self.ledger.numbers
+        engine = self._make_engine(settings, names, join=join, numbers=numbers)
+        if self.lifecycle is not None:
+            memory = self.lifecycle.memory
+            memory.begins_cold = memory.stays_beside = join
+        self.follower = ControllerFollower(engine, self.overlay, self.ledger)
 
     def shows_taints_of(self, began_ns: int) -> bool:
         """True if controllers that began then have tainted a lost node anew already: then what they
@@ -119,17 +161,10 @@ class ControllerHost:
         self.overlay = Overlay(self.cache, self.ledger.numbers)
         take_in(self.cache, self._deferred(), now_ns)
 
-    def forget(self, kind: str) -> None:
-        """Drop all objects of a kind that can no longer be read."""
-        for obj in list(self.cache.all(kind)):
-            self.cache.set(kind, obj.key, None)
-
     def shown(self, kind: str, key: Key) -> KubeObject | None:
-        """The object as the cluster shows it."""
         return self.overlay.shown(kind, key)
 
     def shown_keys(self, kind: str) -> Iterator[Key]:
-        """The keys of all objects of a kind as the cluster shows them."""
         observed = self.overlay.observed()
         for obj in list(self.cache.all(kind)):
             if observed.get((kind, obj.key), obj) is not None:
@@ -209,10 +244,6 @@ class ControllerHost:
         except Exception as error:
             self._contain(OVERLAY, _about(event), error, now_ns)
             return [event]
-
-    def next_due(self) -> int | None:
-        """The earliest instant at which a controller is due, or None."""
-        return self.engine.next_due() if self.engine is not None else None
 
     def step(self, now_ns: int, events: Iterable[Event]) -> Iterator[None]:
         """Take in what was seen and wake what is due; yields after each decision, for a pause.

@@ -19,6 +19,8 @@ from kubectl_nodelife.engine.actions import (
     ScheduleEviction,
     SetNodeConditions,
 )
+from kubectl_nodelife.engine.cache import Cache
+from kubectl_nodelife.engine.events import Event, Put
 from kubectl_nodelife.kube.meta import KubeObject
 from kubectl_nodelife.kube.node import Node
 from kubectl_nodelife.kube.pod import Pod
@@ -47,6 +49,17 @@ def is_newer(obj: KubeObject, version: str) -> bool:
     """True if the object is of a later resourceVersion; False where that is unknown."""
     present = obj.metadata.resource_version
     return present.isdecimal() and version.isdecimal() and int(present) > int(version)
+
+
+def is_old(event: Event, cache: Cache) -> bool:
+    """True if the cache holds a later version of the object that the event shows: an answer to a
+    write, or a read, may have overtaken the watch.
+    """
+    if not isinstance(event, Put):
+        return False
+    known = cache.get(event.kind, event.obj.key)
+    version = event.obj.metadata.resource_version
+    return known is not None and known.uid == event.obj.uid and is_newer(known, version)
 
 
 def settle_action(action: Action, obj: KubeObject) -> tuple[str, str] | None:

@@ -28,7 +28,7 @@ from kubectl_nodelife.engine.cache import Cache, Key
 from kubectl_nodelife.engine.events import Event, Gone, Put
 from kubectl_nodelife.engine.quarantine import Bug
 from kubectl_nodelife.engine.settings import Settings
-from kubectl_nodelife.engine.settlement import is_newer
+from kubectl_nodelife.engine.settlement import is_newer, is_old
 from kubectl_nodelife.errors import NodelifeError
 from kubectl_nodelife.kube.meta import KubeObject
 from kubectl_nodelife.kube.times import SECOND_NS
@@ -130,7 +130,7 @@ class LiveCache(GatedFeed):
         now_ns = self.clock.now_ns()
         if isinstance(news, WatchNews):
             at_ns = self.clock.at_ns(news.seen_ns) if news.seen_ns else now_ns
-            self.take_in((event for event in news.events if not self._is_old(event)), at_ns)
+            self.take_in((e for e in news.events if not is_old(e, self.cache)), at_ns)
         elif isinstance(news, ListNews):
             self.gate.listed(news.kind, news.asked_ns)
             self.cache.quarantine.relisted(news.kind, news.unreadable, now_ns)
@@ -144,14 +144,6 @@ class LiveCache(GatedFeed):
             for obj in list(self.cache.all(kind)):
                 self.take_in([Gone(kind, obj.key)], now_ns)
         return True
-
-    def _is_old(self, event: Event) -> bool:
-        """True if the cache holds a later version of the object."""
-        if not isinstance(event, Put):
-            return False
-        cached = self.cache.get(event.kind, event.obj.key)
-        version = event.obj.metadata.resource_version
-        return cached is not None and cached.uid == event.obj.uid and is_newer(cached, version)
 
 
 def _end_at_bug(bug: Bug) -> None:

@@ -9,21 +9,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Iterator
 
-from kubectl_nodelife.controllers import make_controllers
 from kubectl_nodelife.controllers.daemonset import DaemonSetController
 from kubectl_nodelife.controllers.nodelifecycle import NodeLifecycleController
 from kubectl_nodelife.controllers.podgc import PodGCController
 from kubectl_nodelife.controllers.tainteviction import TaintEvictionController
+from kubectl_nodelife.daemon.controller_host import ClusterHost
 from kubectl_nodelife.daemon.decisions import DecisionRole
 from kubectl_nodelife.daemon.enforce.tripwires import Tripwires
 from kubectl_nodelife.daemon.logs import log_bug
 from kubectl_nodelife.engine.actions.identity import ActionNumbers
-from kubectl_nodelife.engine.cache import Cache, Key
-from kubectl_nodelife.engine.engine import QUARANTINED, Engine
+from kubectl_nodelife.engine.engine import QUARANTINED
 from kubectl_nodelife.engine.events import Event, Gone, Outcome, Put
 from kubectl_nodelife.engine.quarantine import Bug
 from kubectl_nodelife.engine.settings import Settings
-from kubectl_nodelife.engine.settlement import is_newer
+from kubectl_nodelife.engine.settlement import is_old
 from kubectl_nodelife.kube.meta import KubeObject
 from kubectl_nodelife.kube.unreadable import Ref
 from kubectl_nodelife.live.executor import LiveExecutor
@@ -32,7 +31,7 @@ from kubectl_nodelife.live.news import FAILING, KindPhase, ListNews, News
 JOIN, RESTART = "join", "restart"
 
 
-class EnforcingHost:
+class EnforcingHost(ClusterHost):
     """Runs the engine of the enforcing controllers on what the cluster shows.
 
     `executor` is set once the cache is there for it. `monotonic_ns`: a clock
@@ -50,10 +49,7 @@ class EnforcingHost:
         """`began` receives the names of the controllers at the instant of the first decision,
         `on_bug` each exception that is contained here.
         """
-        self.cache = Cache()
-        self.engine: Engine | None = None
-        self.lifecycle: NodeLifecycleController | None = None
-        self.eviction: TaintEvictionController | None = None
+        super().__init__()
         self.executor: LiveExecutor | None = None
         self.tripwires: Tripwires | None = None
         self.monotonic_ns: Callable[[], int] | None = None
@@ -68,14 +64,6 @@ class EnforcingHost:
 
     # What a decision task asks for
 
-    def shown(self, kind: str, key: Key) -> KubeObject | None:
-        """The object as the cluster shows it."""
-        return self.cache.get(kind, key)
-
-    def shown_keys(self, kind: str) -> Iterator[Key]:
-        """The keys of all objects of a kind."""
-        return iter([obj.key for obj in self.cache.all(kind)])
-
     def join(self, settings: Settings, names: Iterable[str], *, restarted: bool = False) -> None:
         """Begin: beside a controller that ran until now, or as a restarted one.
 
@@ -83,22 +71,19 @@ class EnforcingHost:
         """
         joining = self._begin == JOIN
         self._begin = JOIN  # taints are stripped once: what begins anew later joins
-        controllers = make_controllers(settings, list(names))
-        for controller in controllers:
+        engine = self._make_engine(
+            settings, names, join=joining, numbers=self._numbers, on_bug=self._on_bug
+        )
+        for controller in engine.controllers:
             if isinstance(controller, NodeLifecycleController):
-                self.lifecycle = controller
                 controller.memory.begins_cold, controller.awaits_writes = joining, True
                 controller.memory.unworked.update(self.cache.nodes)  # as at any start upstream
                 controller.memory.unconfirmed.update(self.cache.nodes)  # marks may be half done
             elif isinstance(controller, TaintEvictionController):
-                self.eviction = controller
                 controller.dates_count_from_ns = self.dates_count_from_ns()
             elif isinstance(controller, DaemonSetController):
                 controller.queue.keeps_later = True  # one sync more does no harm
-        self.engine = Engine(
-            controllers, self.cache, join=joining, on_bug=self._on_bug, numbers=self._numbers
-        )
-        self._began([c.name for c in controllers])
+        self._began([c.name for c in engine.controllers])
 
     def withdraw(self, now_ns: int, because: str) -> None:
         """Drop what waits to be sent; it is decided anew."""
@@ -108,18 +93,6 @@ class EnforcingHost:
             if isinstance(event, (Put, Gone)):
                 self.cache.apply(event, now_ns)
         self._waiting.clear()
-
-    def forget(self, kind: str) -> None:
-        """Drop all objects of a kind that can no longer be read."""
-        for obj in list(self.cache.all(kind)):
-            self.cache.set(kind, obj.key, None)
-
-    def settle_inherited(self, now_ns: int) -> None:
-        """Nothing: plans of an earlier process are the dry run's."""
-
-    def next_due(self) -> int | None:
-        """The earliest instant at which a controller is due, or None."""
-        return self.engine.next_due() if self.engine is not None else None
 
     def step(self, now_ns: int, events: Iterable[Event]) -> Iterator[None]:
         """Take one tick in, and begin each decision."""
@@ -184,23 +157,14 @@ class EnforcingHost:
         self._waiting = []
         ready: list[Event] = []
         for event in others:
-            if isinstance(event, (Put, Gone)):
-                if event.target in self.executor.sending:
-                    self._waiting.append(event)
-                    continue
-                if isinstance(event, Put) and self._is_old(event):
-                    continue
-            ready.append(event)
+            if isinstance(event, (Put, Gone)) and event.target in self.executor.sending:
+                self._waiting.append(event)
+            elif not is_old(event, self.cache):
+                ready.append(event)
         fresh = [e for e in ready if isinstance(e, Put)] if outcomes else []
         if not fresh:
             return [*outcomes, *ready]
         return [*ready, *outcomes]  # decide anew on what came with the failure
-
-    def _is_old(self, event: Put) -> bool:
-        known = self.cache.get(event.kind, event.obj.key)
-        if known is None or known.uid != event.obj.uid:
-            return False
-        return is_newer(known, event.obj.metadata.resource_version)
 
 
 class EnforcingRole(DecisionRole):
