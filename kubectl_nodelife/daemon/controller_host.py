@@ -10,7 +10,7 @@ sent. What other controllers do in the cluster is the follower's affair (`follow
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
-from typing import Final, TypeVar
+from typing import ClassVar, Final, TypeVar
 
 from kubectl_nodelife.controllers import make_controllers
 from kubectl_nodelife.controllers.nodelifecycle import NodeLifecycleController
@@ -33,6 +33,7 @@ from kubectl_nodelife.engine.settlement import CONFIRMED, SUPERSEDED
 from kubectl_nodelife.kube.kinds import kind_of
 from kubectl_nodelife.kube.meta import KubeObject
 from kubectl_nodelife.kube.times import SECOND_NS
+from kubectl_nodelife.live.news import News
 
 ChangeListener = Callable[[KubeObject, KubeObject | None, int], None]
 """Called with an object as the cluster showed it before and shows it now (None: gone), and when."""
@@ -53,7 +54,13 @@ _AT_ONCE: Final = 1_000
 class ClusterHost:
     """An engine over the cache of what a cluster shows. `engine` is None before the controllers
     begin; `lifecycle` and `eviction` are None where the controller does not run.
+
+    `one_instant`: all that was seen since the last decision counts as seen now. `warms_up_anew`:
+    after a change of flags no node is called lost for a grace period.
     """
+
+    one_instant: ClassVar[bool] = False
+    warms_up_anew: ClassVar[bool] = False
 
     def __init__(self) -> None:
         self.cache = Cache()
@@ -80,6 +87,16 @@ class ClusterHost:
 
     def settle_inherited(self, now_ns: int) -> None:
         """End what a process before this one had planned; it may have planned nothing."""
+
+    def note(self, item: News, now_ns: int) -> None:
+        """Look at news before they are taken in."""
+
+    def time_passed_unseen(self) -> None:
+        """Something may have happened of which nothing is known: a suspend, a stop, a halt."""
+
+    def begins_warm(self) -> bool:
+        """True if the first decisions may call a node lost."""
+        return False
 
     def _make_engine(
         self,

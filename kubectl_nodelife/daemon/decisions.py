@@ -18,7 +18,7 @@ import asyncio
 import gc
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from itertools import chain
-from typing import Any, ClassVar, Final
+from typing import Any, Final
 
 from kubectl_nodelife.daemon.controller_host import ControllerHost
 from kubectl_nodelife.daemon.gate import (
@@ -55,27 +55,6 @@ Seen = tuple[int | None, Sequence[Put | Gone | Unreadable | Outcome]]
 """When something was seen, None for now, and what."""
 
 
-class DecisionRole:
-    """What a task decides for: here, to plan beside the controllers that run in the cluster.
-
-    `one_instant`: all that was seen since the last decision counts as seen now. `warms_up_anew`:
-    after a change of flags no node is called lost for a grace period.
-    """
-
-    one_instant: ClassVar[bool] = False
-    warms_up_anew: ClassVar[bool] = False
-
-    def note(self, item: News, now_ns: int) -> None:
-        """Look at news before they are taken in."""
-
-    def time_passed_unseen(self) -> None:
-        """Something may have happened of which nothing is known: a suspend, a stop, a halt."""
-
-    def begins_warm(self) -> bool:
-        """True if the first decisions may call a node lost."""
-        return False
-
-
 class DecisionTask(GatedFeed):
     """The task that feeds the engine, and the only one that touches it.
 
@@ -94,15 +73,13 @@ class DecisionTask(GatedFeed):
         read_settings: Callable[[Cache], Awaitable[Settings]] | None = None,
         host: Any = None,
         read_leases: ReadLeases | None = None,
-        role: DecisionRole | None = None,
     ) -> None:
         """`read_settings` is asked for the settings each time before the controllers begin,
-        `read_leases` for all Leases of nodes before a node is called lost. `host`, `role`:
-        those of a task that enforces, instead of one that plans only.
+        `read_leases` for all Leases of nodes before a node is called lost. `host`: that of a task
+        that enforces, instead of one that plans only.
         """
         super().__init__(feed, clock, settings)
         self.host: ControllerHost = ControllerHost(ledger) if host is None else host
-        self.role = role or DecisionRole()
         self.leases = LeaseCheck(read_leases, clock, feed.queue)
         self.synced = asyncio.Event()
         self.is_first_look = False
@@ -190,7 +167,7 @@ class DecisionTask(GatedFeed):
                 seen.append((None, self._leases_read(item, seen)))
             else:
                 self.last_news_ns = self.clock.now_ns()
-                self.role.note(item, self.last_news_ns)
+                self.host.note(item, self.last_news_ns)
                 seen = await self._note(item, seen)
         if self.host.engine is None:
             self._fill(seen)
@@ -240,12 +217,12 @@ class DecisionTask(GatedFeed):
     # Ticks
 
     def _ticks(self, seen: Iterable[Seen]) -> Iterator[Tick]:
-        """Ticks of the events that were seen, in small batches, or one where the role asks for it.
+        """Ticks of the events that were seen, in small batches, or one where the host asks for it.
 
         Each event counts from when it came. Where we are behind, nothing falls due in the time that
         is still to be read: a heartbeat that waits in the queue is no silence.
         """
-        if self.role.one_instant and not self.gate.waiting():
+        if self.host.one_instant and not self.gate.waiting():
             if together := [event for _, events in seen for event in events]:
                 yield self._decision_ns(None), together
             return
@@ -304,7 +281,7 @@ class DecisionTask(GatedFeed):
         if order.done is not None and not order.done.done():
             order.done.set_result(None)
         changed = before.flags != settings.flags
-        if self.role.warms_up_anew and changed and self.host.engine is not None:
+        if self.host.warms_up_anew and changed and self.host.engine is not None:
             self._watch_afresh("the settings have changed")
 
     def begin_anew(self, because: str) -> None:
@@ -404,7 +381,7 @@ class DecisionTask(GatedFeed):
             super()._check_clocks()
 
     def _time_passed_unseen(self) -> None:
-        self.role.time_passed_unseen()
+        self.host.time_passed_unseen()
 
     def _watch_afresh(self, because: str) -> None:
         """Warm up: silence so far counts for nothing."""
@@ -415,7 +392,7 @@ class DecisionTask(GatedFeed):
     def _note_cold(self, because: str) -> None:
         super()._note_cold(because)
         self.is_first_look = False
-        if self.role.begins_warm() and not self.synced.is_set():
+        if self.host.begins_warm() and not self.synced.is_set():
             self.cold_until_ns = self.cold_since_ns
 
 

@@ -10,7 +10,7 @@ from typing import Any, cast
 import pytest
 
 from kubectl_nodelife.daemon.decisions import DecisionTask
-from kubectl_nodelife.daemon.enforce.host import JOIN, EnforcingHost, EnforcingRole
+from kubectl_nodelife.daemon.enforce.host import JOIN, EnforcingHost
 from kubectl_nodelife.daemon.enforce.tripwires import GoneNodes, Tripwires
 from kubectl_nodelife.daemon.enforce.write_gate import Pause, WriteGate
 from kubectl_nodelife.daemon.intents import Intents
@@ -49,10 +49,8 @@ async def test_a_cluster_behind_another_name_stops_every_write() -> None:
     clock = DaemonClock(lambda: NOW, wall=lambda: NOW, steady=lambda: NOW, awake=lambda: NOW)
     host = EnforcingHost(JOIN, lambda names: None, ActionNumbers())
     settings = make_settings("v1.36")
-    role = EnforcingRole(host, {}, lambda because: None)
     task = DecisionTask(
-        *(cast(Any, feed), clock, Ledger(), settings, ["pod-gc"], cast(Any, None), host),
-        role=role,
+        cast(Any, feed), clock, Ledger(), settings, ["pod-gc"], cast(Any, None), host
     )
     host.join(settings, ["pod-gc"])
     one = SimpleNamespace(

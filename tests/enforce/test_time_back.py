@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from kubectl_nodelife.daemon.enforce.host import EnforcingHost, EnforcingRole
+from kubectl_nodelife.daemon.enforce.host import JOIN, EnforcingHost
+from kubectl_nodelife.engine.actions.identity import ActionNumbers
 from kubectl_nodelife.live.news import ListNews
 
 
@@ -20,7 +21,8 @@ from kubectl_nodelife.live.news import ListNews
 )
 def test_time_runs_back(lists: list[tuple[str, str]], restored: bool) -> None:
     said: list[str] = []
-    role = EnforcingRole(EnforcingHost.__new__(EnforcingHost), {}, said.append)
+    host = EnforcingHost(JOIN, lambda names: None, ActionNumbers())
+    host.on_time_back = said.append
     for kind, version in lists:
-        role.note(ListNews(kind, [], version=version), 7)
+        host.note(ListNews(kind, [], version=version), 7)
     assert bool(said) is restored

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from kubectl_nodelife.daemon.enforce.host import EnforcingHost, EnforcingRole
+from kubectl_nodelife.daemon.enforce.host import EnforcingHost
 from kubectl_nodelife.live.news import FAILING, LISTING, WATCHING, KindPhase
 
 NOW = 7
@@ -26,5 +26,5 @@ def test_a_failing_watch_is_trouble(phase: str, began: bool, told: list[int]) ->
     host = EnforcingHost.__new__(EnforcingHost)
     host.tripwires = SimpleNamespace(trouble=said.append)  # type: ignore[assignment]
     host.engine = SimpleNamespace() if began else None  # type: ignore[assignment]
-    EnforcingRole(host, {}, lambda because: None).note(KindPhase("Node", phase), NOW)
+    host.note(KindPhase("Node", phase), NOW)
     assert said == told

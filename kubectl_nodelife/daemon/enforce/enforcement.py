@@ -26,7 +26,7 @@ from typing import Any, Final, Protocol
 from kubectl_nodelife.daemon import server
 from kubectl_nodelife.daemon.decisions import DecisionTask
 from kubectl_nodelife.daemon.enforce.announcer import Announcer, left_behind, user_and_host
-from kubectl_nodelife.daemon.enforce.host import JOIN, EnforcingHost, EnforcingRole
+from kubectl_nodelife.daemon.enforce.host import JOIN, EnforcingHost
 from kubectl_nodelife.daemon.enforce.kill_switch import KillSwitch
 from kubectl_nodelife.daemon.enforce.lease_reread import LeaseReread
 from kubectl_nodelife.daemon.enforce.manager import unproven, watch_manager
@@ -356,6 +356,8 @@ class Enforcement:
         feed = self._daemon.tee.open()
         begin = JOIN if self.began_ns else self.orders.begin  # taints are stripped once, if at all
         host = EnforcingHost(begin, self._note_begin, self._ledger.numbers, self._faults.note)
+        host.newest, host.on_time_back = self._newest, self._time_back
+        host.on_unseen = self._time_passed_unseen
         self._restored = ""
         task = DecisionTask(
             feed,
@@ -365,7 +367,6 @@ class Enforcement:
             self.orders.controllers,
             self._daemon.settings,
             host,
-            role=EnforcingRole(host, self._newest, self._time_back, self._time_passed_unseen),
         )
         task.on_bug = self._faults.note
         executor = self._make_executor(host.cache, task, feed)

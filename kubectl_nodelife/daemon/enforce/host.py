@@ -14,7 +14,6 @@ from kubectl_nodelife.controllers.nodelifecycle import NodeLifecycleController
 from kubectl_nodelife.controllers.podgc import PodGCController
 from kubectl_nodelife.controllers.tainteviction import TaintEvictionController
 from kubectl_nodelife.daemon.controller_host import ClusterHost
-from kubectl_nodelife.daemon.decisions import DecisionRole
 from kubectl_nodelife.daemon.enforce.tripwires import Tripwires
 from kubectl_nodelife.daemon.logs import log_bug
 from kubectl_nodelife.engine.actions.identity import ActionNumbers
@@ -34,10 +33,19 @@ JOIN, RESTART = "join", "restart"
 class EnforcingHost(ClusterHost):
     """Runs the engine of the enforcing controllers on what the cluster shows.
 
+    All that was seen counts as one instant: upstream's workers find the caches as they are by then,
+    and a revision that was made right before its set was changed must count in the set's sync. As a
+    restarted controller it does not begin cold, since upstream's own grace periods begin anew.
+
     `executor` is set once the cache is there for it. `monotonic_ns`: a clock
     that nobody can set, for the tripwires; None: the instants of the ticks. `dates_count_from_ns`:
-    dates of the cluster from before are of another clock.
+    dates of the cluster from before are of another clock. `newest`: kind -> the highest version of
+    a list of it, over all terms; `on_time_back` gets why the cluster's data must have been
+    restored.
     """
+
+    one_instant = True
+    warms_up_anew = True
 
     def __init__(
         self,
@@ -54,6 +62,9 @@ class EnforcingHost(ClusterHost):
         self.tripwires: Tripwires | None = None
         self.monotonic_ns: Callable[[], int] | None = None
         self.dates_count_from_ns: Callable[[], int] = lambda: 0
+        self.newest: dict[str, int] = {}
+        self.on_time_back: Callable[[str], None] = lambda because: None
+        self.on_unseen: Callable[[], None] = lambda: None
         self._begin = begin
         self.restarted = begin == RESTART
         self._began = began
@@ -93,6 +104,29 @@ class EnforcingHost(ClusterHost):
             if isinstance(event, (Put, Gone)):
                 self.cache.apply(event, now_ns)
         self._waiting.clear()
+
+    def note(self, item: News, now_ns: int) -> None:
+        """Find a list that is older than one before it, since all that is known is wrong then; and
+        a watch that broke: if many nodes stop reporting now, this process may be cut off.
+        """
+        if isinstance(item, ListNews) and item.version.isdecimal():
+            version, before = int(item.version), self.newest.get(item.kind, 0)
+            self.newest[item.kind] = version
+            if version < before:
+                self.on_time_back(
+                    f"the list of {item.kind} is of version {version}, and one before it was of "
+                    f"{before}: the cluster's data were restored"
+                )
+        fails = isinstance(item, KindPhase) and item.phase == FAILING
+        if fails and self.tripwires is not None and self.engine is not None:
+            self.tripwires.trouble(now_ns)
+
+    def time_passed_unseen(self) -> None:
+        self.on_unseen()
+
+    def begins_warm(self) -> bool:
+        """True for a host that begins as a restarted controller."""
+        return self.restarted
 
     def step(self, now_ns: int, events: Iterable[Event]) -> Iterator[None]:
         """Take one tick in, and begin each decision."""
@@ -165,53 +199,3 @@ class EnforcingHost(ClusterHost):
         if not fresh:
             return [*outcomes, *ready]
         return [*ready, *outcomes]  # decide anew on what came with the failure
-
-
-class EnforcingRole(DecisionRole):
-    """The role of a task whose host writes in the controllers' place.
-
-    All that was seen counts as one instant: upstream's workers find the caches as they are by then,
-    and a revision that was made right before its set was changed must count in the set's sync. As a
-    restarted controller it does not begin cold, since upstream's own grace periods begin anew.
-    """
-
-    one_instant = True
-    warms_up_anew = True
-
-    def __init__(
-        self,
-        host: EnforcingHost,
-        newest: dict[str, int],
-        on_time_back: Callable[[str], None],
-        on_unseen: Callable[[], None] = lambda: None,
-    ) -> None:
-        """`newest`: kind -> the highest version of a list of it, over all terms. `on_time_back`
-        gets why the cluster's data must have been restored; `on_unseen` is called where time has
-        passed of which nothing is known.
-        """
-        self._host, self._newest, self._on_time_back = host, newest, on_time_back
-        self._on_unseen = on_unseen
-
-    def note(self, item: News, now_ns: int) -> None:
-        """Find a list that is older than one before it, since all that is known is wrong then; and
-        a watch that broke: if many nodes stop reporting now, this process may be cut off.
-        """
-        if isinstance(item, ListNews) and item.version.isdecimal():
-            version, before = int(item.version), self._newest.get(item.kind, 0)
-            self._newest[item.kind] = version
-            if version < before:
-                self._on_time_back(
-                    f"the list of {item.kind} is of version {version}, and one before it was of "
-                    f"{before}: the cluster's data were restored"
-                )
-        if isinstance(item, KindPhase) and item.phase == FAILING:
-            host = self._host
-            if host.tripwires is not None and host.engine is not None:
-                host.tripwires.trouble(now_ns)
-
-    def time_passed_unseen(self) -> None:
-        self._on_unseen()
-
-    def begins_warm(self) -> bool:
-        """True for a host that begins as a restarted controller."""
-        return self._host.restarted
