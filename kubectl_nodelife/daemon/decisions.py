@@ -45,7 +45,6 @@ from kubectl_nodelife.live.loop import drive, play
 from kubectl_nodelife.live.news import ListNews, News, OtherCluster, WatchNews
 
 _BATCH = ("decisions", "a batch")
-_LOOK_AROUND_S = 1.0
 _EVENTS_AT_ONCE = 100
 
 _THRESHOLDS: Final = (5_000, 5, 1_000_000_000)
@@ -141,7 +140,7 @@ class DecisionTask(GatedFeed):
 
     async def next(self, due_ns: int | None) -> Iterable[Tick]:
         """Wait for messages, or until a controller is due. What is to be decided then."""
-        messages = await self.gather(self._patience_s(due_ns))
+        messages = await self.gather(None if self.stands_still else due_ns)
         self.slices.begin()
         self.gate.note_running()
         return await self._receive(messages)
@@ -207,12 +206,6 @@ class DecisionTask(GatedFeed):
         if isinstance(item, OtherCluster) or self.host.engine is not None:
             self._note_watch(item)
         return seen
-
-    def _patience_s(self, due_ns: int | None) -> float:
-        """Until a controller is due, or a look at clocks and connections is."""
-        if due_ns is None or self.stands_still:
-            return _LOOK_AROUND_S
-        return min(_LOOK_AROUND_S, max(0.0, (due_ns - self.clock.now_ns()) / SECOND_NS))
 
     # Ticks
 

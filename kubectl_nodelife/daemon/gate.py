@@ -43,6 +43,7 @@ from kubectl_nodelife.live.news import (
 from kubectl_nodelife.live.source import ListWatchSource
 
 _MOST_WAITING = 1_000
+_LOOK_AROUND_S: Final = 1.0
 _GATHER_S: Final = 0.05
 _MOST_STANDSTILL_NS: Final = 5 * SECOND_NS
 
@@ -321,11 +322,13 @@ class GatedFeed:
         """
         return max(0, self.cold_until_ns - self.clock.now_ns())
 
-    async def gather(self, patience_s: float) -> list[Message]:
-        """Wait for a message for so long at most, and return it with those of the next hundredths
-        of a second.
+    async def gather(self, due_ns: int | None) -> list[Message]:
+        """Wait for a message, and return it with those of the next hundredths of a second; none
+        where something is due before, or a look at clocks and connections is.
         """
-        queue = self.feed.queue
+        queue, patience_s = self.feed.queue, _LOOK_AROUND_S
+        if due_ns is not None:
+            patience_s = min(patience_s, max(0.0, (due_ns - self.clock.now_ns()) / SECOND_NS))
         try:
             async with asyncio.timeout(patience_s):
                 messages = [await queue.get()]

@@ -317,7 +317,7 @@ def _hangs(process: Process) -> None:
     task = process.enforcement.decision_task()
     assert task is not None
 
-    async def forever(patience_s: float) -> list[Any]:
+    async def forever(due_ns: int | None) -> list[Any]:
         await asyncio.Event().wait()
         return []
 

@@ -48,12 +48,11 @@ from kubectl_nodelife.engine.actions import (
     StopWork,
 )
 from kubectl_nodelife.engine.calls import Result
-from kubectl_nodelife.engine.events import Event, Outcome, Put
+from kubectl_nodelife.engine.events import Outcome, Put
 from kubectl_nodelife.engine.guard import HALF_OPEN_NS, WriteConditions
 from kubectl_nodelife.engine.settings import Settings
 from kubectl_nodelife.engine.workqueue import TokenBucket
 from kubectl_nodelife.errors import EXIT_FAILED, EXIT_INTERRUPTED
-from kubectl_nodelife.kube.meta import KubeObject
 from kubectl_nodelife.kube.names import counted
 from kubectl_nodelife.kube.node import Lease, Node
 from kubectl_nodelife.kube.times import SECOND_NS
@@ -84,10 +83,6 @@ class WorkEnded(NamedTuple):
 
     key: WorkKey
     code: int
-
-
-class _LeaseSeen(NamedTuple):
-    lease: KubeObject
 
 
 Opening = Callable[[ActSession, LiveCarrier], Awaitable[RunDocument]]
@@ -145,10 +140,6 @@ class Leader:
         gate = order.policy.gate
         self._gate = GateCommand(gate, order.environ) if gate else None
 
-    def lease_seen(self, lease: KubeObject) -> None:
-        """The run's Lease as it was read or written."""
-        self._cache.queue.put_nowait(_LeaseSeen(lease))
-
     async def run(self) -> int:
         """Lead until the run is over; the exit code. The Lease must be ours already."""
         loop = asyncio.get_running_loop()
@@ -158,7 +149,7 @@ class Leader:
         tasks = [loop.create_task(part) for part in running]
         try:
             while self._cache.unread():
-                await self._gather(LOOK_NS / SECOND_NS)
+                await self._receive()
                 _raise_bugs(tasks)
             while True:
                 code = await self._turn()
@@ -199,7 +190,7 @@ class Leader:
                     return code
         took_s = time.thread_time() - began_s
         await asyncio.sleep(min(_MOST_BETWEEN_S, max(_LEAST_BETWEEN_S, _REST * took_s)))
-        await self._gather(self._patience_s())
+        await self._receive()
         return None
 
     def _begin(self) -> None:
@@ -295,22 +286,12 @@ class Leader:
         else:
             self._executor.start(action, now_ns)
 
-    def _patience_s(self) -> float:
-        engine = self._cache.engine
-        due_ns = engine.next_due() if engine is not None else None
-        if due_ns is None:
-            return LOOK_NS / SECOND_NS
-        left_ns = due_ns - self._cache.clock.now_ns()
-        return min(LOOK_NS / SECOND_NS, max(0.0, left_ns / SECOND_NS))
-
-    async def _gather(self, patience_s: float) -> None:
-        for message in await self._cache.receive(patience_s):
+    async def _receive(self) -> None:
+        for message in await self._cache.receive():
             if isinstance(message, Outcome):
                 if message.obj is not None:
                     self._cache.put(message.obj)
                 self._cache.take_in([message], self._cache.clock.now_ns())
-            elif isinstance(message, _LeaseSeen):
-                self._cache.put(message.lease)
             elif isinstance(message, Put):
                 self._cache.put(message.obj)
             elif isinstance(message, WorkEnded) and self._cache.engine is not None:
@@ -364,7 +345,7 @@ class Leader:
             session.now_ns,
             session.monotonic_ns,
             PATIENCE_NS,
-            deliver=self._deliver,
+            deliver=self._cache.queue.put_nowait,
             waits=lambda action: not isinstance(action, EvictPod),
         )
         writing = ControllerWriter(session.writer, TokenBucket(QPS, BURST), self._events)
@@ -381,9 +362,6 @@ class Leader:
         wait_ns = self._event_tokens.reserve(now_ns) - now_ns
         await asyncio.sleep(max(0.0, wait_ns / SECOND_NS))
         return self._lease.keeper.leads() and not self._session.kill_switch.present
-
-    def _deliver(self, event: Event) -> None:
-        self._cache.queue.put_nowait(event)
 
     def _show(self, action: Action) -> None:
         for line in sentences_of(action):

@@ -89,9 +89,9 @@ class LiveCache(GatedFeed):
             for part in (self._source.run(), self._tee.run(), self.gate.watch_for_standstill()):
                 group.create_task(part)
 
-    async def receive(self, patience_s: float) -> list[Any]:
-        """Wait for news for so long at most and take them in; what is no news is returned."""
-        messages = await self.gather(patience_s)
+    async def receive(self) -> list[Any]:
+        """Wait for news, or until a pass is due, and take them in; what is no news is returned."""
+        messages = await self.gather(self.engine.next_due() if self.engine is not None else None)
         self.gate.note_running()
         self._check_clocks()
         return [one for one in messages if not await self._take_in(one)]

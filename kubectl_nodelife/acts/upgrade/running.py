@@ -27,10 +27,10 @@ from kubectl_nodelife.controllers.upgrade.marks import CONTROLLER, NodeState
 from kubectl_nodelife.controllers.upgrade.policy import WorkMode
 from kubectl_nodelife.daemon.enforce.announcer import user_and_host
 from kubectl_nodelife.daemon.permissions import rights
+from kubectl_nodelife.engine.events import Put
 from kubectl_nodelife.engine.guard import Caps
 from kubectl_nodelife.engine.workqueue import TokenBucket
 from kubectl_nodelife.errors import NodelifeError
-from kubectl_nodelife.kube.meta import KubeObject
 from kubectl_nodelife.kube.times import SECOND_NS
 from kubectl_nodelife.live.auth import Session
 from kubectl_nodelife.live.client import Client
@@ -91,7 +91,12 @@ class _Running:
         self._client = Client(Session(order.target, order.environ))
         self._cache = LiveCache(self._client, READS, order.settings)
         namespace = order.policy.lease_namespace
-        self._lease = RunLease(session, namespace, order.lease_duration_ns, self._lease_seen)
+        self._lease = RunLease(
+            session,
+            namespace,
+            order.lease_duration_ns,
+            lambda lease: self._cache.queue.put_nowait(Put("Lease", lease)),
+        )
         self._carrier = LiveCarrier(session, TokenBucket(QPS, BURST))
         self._leader: Leader | None = None
         self._proof_only = False
@@ -174,9 +179,3 @@ class _Running:
             await edit_run(self._session, self._carrier, namespace, asking(request), because)
         except NodelifeError as error:
             self._warn(f"the run could not be asked: {error}")
-
-    def _lease_seen(self, lease: KubeObject) -> None:
-        if self._leader is not None:
-            self._leader.lease_seen(lease)
-        else:
-            self._cache.put(lease)

@@ -102,7 +102,8 @@ def test_the_wait_for_another_leaders_lease_is_no_standstill(
         monkeypatch.setattr(gate, "time", SimpleNamespace(monotonic=lambda: later))
         following = asyncio.create_task(cache.run())
         await asyncio.sleep(0)
-        await cache.receive(0.01)
+        cache.queue.put_nowait("wakes it")
+        assert await cache.receive() == ["wakes it"]
         following.cancel()
         await asyncio.gather(following, return_exceptions=True)
         return cache.blind()
