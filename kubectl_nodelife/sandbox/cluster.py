@@ -26,7 +26,6 @@ from typing import Any, NamedTuple, cast
 import msgspec
 from msgspec.structs import replace
 
-from kubectl_nodelife.engine.actions import Action
 from kubectl_nodelife.engine.controller import Controller
 from kubectl_nodelife.engine.engine import Engine
 from kubectl_nodelife.engine.events import Event, Heartbeats, Put
@@ -125,7 +124,7 @@ class SandboxCluster:
 
     async def run(self) -> None:
         """Run until cancelled."""
-        await drive(self, EngineHost(self.engine, self), TimeSlices())
+        await drive(self, EngineHost(self.engine, self.world), TimeSlices())
 
     async def next(self, due_ns: int | None) -> Iterable[Tick]:
         """Wait until a client wrote or something is due; returns the events for the engine."""
@@ -184,10 +183,6 @@ class SandboxCluster:
         meta = replace(node.metadata, annotations=annotations)
         self.api.put("Node", replace(node, metadata=meta))
         self.world.machines.reboot(name, down_ns, back, None)
-
-    def start_all(self, actions: Sequence[Action], now_ns: int) -> None:
-        """Carry out what was decided together against the served API."""
-        self.world.start_all(actions, now_ns)
 
     def _fill(
         self, documents: Iterable[tuple[str, dict[str, object]]], objects: Iterable[KubeObject]

@@ -89,7 +89,7 @@ class PlayedCluster:
         self.cluster = SandboxCluster(setting, controllers, now_ns=lambda: world.now_ns)
         self.store = self.cluster.api.served
         self.changed: list[Callable[[], None]] = []
-        self._host = EngineHost(self.cluster.engine, self.cluster)
+        self._host = EngineHost(self.cluster.engine, self.cluster.world)
         self._version = 0
         world.next_due, world.live = self._next_due, self.live
         self.live()

@@ -38,7 +38,8 @@ def deletions() -> list[float]:
     controllers = make_controllers(settings, scenario.controllers, pass_drift_ns=PASS_DRIFT_NS)
     clock = Clock(setting.start_ns)
     cluster = SandboxCluster(setting.under(settings), controllers, now_ns=clock)
-    host, world = EngineHost(cluster.engine, cluster), cluster.world
+    world = cluster.world
+    host = EngineHost(cluster.engine, world)
     seen: dict[str, float] = {}
     while clock.now_ns <= setting.start_ns + LASTS_NS:
         _, events = world.advance(clock.now_ns)
