@@ -11,7 +11,7 @@ import pytest
 from kubectl_nodelife import __version__, cli
 from kubectl_nodelife.commands import doctor
 from kubectl_nodelife.live.target import cluster_identity
-from tests.loopback import play, sandbox, target_of
+from tests.loopback import sandbox, target_of
 
 
 def checks(capsys: pytest.CaptureFixture, *words: str) -> dict[str, dict[str, str]]:
@@ -70,26 +70,22 @@ def test_a_cluster_that_is_not_there(capsys: pytest.CaptureFixture) -> None:
     assert found["daemon"]["found"] == "none runs"
 
 
-def test_a_cluster_that_answers_and_a_broken_journal(
+async def test_a_cluster_that_answers_and_a_broken_journal(
     capsys: pytest.CaptureFixture, home: Path
 ) -> None:
     shown: dict[str, str] = {}
+    import asyncio
 
-    async def test() -> None:
-        import asyncio
-
-        async with sandbox() as served:
-            identity = cluster_identity(target_of(served))
-            folder = home / "nodelife_state_dir" / identity
-            folder.mkdir(parents=True)
-            for path in (folder, folder.parent):
-                path.chmod(0o700)
-            (folder / "journal.db").write_bytes(b"not a database, but long enough to be read")
-            words = ["doctor", "-o", "json", "--kubeconfig", served.kubeconfig]
-            assert await asyncio.to_thread(cli.main, words) == 0
-            shown["text"] = capsys.readouterr().out
-
-    play(test)
+    async with sandbox() as served:
+        identity = cluster_identity(target_of(served))
+        folder = home / "nodelife_state_dir" / identity
+        folder.mkdir(parents=True)
+        for path in (folder, folder.parent):
+            path.chmod(0o700)
+        (folder / "journal.db").write_bytes(b"not a database, but long enough to be read")
+        words = ["doctor", "-o", "json", "--kubeconfig", served.kubeconfig]
+        assert await asyncio.to_thread(cli.main, words) == 0
+        shown["text"] = capsys.readouterr().out
     found = {item["check"]: item for item in json.loads(shown["text"])["items"]}
     assert found["cluster"]["found"] == "Kubernetes v1.36.0"
     assert found["clock"]["result"] == "ok"

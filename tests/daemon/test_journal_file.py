@@ -117,17 +117,13 @@ async def test_a_folder_that_cannot_be_written_means_memory(tmp_path: Path) -> N
     assert len(await journal.select(ChangeFilter())) == 1
 
 
-def test_a_broken_file_is_moved_aside(tmp_path: Path) -> None:
+async def test_a_broken_file_is_moved_aside(tmp_path: Path) -> None:
     path = tmp_path / "j.db"
     path.write_bytes(b"this is no database at all" * 100)
-
-    async def story() -> None:
-        journal = open_journal(str(path))
-        assert journal.warning.startswith("the journal was broken and is now ")
-        journal.ledger.note(lost(), T0, "", "")
-        assert len(await journal.select(ChangeFilter())) == 1
-
-    run(story())
+    journal = open_journal(str(path))
+    assert journal.warning.startswith("the journal was broken and is now ")
+    journal.ledger.note(lost(), T0, "", "")
+    assert len(await journal.select(ChangeFilter())) == 1
     (aside,) = tmp_path.glob("j.db.broken-*")
     assert aside.read_bytes().startswith(b"this is no database")
 

@@ -14,7 +14,6 @@ import pytest
 from aiohttp import web
 
 from kubectl_nodelife.daemon.logs import _Storms, begin_log, log
-from tests.loopback import play
 
 SECRET = "hunter2-in-a-text"
 
@@ -58,7 +57,7 @@ def logged(tmp_path: Path) -> Iterator[Path]:
         threading.excepthook, sys.unraisablehook = hooks
 
 
-def test_a_flood_of_bad_requests_fills_no_disk(
+async def test_a_flood_of_bad_requests_fills_no_disk(
     logged: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """aiohttp logs a traceback for each: 18,000 of another user were 11.8 MB in 14 s."""
@@ -66,22 +65,19 @@ def test_a_flood_of_bad_requests_fills_no_disk(
     async def fails(request: web.Request) -> web.Response:
         raise ValueError(SECRET)
 
-    async def test() -> None:
-        app = web.Application()
-        app.router.add_get("/", fails)
-        runner = web.AppRunner(app, access_log=None)
-        await runner.setup()
-        await web.TCPSite(runner, "127.0.0.1", 0).start()
-        try:
-            for text in ("GET / HTTP/1.1\r\nHost: x\r\n\r\n", f"{SECRET} \0 HTTP/9\r\n\r\n") * 100:
-                reader, writer = await asyncio.open_connection(*runner.addresses[0])
-                writer.write(text.encode())
-                await reader.readline()
-                writer.close()
-        finally:
-            await runner.cleanup()
-
-    play(test)
+    app = web.Application()
+    app.router.add_get("/", fails)
+    runner = web.AppRunner(app, access_log=None)
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", 0).start()
+    try:
+        for text in ("GET / HTTP/1.1\r\nHost: x\r\n\r\n", f"{SECRET} \0 HTTP/9\r\n\r\n") * 100:
+            reader, writer = await asyncio.open_connection(*runner.addresses[0])
+            writer.write(text.encode())
+            await reader.readline()
+            writer.close()
+    finally:
+        await runner.cleanup()
     lines = logged.read_text().splitlines()
     assert 0 < len(lines) <= 30 and all("aiohttp.server" in line for line in lines)
     assert any("ValueError at" in line for line in lines), "the kind is said, and where"

@@ -71,47 +71,39 @@ def kinds(made: dict[str, Any]) -> list[str]:
     return [item["kind"] for item in made["items"]]
 
 
-def test_without_a_daemon_one_line_says_how_to_start_one() -> None:
-    async def test() -> None:
-        async with sandbox(flags=FLAGS) as served, user(served.kubeconfig) as one:
-            for words in (("diverge",), ("diverge", "-w")):
-                said = await one.run(*words)
-                assert (said.code, said.out) == (3, "")
-                assert said.err == (
-                    "error: no daemon runs for this cluster, and only one that watches can see it; "
-                    "run: kubectl nodelife daemon start\n"
-                )
-            assert (await one.run("diverge", "--since", "soon")).code == 2
-            assert (await one.run("diverge", "--since", "0s")).code == 2
-
-    play(test)
-
-
-def test_nobody_runs_the_controllers() -> None:
-    async def test() -> None:
-        async with sandbox(flags=FLAGS) as served, user(served.kubeconfig) as one:
-            served.server.faults.fail_writes = True
-            await watch(one)
-            following = await one.start("diverge", "-w")
-            try:
-                assert following.stdout is not None
-                first = await asyncio.wait_for(following.stdout.readline(), PATIENCE_S)
-                assert first == b"agrees: nothing differs; no write was due\n"
-                silence(served, "a1")
-                made = await told(one, lambda m: "stalled" in kinds(m))
-                second = await asyncio.wait_for(following.stdout.readline(), PATIENCE_S)
-                assert second.startswith(b"differs: kube-controller-manager has made no write for ")
-            finally:
-                following.kill()
-                await following.wait()
-            assert kinds(made) == ["stalled", "missing"]
-            assert (
-                made["manager"]["error"] == "there is no lease kube-system/kube-controller-manager"
+async def test_without_a_daemon_one_line_says_how_to_start_one() -> None:
+    async with sandbox(flags=FLAGS) as served, user(served.kubeconfig) as one:
+        for words in (("diverge",), ("diverge", "-w")):
+            said = await one.run(*words)
+            assert (said.code, said.out) == (3, "")
+            assert said.err == (
+                "error: no daemon runs for this cluster, and only one that watches can see it; "
+                "run: kubectl nodelife daemon start\n"
             )
-            assert made["items"][0]["sure"] == "likely"
-            await every_form_says_so(one)
+        assert (await one.run("diverge", "--since", "soon")).code == 2
+        assert (await one.run("diverge", "--since", "0s")).code == 2
 
-    play(test)
+
+async def test_nobody_runs_the_controllers() -> None:
+    async with sandbox(flags=FLAGS) as served, user(served.kubeconfig) as one:
+        served.server.faults.fail_writes = True
+        await watch(one)
+        following = await one.start("diverge", "-w")
+        try:
+            assert following.stdout is not None
+            first = await asyncio.wait_for(following.stdout.readline(), PATIENCE_S)
+            assert first == b"agrees: nothing differs; no write was due\n"
+            silence(served, "a1")
+            made = await told(one, lambda m: "stalled" in kinds(m))
+            second = await asyncio.wait_for(following.stdout.readline(), PATIENCE_S)
+            assert second.startswith(b"differs: kube-controller-manager has made no write for ")
+        finally:
+            following.kill()
+            await following.wait()
+        assert kinds(made) == ["stalled", "missing"]
+        assert made["manager"]["error"] == "there is no lease kube-system/kube-controller-manager"
+        assert made["items"][0]["sure"] == "likely"
+        await every_form_says_so(one)
 
 
 async def every_form_says_so(one: User) -> None:
@@ -133,65 +125,56 @@ async def every_form_says_so(one: User) -> None:
     assert not (await one.ok("diverge", "--no-headers")).splitlines()[2].startswith("FINDING")
 
 
-def test_controllers_as_assumed_are_quiet_and_others_are_inferred() -> None:
-    async def test() -> None:
-        flags = {**FLAGS, "node-monitor-grace-period": "10s"}
-        async with (
-            sandbox(controllers=ALL, flags=flags) as served,
-            user(served.kubeconfig) as right,
-            user(served.kubeconfig) as wrong,
-        ):
-            await watch(right, node_monitor_grace_period="10s")
-            await watch(wrong, node_monitor_grace_period="20s")
-            silence(served, "a1")
-            await told(right, lambda m: m["writes"]["onTime"] >= 2)
-            silence(served, "b1")
-            made = await told(wrong, lambda m: m["settings"])
-            (grace,) = made["settings"]
-            assert (grace["assumed"], grace["agrees"]) == ("20s", False)
-            assert 9 <= grace["high"] <= 12, grace
-            assert kinds(made) == ["settings"]
-            quiet = await right.json("diverge")
-            assert (quiet["items"], quiet["verdict"]) == ([], "agrees")
-
-    play(test)
+async def test_controllers_as_assumed_are_quiet_and_others_are_inferred() -> None:
+    flags = {**FLAGS, "node-monitor-grace-period": "10s"}
+    async with (
+        sandbox(controllers=ALL, flags=flags) as served,
+        user(served.kubeconfig) as right,
+        user(served.kubeconfig) as wrong,
+    ):
+        await watch(right, node_monitor_grace_period="10s")
+        await watch(wrong, node_monitor_grace_period="20s")
+        silence(served, "a1")
+        await told(right, lambda m: m["writes"]["onTime"] >= 2)
+        silence(served, "b1")
+        made = await told(wrong, lambda m: m["settings"])
+        (grace,) = made["settings"]
+        assert (grace["assumed"], grace["agrees"]) == ("20s", False)
+        assert 9 <= grace["high"] <= 12, grace
+        assert kinds(made) == ["settings"]
+        quiet = await right.json("diverge")
+        assert (quiet["items"], quiet["verdict"]) == ([], "agrees")
 
 
-def test_another_eviction_rate_is_inferred() -> None:
-    async def test() -> None:
-        generate = {"zones": 1, "nodesPerZone": 8, "podsPerNode": 1, "daemonSets": 0}
-        flags = {**FLAGS, "node-eviction-rate": "0.5"}
-        async with (
-            sandbox(controllers=ALL, flags=flags, generate=generate) as served,
-            user(served.kubeconfig) as one,
-        ):
-            await watch(one, node_eviction_rate="0.05")
-            silence(served, "a1", "a2", "a3", "a4")
-            made = await told(one, lambda m: any("rate" in s["flag"] for s in m["settings"]))
-            (rate,) = (s for s in made["settings"] if "rate" in s["flag"])
-            assert (rate["flag"], rate["assumed"]) == ("node-eviction-rate", "0.05")
-            assert 0.3 <= float(rate["likely"]) <= 0.7, rate
-            assert kinds(made) == ["settings"]
-
-    play(test)
+async def test_another_eviction_rate_is_inferred() -> None:
+    generate = {"zones": 1, "nodesPerZone": 8, "podsPerNode": 1, "daemonSets": 0}
+    flags = {**FLAGS, "node-eviction-rate": "0.5"}
+    async with (
+        sandbox(controllers=ALL, flags=flags, generate=generate) as served,
+        user(served.kubeconfig) as one,
+    ):
+        await watch(one, node_eviction_rate="0.05")
+        silence(served, "a1", "a2", "a3", "a4")
+        made = await told(one, lambda m: any("rate" in s["flag"] for s in m["settings"]))
+        (rate,) = (s for s in made["settings"] if "rate" in s["flag"])
+        assert (rate["flag"], rate["assumed"]) == ("node-eviction-rate", "0.05")
+        assert 0.3 <= float(rate["likely"]) <= 0.7, rate
+        assert kinds(made) == ["settings"]
 
 
-def test_somebody_else_taints_and_deletes_nodes() -> None:
-    async def test() -> None:
-        async with (
-            sandbox(controllers=ALL, flags=FLAGS) as served,
-            user(served.kubeconfig) as one,
-        ):
-            await watch(one)
-            taint = {"key": "karpenter.sh/disrupted", "effect": "NoSchedule"}
-            change(served, "a1", lambda node: node["spec"].update({"taints": [taint]}))
-            change(served, "a2", lambda node: node["spec"].update({"unschedulable": True}))
-            made = await told(one, lambda m: len(m["items"]) >= 2)
-            assert set(kinds(made)) == {"other-actor"}
-            assert (made["verdict"], all(i["note"] for i in made["items"])) == ("agrees", True)
-            messages = {i["object"]["name"]: i["message"] for i in made["items"]}
-            assert messages["a1"].endswith(":NoSchedule (Karpenter)")
-            assert messages["a2"] == "a2 was cordoned"
-            assert made["because"].endswith("2 notes on others")
-
-    play(test)
+async def test_somebody_else_taints_and_deletes_nodes() -> None:
+    async with (
+        sandbox(controllers=ALL, flags=FLAGS) as served,
+        user(served.kubeconfig) as one,
+    ):
+        await watch(one)
+        taint = {"key": "karpenter.sh/disrupted", "effect": "NoSchedule"}
+        change(served, "a1", lambda node: node["spec"].update({"taints": [taint]}))
+        change(served, "a2", lambda node: node["spec"].update({"unschedulable": True}))
+        made = await told(one, lambda m: len(m["items"]) >= 2)
+        assert set(kinds(made)) == {"other-actor"}
+        assert (made["verdict"], all(i["note"] for i in made["items"])) == ("agrees", True)
+        messages = {i["object"]["name"]: i["message"] for i in made["items"]}
+        assert messages["a1"].endswith(":NoSchedule (Karpenter)")
+        assert messages["a2"] == "a2 was cordoned"
+        assert made["because"].endswith("2 notes on others")

@@ -151,20 +151,17 @@ def test_a_bug_of_what_all_stand_on_stops_all(monkeypatch: pytest.MonkeyPatch, w
         assert SECRET not in held.because
 
 
-def test_a_part_that_ends_by_a_bug_stops_all(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_part_that_ends_by_a_bug_stops_all(monkeypatch: pytest.MonkeyPatch) -> None:
     """Such as the one that looks whether a kube-controller-manager came back."""
     enforcement = enforcing(monkeypatch)
 
-    async def story() -> None:
-        async def fails() -> None:
-            raise_secret()
+    async def fails() -> None:
+        raise_secret()
 
-        task = asyncio.create_task(fails())
-        task.add_done_callback(enforcement._faults.part_ended)
-        await asyncio.gather(task, return_exceptions=True)
-        await asyncio.sleep(0)
-
-    asyncio.run(story())
+    task = asyncio.create_task(fails())
+    task.add_done_callback(enforcement._faults.part_ended)
+    await asyncio.gather(task, return_exceptions=True)
+    await asyncio.sleep(0)
     assert is_held(enforcement.guard, UNTAINT)
 
 

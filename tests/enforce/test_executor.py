@@ -489,16 +489,12 @@ def test_an_answer_that_was_lost_is_looked_for_and_unknown_where_nothing_tells()
 
 
 @pytest.mark.parametrize("over", [False, True], ids=["the-lease-lasts", "the-lease-is-over"])
-def test_a_write_that_is_open_when_the_lease_ends_is_given_up(over: bool) -> None:
+async def test_a_write_that_is_open_when_the_lease_ends_is_given_up(over: bool) -> None:
     lab = Lab()
-
-    async def run() -> None:
-        lab.executor.start(DELETE, NOW)
-        while "sent" not in lab.log:
-            await asyncio.sleep(0)
-        await lab.executor.stop(lambda: over)
-
-    asyncio.run(run())
+    lab.executor.start(DELETE, NOW)
+    while "sent" not in lab.log:
+        await asyncio.sleep(0)
+    await lab.executor.stop(lambda: over)
     assert lab.log[-1] == ("unknown" if over else "applied"), "a read tells later what became of it"
 
 

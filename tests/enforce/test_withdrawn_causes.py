@@ -73,17 +73,13 @@ def test_no_taint_either(turns: int) -> None:
     assert ("AddTaints", HELD) in lab.outcomes, "the loop of 100 ms learns of it"
 
 
-def test_what_is_dropped_takes_the_rest_of_its_decision_with_it() -> None:
+async def test_what_is_dropped_takes_the_rest_of_its_decision_with_it() -> None:
     lab = Lab()
-
-    async def run() -> None:
-        lab.executor.start(LOST, NOW)
-        lab.executor.drop()
-        lab.executor.start(MARK, NOW)
-        while lab.executor.busy:
-            await asyncio.sleep(0)
-
-    asyncio.run(run())
+    lab.executor.start(LOST, NOW)
+    lab.executor.drop()
+    lab.executor.start(MARK, NOW)
+    while lab.executor.busy:
+        await asyncio.sleep(0)
     assert lab.log == []
 
 

@@ -210,16 +210,12 @@ def test_an_undo_that_is_swallowed_is_not_said_to_be_done() -> None:
     assert "rolled back" not in ended.out.splitlines()[-1]
 
 
-def test_two_persons_who_undo_at_once_undo_once() -> None:
+async def test_two_persons_who_undo_at_once_undo_once() -> None:
     """The second one's yes was said to going from 2 to 1, and not back again."""
     between, ended = Between(), list[Ended]()
-
-    async def test() -> None:
-        async with sandbox(generate=None, objects=SETS, between=between.middleware) as served:
-            between.served = served
-            where = (served.kubeconfig, served.folder)
-            ended.extend(await asyncio.gather(*(nodelife(*where, *UNDO) for _ in range(2))))
-
-    play(test)
+    async with sandbox(generate=None, objects=SETS, between=between.middleware) as served:
+        between.served = served
+        where = (served.kubeconfig, served.folder)
+        ended.extend(await asyncio.gather(*(nodelife(*where, *UNDO) for _ in range(2))))
     assert image(between) == "agent:1", ended
     assert {one.code for one in ended} <= {0, 1} and any(one.code == 0 for one in ended)
