@@ -12,6 +12,7 @@ from kubectl_nodelife.kube.node import NodeCondition
 from kubectl_nodelife.kube.pod import PodCondition
 from kubectl_nodelife.kube.times import SECOND_NS
 from kubectl_nodelife.kube.workload import DaemonSet
+from tests.objects import manifest
 
 NOW = 1_800_000_000 * SECOND_NS
 NS = "default"
@@ -64,28 +65,20 @@ REVISION = {
     "data": {"spec": {"template": {**TEMPLATE, "$patch": "replace"}}},
     "revision": 1,
 }
-LEASE = {
-    "apiVersion": "coordination.k8s.io/v1",
-    "kind": "Lease",
-    "metadata": {
-        "name": "run",
-        "namespace": NS,
-        "annotations": {"request": "pause", "kept": "yes"},
-    },
-    "spec": {"holderIdentity": "us"},
-}
+LEASE = manifest(
+    "Lease",
+    "run",
+    NS,
+    metadata={"annotations": {"request": "pause", "kept": "yes"}},
+    spec={"holderIdentity": "us"},
+)
 JOB = {
     "apiVersion": "batch/v1",
     "kind": "Job",
     "metadata": {"name": "j", "namespace": NS},
     "spec": {"template": {"spec": {"containers": CONTAINERS, "restartPolicy": "Never"}}},
 }
-SERVICE = {
-    "apiVersion": "v1",
-    "kind": "Service",
-    "metadata": {"name": "s", "namespace": NS},
-    "spec": {"clusterIP": "None", "selector": {"app": "d"}},
-}
+SERVICE = manifest("Service", "s", NS, spec={"clusterIP": "None", "selector": {"app": "d"}})
 PATHS = {
     "Service": f"/api/v1/namespaces/{NS}/services",
     "Lease": f"/apis/coordination.k8s.io/v1/namespaces/{NS}/leases",

@@ -95,6 +95,11 @@ def of_kind(
     }
 
 
+def manifest(kind: str, name: str, namespace: str = "", **more: Any) -> Document:
+    """An object as somebody writes it into a file: without a uid. `more` is that of `of_kind`."""
+    return of_kind(kind, name, namespace, uid="", **more)
+
+
 def node(
     name: str = "n1",
     ready: str | None = "True",

@@ -18,6 +18,7 @@ from tests.call_objects import (
     Case,
     node_of,
 )
+from tests.objects import manifest
 
 _UNPROVEN = Taint("nodelife.dev/unproven", "NoSchedule", "r")
 
@@ -49,12 +50,7 @@ UPGRADE_CASES = (
             namespace=NS,
             name="canary",
             node="n1",
-            manifest={
-                "apiVersion": "v1",
-                "kind": "Pod",
-                "metadata": {"name": "canary", "namespace": NS},
-                "spec": {"containers": CONTAINERS},
-            },
+            manifest=manifest("Pod", "canary", NS, spec={"containers": CONTAINERS}),
         ),
     ),
     Case(

@@ -10,14 +10,11 @@ from pathlib import Path
 from kubectl_nodelife.sandbox.tls import Sandbox
 from tests.acts.program import Ended, nodelife
 from tests.loopback import client, play, sandbox
+from tests.objects import of_kind
 from tests.pod_status.test_live import stuck_pod, well_node
 
 STUCK = "/api/v1/namespaces/shop/pods/stuck"
-KUBE_SYSTEM = {
-    "apiVersion": "v1",
-    "kind": "Namespace",
-    "metadata": {"name": "kube-system", "uid": "the-cluster"},
-}
+KUBE_SYSTEM = of_kind("Namespace", "kube-system", uid="the-cluster")
 
 
 def on_a_stuck_pod(test: Callable[[Sandbox], Awaitable[None]]) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 from tests.acts.program import nodelife
 from tests.acts.test_repair import KUBE_SYSTEM
 from tests.loopback import client, sandbox
+from tests.objects import manifest
 
 SET = "/apis/apps/v1/namespaces/tools/daemonsets/agent"
 
@@ -29,18 +30,15 @@ DAEMON_SET = {
 
 def revision(number: int) -> dict[str, Any]:
     owner = {"apiVersion": "apps/v1", "kind": "DaemonSet", "name": "agent", "uid": "u-agent"}
-    return {
-        "apiVersion": "apps/v1",
-        "kind": "ControllerRevision",
-        "metadata": {
-            "name": f"agent-{number}",
-            "namespace": "tools",
-            "labels": {"app": "agent"},
-            "ownerReferences": [{**owner, "controller": True}],
-        },
-        "data": {"spec": {"template": {**template(f"agent:{number}"), "$patch": "replace"}}},
-        "revision": number,
-    }
+    return manifest(
+        "ControllerRevision",
+        f"agent-{number}",
+        "tools",
+        labels={"app": "agent"},
+        owners=[{**owner, "controller": True}],
+        data={"spec": {"template": {**template(f"agent:{number}"), "$patch": "replace"}}},
+        revision=number,
+    )
 
 
 async def test_back_to_the_revision_before() -> None:

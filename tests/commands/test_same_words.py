@@ -11,6 +11,7 @@ from kubectl_nodelife.cli import main
 from kubectl_nodelife.commands.sandbox import SCENARIO, _content
 from kubectl_nodelife.errors import NotFound
 from kubectl_nodelife.sandbox.cluster import read_beginning
+from tests.objects import manifest
 
 DUMP = str(Path(__file__).parents[1] / "dumps" / "two-zones")
 Capture = pytest.CaptureFixture[str]
@@ -32,12 +33,7 @@ def test_a_name_alone_is_explained_where_one_object_has_it(capsys: Capture) -> N
 
 def test_a_name_that_several_objects_have_is_not_guessed(tmp_path: Path, capsys: Capture) -> None:
     pods = [
-        {
-            "apiVersion": "v1",
-            "kind": "Pod",
-            "metadata": {"name": "twin", "namespace": space},
-            "spec": {"nodeName": "a1", "containers": []},
-        }
+        manifest("Pod", "twin", space, spec={"nodeName": "a1", "containers": []})
         for space in ("a", "b")
     ]
     path = tmp_path / "dump.json"

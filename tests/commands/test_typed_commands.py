@@ -20,6 +20,7 @@ from kubectl_nodelife.report.command_lines import VERBS_WITH_DUMPS, LeadingFlags
 from kubectl_nodelife.sandbox.tls import Sandbox
 from tests.daemon.user import FLAGS, ROOT, User, user
 from tests.loopback import needs_kubectl, sandbox
+from tests.objects import manifest
 from tests.outlook.asking import lost
 
 PROD = LeadingFlags(
@@ -147,12 +148,7 @@ def guarded() -> list[Object]:
     meta = {"name": "guarded", "labels": {"guarded": "yes"}}
     return [
         {"apiVersion": "v1", "kind": "Namespace", "metadata": meta},
-        {
-            "apiVersion": "admissionregistration.k8s.io/v1",
-            "kind": "ValidatingWebhookConfiguration",
-            "metadata": {"name": "guard"},
-            "webhooks": [hook],
-        },
+        manifest("ValidatingWebhookConfiguration", "guard", webhooks=[hook]),
         pod("a1", name="guarded", namespace="guarded"),
     ]
 

@@ -16,6 +16,7 @@ from tests.drain.build import (
     pods_of,
     replica_set,
 )
+from tests.objects import manifest
 
 NODES = [*node("a1"), *node("a2"), *node("a3")]
 TIMEOUT = 30 * SECOND_NS
@@ -54,12 +55,7 @@ def webhook(policy: str = "Fail", resource: str = "pods/eviction", **more: Any) 
         "clientConfig": {"service": {"namespace": "guard", "name": "guard"}},
         **more,
     }
-    return {
-        "apiVersion": "admissionregistration.k8s.io/v1",
-        "kind": "ValidatingWebhookConfiguration",
-        "metadata": {"name": "guard"},
-        "webhooks": [hook],
-    }
+    return manifest("ValidatingWebhookConfiguration", "guard", webhooks=[hook])
 
 
 @pytest.mark.parametrize(

@@ -17,6 +17,7 @@ from tests.drain.build import (
     replica_set,
     stateful_set,
 )
+from tests.objects import manifest
 from tests.sim.documents import found, story
 
 NODES = [*node("a1"), *node("a2"), *node("a3")]
@@ -124,12 +125,9 @@ def claim(name: str, volume: str) -> Json:
 
 def volume(name: str, key: str, value: str) -> Json:
     terms = [{"matchExpressions": [{"key": key, "operator": "In", "values": [value]}]}]
-    return {
-        "apiVersion": "v1",
-        "kind": "PersistentVolume",
-        "metadata": {"name": name},
-        "spec": {"nodeAffinity": {"required": {"nodeSelectorTerms": terms}}},
-    }
+    return manifest(
+        "PersistentVolume", name, spec={"nodeAffinity": {"required": {"nodeSelectorTerms": terms}}}
+    )
 
 
 WITH_CLAIM = {

@@ -12,7 +12,7 @@ from kubectl_nodelife.cli import main
 from kubectl_nodelife.kube.load import load_objects
 from kubectl_nodelife.kube.names import is_dns_subdomain, subject
 from kubectl_nodelife.kube.workload import PodDisruptionBudget
-from tests.objects import ROOM, node, pod
+from tests.objects import ROOM, manifest, node, pod
 
 HOSTILE = (
     *("--kubeconfig=evil", "--server=https://evil.example", "-A", "$(reboot)", "a;reboot"),
@@ -76,12 +76,9 @@ def test_objects_of_either_form_are_set_aside_for_their_names(name: str) -> None
 
 def test_a_budget_is_heeded_whatever_its_name() -> None:
     """The API server takes any name for it; evictions depend on it."""
-    budget = {
-        "apiVersion": "policy/v1",
-        "kind": "PodDisruptionBudget",
-        "metadata": {"name": "$(reboot)", "namespace": "x"},
-        "spec": {"minAvailable": 1, "selector": {}},
-    }
+    budget = manifest(
+        "PodDisruptionBudget", "$(reboot)", "x", spec={"minAvailable": 1, "selector": {}}
+    )
     loaded = load_objects(json.dumps(budget).encode(), "dump")
     (found,) = loaded.objects
     assert isinstance(found, PodDisruptionBudget) and not loaded.unreadable

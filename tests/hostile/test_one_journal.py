@@ -17,13 +17,10 @@ from kubectl_nodelife.daemon.process import claim_state
 from tests.daemon.lab import T0
 from tests.daemon.plans import lost
 from tests.daemon.user import user
+from tests.objects import of_kind
 from tests.raw_server import raw_server
 
-KUBE_SYSTEM = {
-    "apiVersion": "v1",
-    "kind": "Namespace",
-    "metadata": {"name": "kube-system", "uid": "d1e6"},
-}
+KUBE_SYSTEM = of_kind("Namespace", "kube-system", uid="d1e6")
 
 
 async def test_two_runtime_folders_are_no_two_daemons(tmp_path: Path) -> None:

@@ -14,13 +14,10 @@ from kubectl_nodelife.kube.load import InputError, Loaded, decode, load_document
 from kubectl_nodelife.kube.node import Node
 from kubectl_nodelife.kube.pod import Pod
 from kubectl_nodelife.kube.workload import DaemonSet, Event, PodDisruptionBudget
+from tests.objects import manifest
 
 NODE: dict[str, Any] = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n"}}
-POD: dict[str, Any] = {
-    "apiVersion": "v1",
-    "kind": "Pod",
-    "metadata": {"name": "p", "namespace": "ns"},
-}
+POD: dict[str, Any] = manifest("Pod", "p", "ns")
 SECRET: dict[str, Any] = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "s"}}
 
 

@@ -17,6 +17,7 @@ from kubectl_nodelife.engine.settings import make_settings
 from kubectl_nodelife.sim.run import run
 from kubectl_nodelife.sim.scenario import PASS_DRIFT_NS, assemble, parse_scenario
 from tests.naive.model import Case, Kubelet, Model, Pod
+from tests.objects import manifest
 
 SEEDS = range(100)
 Deed = tuple[int, str, str, Any]
@@ -106,12 +107,7 @@ def _node(item: tuple[str, str]) -> dict[str, Any]:
             for t in ("MemoryPressure", "DiskPressure", "PIDPressure")
         ),
     ]
-    return {
-        "apiVersion": "v1",
-        "kind": "Node",
-        "metadata": {"name": name, "labels": {beta: zone}},
-        "status": {"conditions": conditions},
-    }
+    return manifest("Node", name, labels={beta: zone}, status={"conditions": conditions})
 
 
 def _pod(pod: Pod) -> dict[str, Any]:

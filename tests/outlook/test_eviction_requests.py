@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from tests.drain.build import Json, node, owned, stateful_set, workload
+from tests.objects import manifest
 from tests.outlook.asking import Ask, Said
 
 ASKED_AT, ACTIVE_AT, HEARD_AT = (f"2026-01-01T00:{m}:00Z" for m in (50, 51, 58))
@@ -149,12 +150,7 @@ def test_replay_tells_who_asked_and_who_began(ask: Ask) -> None:
 
 def group(minimum: int | None) -> Json:
     policy: Json = {"basic": {}} if minimum is None else {"gang": {"minCount": minimum}}
-    return {
-        "apiVersion": "scheduling.k8s.io/v1beta1",
-        "kind": "PodGroup",
-        "metadata": {"name": "train", "namespace": "default"},
-        "spec": {"schedulingPolicy": policy},
-    }
+    return manifest("PodGroup", "train", "default", spec={"schedulingPolicy": policy})
 
 
 @pytest.mark.parametrize(

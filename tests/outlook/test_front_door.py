@@ -8,6 +8,7 @@ import pytest
 
 from kubectl_nodelife.outlook.due_writes import TaintQueuePosition
 from tests.drain.build import Json, budget, node, owned, pod, workload
+from tests.objects import manifest
 from tests.outlook.asking import Ask, lost
 
 BUDGET = budget("web", "web", healthy=2, desired=2, expected=2, minAvailable=2)
@@ -194,12 +195,7 @@ def test_a_node_whose_taint_puts_pods_out_is_not_healthy(ask: Ask) -> None:
 def test_no_update_is_seen_where_only_other_namespaces_revisions_were_read(ask: Ask) -> None:
     made = workload("DaemonSet", "agent", 0, template={"metadata": {"labels": {"app": "agent"}}})
     made["status"] = {"desiredNumberScheduled": 1}
-    other = {
-        "apiVersion": "apps/v1",
-        "kind": "ControllerRevision",
-        "metadata": {"name": "x", "namespace": "elsewhere"},
-        "revision": 1,
-    }
+    other = manifest("ControllerRevision", "x", "elsewhere", revision=1)
     hashed = {"labels": {"app": "agent", "controller-revision-hash": "7f9"}}
     cluster = [node("a1"), made, owned("DaemonSet", "agent", "a1", 0, metadata=hashed), other]
     assert "update is under way" not in ask(cluster, "daemonset").out

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tests.drain.build import Json, namespace, node, owned, pod
+from tests.objects import manifest
 from tests.outlook.asking import Ask
 
 QUESTION = "Which webhooks are asked before an eviction here?"
@@ -76,12 +77,7 @@ def webhook(**more: Any) -> Json:
         "resources": ["pods/eviction"],
     }
     made = {"name": "guard.example.com", "rules": [rule], "clientConfig": {"url": "https://x"}}
-    return {
-        "apiVersion": "admissionregistration.k8s.io/v1",
-        "kind": "ValidatingWebhookConfiguration",
-        "metadata": {"name": "guards"},
-        "webhooks": [{**made, **more}],
-    }
+    return manifest("ValidatingWebhookConfiguration", "guards", webhooks=[{**made, **more}])
 
 
 def test_webhooks_are_listed_with_what_they_select(ask: Ask) -> None:

@@ -15,6 +15,7 @@ from typing import Any
 from kubectl_nodelife.kube.times import SECOND_NS, format_time
 from kubectl_nodelife.sandbox.tls import Sandbox
 from tests.loopback import kubectl, needs_kubectl, sandbox
+from tests.objects import manifest
 
 LONG_AGO = format_time(time.time_ns() - 3600 * SECOND_NS)
 CONTAINER = {"name": "c", "image": "example/c:1"}
@@ -45,12 +46,7 @@ def stuck_pod(**status: Any) -> dict[str, Any]:
 def well_node() -> dict[str, Any]:
     """A node that has been Ready for an hour."""
     ready = {"type": "Ready", "status": "True", "reason": "KubeletReady"}
-    return {
-        "apiVersion": "v1",
-        "kind": "Node",
-        "metadata": {"name": "a1"},
-        "status": {"conditions": [ready | {"lastTransitionTime": LONG_AGO}]},
-    }
+    return manifest("Node", "a1", status={"conditions": [ready | {"lastTransitionTime": LONG_AGO}]})
 
 
 async def nodelife(served: Sandbox, *words: str) -> Any:

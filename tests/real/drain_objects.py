@@ -10,6 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+from tests.objects import manifest
+
 Json = dict[str, Any]
 ZONE = "topology.kubernetes.io/zone"
 HOST = "kubernetes.io/hostname"
@@ -196,12 +198,7 @@ def volumes(setup: str, claims: tuple[str, ...], key: str, value: str) -> list[J
         }
         for claim in claims
     ]
-    storage_class = {
-        "apiVersion": "storage.k8s.io/v1",
-        "kind": "StorageClass",
-        "metadata": {"name": class_name},
-        "provisioner": "kubernetes.io/no-provisioner",
-    }
+    storage_class = manifest("StorageClass", class_name, provisioner="kubernetes.io/no-provisioner")
     return [storage_class, *made]
 
 

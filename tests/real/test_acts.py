@@ -12,6 +12,7 @@ import pytest
 
 from kubectl_nodelife.kube.times import SECOND_NS, format_time
 from tests.acts.program import Ended, nodelife
+from tests.objects import manifest
 from tests.real.control_plane import ControlPlane, Refused, control_plane
 from tests.real.test_enforce import STOP
 
@@ -94,16 +95,13 @@ def daemon_set(name: str, image: str) -> dict[str, Any]:
         "metadata": {"labels": {"app": name}, "annotations": {"note": image}},
         "spec": {"containers": [container]},
     }
-    return {
-        "apiVersion": "apps/v1",
-        "kind": "DaemonSet",
-        "metadata": {
-            "name": name,
-            "namespace": "default",
-            "annotations": {"kubernetes.io/change-cause": f"to {image}", "kept": "yes"},
-        },
-        "spec": {"selector": {"matchLabels": {"app": name}}, "template": template},
-    }
+    return manifest(
+        "DaemonSet",
+        name,
+        "default",
+        metadata={"annotations": {"kubernetes.io/change-cause": f"to {image}", "kept": "yes"}},
+        spec={"selector": {"matchLabels": {"app": name}}, "template": template},
+    )
 
 
 def observed(plane: ControlPlane, name: str, revisions: int) -> None:

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 import yaml
 
+from tests.objects import manifest
 from tests.real.upgrade_observer import Observer
 from tests.real.upgrading import LEASE, SETTINGS, Fleet, Operator, fleet
 
@@ -67,14 +68,7 @@ def test_jobs_on_nodes_that_wait_for_a_budget(cluster: Fleet) -> None:
     }
     path = cluster.plane.folder / "job.yaml"
     path.write_text(
-        yaml.safe_dump(
-            {
-                "apiVersion": "batch/v1",
-                "kind": "Job",
-                "metadata": {"name": "work"},
-                "spec": {"backoffLimit": 0, "template": template},
-            }
-        )
+        yaml.safe_dump(manifest("Job", "work", spec={"backoffLimit": 0, "template": template}))
     )
     on_nodes = cluster.api.get("/api/v1/namespaces/shop/pods?labelSelector=app%3Dweb")["items"]
     nodes = sorted({pod["spec"]["nodeName"] for pod in on_nodes})[:2]

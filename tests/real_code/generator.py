@@ -15,6 +15,7 @@ import sys
 from typing import Any
 
 from kubectl_nodelife.engine.profiles import parse_profile
+from tests.objects import manifest
 from tests.real_code.lease_troubles import lease_troubles
 from tests.real_code.workload_scenario import NO_LIMIT, RELEASE
 
@@ -247,12 +248,7 @@ class Generator:
             taints.append({"key": key, "effect": chance.choice(["NoExecute", "NoSchedule"])})
         if chance.random() < 0.06:
             spec["unschedulable"] = True
-        made: Json = {
-            "apiVersion": "v1",
-            "kind": "Node",
-            "metadata": {"name": name, "labels": self.labels(name, zone)},
-            "spec": spec,
-        }
+        made: Json = manifest("Node", name, labels=self.labels(name, zone), spec=spec)
         if ready is not None:
             conditions = self.conditions(ready)
             made["status"] = {"conditions": conditions}
@@ -304,21 +300,18 @@ class Generator:
     def pod(self, node: str, *, fresh: bool = False) -> Json:
         """A pod on the node; `fresh`: it is yet to start."""
         chance = self.chance
-        made: Json = {
-            "apiVersion": "v1",
-            "kind": "Pod",
-            "metadata": {
-                "name": f"p{len(self.pods) + 1}",
-                "namespace": chance.choice(["default", "default", "web"]),
-                "labels": {"app": chance.choice(["a", "b"])},
-            },
-            "spec": {
+        made: Json = manifest(
+            "Pod",
+            f"p{len(self.pods) + 1}",
+            chance.choice(["default", "default", "web"]),
+            labels={"app": chance.choice(["a", "b"])},
+            spec={
                 "nodeName": node,
                 "containers": [{"name": "c", "image": "registry.example/app:1"}],
                 "terminationGracePeriodSeconds": chance.choice([30, 30, 30, 1, 7, 60, 0]),
                 "tolerations": self.tolerations(),
             },
-        }
+        )
         if not fresh:
             dice = chance.random()
             phase = "Running" if dice < 0.94 else chance.choice(["Succeeded", "Failed", "Running"])

@@ -14,6 +14,7 @@ import sys
 from typing import Any
 
 from kubectl_nodelife.kube.times import MILLISECOND_NS, SECOND_NS
+from tests.objects import of_kind
 
 Json = dict[str, Any]
 WHEN = "1999-12-31T23:%02d:%02d.%03dZ"
@@ -90,13 +91,7 @@ class _Maker:
                 **self.status(spec, f"u{self.number}"),
                 "conditions": [self.condition(t) for t in self.some(OTHERS)],
             }
-        return {
-            "apiVersion": "v1",
-            "kind": "Pod",
-            "metadata": {"name": name, "namespace": "default", "uid": f"u{self.number}"},
-            "spec": spec,
-            "status": status,
-        }
+        return of_kind("Pod", name, "default", uid=f"u{self.number}", spec=spec, status=status)
 
     def some(self, words: tuple[str, ...]) -> list[str]:
         return [word for word in words if self.chance(0.3)]

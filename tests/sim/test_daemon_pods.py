@@ -15,6 +15,7 @@ from kubectl_nodelife.report.formats import render
 from kubectl_nodelife.report.narration import narration_page
 from kubectl_nodelife.sim.run import run
 from kubectl_nodelife.sim.scenario import assemble
+from tests.objects import manifest
 from tests.sim.documents import Json, found, node, pod, scenario, story, times
 
 CONTROLLERS = {"controllers": ["daemonset", "pod-status"], "duration": "10m"}
@@ -211,18 +212,15 @@ def test_a_joined_set_goes_on_once_its_new_pods_are_available() -> None:
     new = {**own, "metadata": {**own["metadata"], "name": "agent-y", "uid": "new"}}
     new["metadata"]["creationTimestamp"] = "2025-12-31T23:59:45Z"
     new["status"] = {"phase": "Running", "conditions": [ready]}
-    revision = {
-        "apiVersion": "apps/v1",
-        "kind": "ControllerRevision",
-        "metadata": {
-            "name": "agent-new",
-            "namespace": "default",
-            "labels": {"app": "agent", "controller-revision-hash": "new"},
-            "ownerReferences": own["metadata"]["ownerReferences"],
-        },
-        "data": {"spec": {"template": {**made["spec"]["template"], "$patch": "replace"}}},
-        "revision": 2,
-    }
+    revision = manifest(
+        "ControllerRevision",
+        "agent-new",
+        "default",
+        labels={"app": "agent", "controller-revision-hash": "new"},
+        owners=own["metadata"]["ownerReferences"],
+        data={"spec": {"template": {**made["spec"]["template"], "$patch": "replace"}}},
+        revision=2,
+    )
     new["metadata"]["labels"] = {"app": "agent", "controller-revision-hash": "new"}
     own["metadata"]["creationTimestamp"] = "2025-12-31T22:00:00Z"
     own["status"]["conditions"][0]["lastTransitionTime"] = "2025-12-31T22:00:05Z"

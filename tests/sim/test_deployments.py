@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from tests.objects import manifest, of_kind
 from tests.sim.documents import Json, found, node, story, times
 
 
@@ -139,37 +140,31 @@ def half_way(pods_of_old: int) -> list[Json]:
         template = {**body["template"], "metadata": {"labels": labels}}
         above = {"kind": "Deployment", "name": "web", "uid": "d", "apiVersion": "apps/v1"}
         made.append(
-            {
-                "apiVersion": "apps/v1",
-                "kind": "ReplicaSet",
-                "metadata": {
-                    "name": f"web-{hashed}",
-                    "namespace": "default",
-                    "uid": uid,
-                    "creationTimestamp": f"2025-12-31T0{image}:00:00Z",
-                    "ownerReferences": [{**above, "controller": True}],
-                },
-                "spec": {"replicas": replicas, "template": template},
-            }
+            of_kind(
+                "ReplicaSet",
+                f"web-{hashed}",
+                "default",
+                uid=uid,
+                created=f"2025-12-31T0{image}:00:00Z",
+                owners=[{**above, "controller": True}],
+                spec={"replicas": replicas, "template": template},
+            )
         )
         for i in range(count):
             owner = {"kind": "ReplicaSet", "name": f"web-{hashed}", "uid": uid, "controller": True}
             made.append(
-                {
-                    "apiVersion": "v1",
-                    "kind": "Pod",
-                    "metadata": {
-                        "name": f"web-{hashed}-{i}",
-                        "namespace": "default",
-                        "labels": labels,
-                        "ownerReferences": [{**owner, "apiVersion": "apps/v1"}],
-                    },
-                    "spec": {**template["spec"], "nodeName": f"n{i}"},
-                    "status": {
+                manifest(
+                    "Pod",
+                    f"web-{hashed}-{i}",
+                    "default",
+                    labels=labels,
+                    owners=[{**owner, "apiVersion": "apps/v1"}],
+                    spec={**template["spec"], "nodeName": f"n{i}"},
+                    status={
                         "phase": "Running",
                         "conditions": [{"type": "Ready", "status": "True"}],
                     },
-                }
+                )
             )
     top = deployment(4, "2")
     return [*made, {**top, "metadata": {**top["metadata"], "uid": "d"}}]

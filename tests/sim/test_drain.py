@@ -9,7 +9,7 @@ import pytest
 from kubectl_nodelife.errors import BadInput
 from kubectl_nodelife.kube.times import SECOND_NS
 from kubectl_nodelife.sim.scenario import assemble
-from tests.objects import budget
+from tests.objects import budget, manifest
 from tests.sim.documents import Json, found, node, owner, pod, scenario, stop, story, times
 from tests.simulating import begin
 
@@ -88,12 +88,7 @@ def test_nodes_are_drained_one_after_another_and_none_lands_on_the_next() -> Non
 
 
 def test_a_scaled_workload_moves_its_budget() -> None:
-    patch = {
-        "apiVersion": "apps/v1",
-        "kind": "ReplicaSet",
-        "metadata": {"name": "web", "namespace": "default"},
-        "spec": {"replicas": 1},
-    }
+    patch = manifest("ReplicaSet", "web", "default", spec={"replicas": 1})
     objects = [*THREE, budget(minAvailable="100%")]
     assert not found(drained(*objects, events=[drain()]), "DeletePod")
     told = drained(*objects, events=[{"at": "5s", "apply": patch}, drain()])

@@ -6,17 +6,13 @@ from typing import Any
 
 import pytest
 
+from tests.objects import manifest
 from tests.sim.documents import found, node, pod, start, stop, story
 
 
 def service(name: str, **spec: Any) -> dict[str, Any]:
     """A Service that selects the pods with its name as their label app."""
-    return {
-        "apiVersion": "v1",
-        "kind": "Service",
-        "metadata": {"name": name, "namespace": "default"},
-        "spec": {"selector": {"app": name}, **spec},
-    }
+    return manifest("Service", name, "default", spec={"selector": {"app": name}, **spec})
 
 
 def of(name: str, app: str, on: str) -> dict[str, Any]:

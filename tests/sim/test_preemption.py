@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from tests.objects import of_kind
 from tests.sim.documents import Json, found, node, pod, story
 from tests.sim.test_daemon_pods import agents, asking, small
 
@@ -92,12 +93,7 @@ def test_a_pod_without_priority_preempts_placeholders_one_for_each() -> None:
     new placeholder, which comes first, does not take it.
     """
     placeholder = holding("placeholder", "n1", -10)
-    owner: Json = {
-        "apiVersion": "apps/v1",
-        "kind": "ReplicaSet",
-        "metadata": {"name": "rooms", "namespace": "default", "uid": "rooms"},
-        "spec": {"replicas": 2},
-    }
+    owner: Json = of_kind("ReplicaSet", "rooms", "default", uid="rooms", spec={"replicas": 2})
     owned = {"kind": "ReplicaSet", "name": "rooms", "uid": "rooms", "controller": True}
     others = [placeholder, holding("second", "n2", -10)]
     for other in others:

@@ -12,6 +12,7 @@ from kubectl_nodelife.kube.pod import Pod
 from kubectl_nodelife.sim.run import run
 from kubectl_nodelife.sim.scenario import assemble
 from kubectl_nodelife.sim.status_manager import StatusManager, StatusManagers
+from tests.objects import manifest
 from tests.sim.documents import found, node, pod, scenario, start, stop, story, times
 
 Json = dict[str, Any]
@@ -172,12 +173,7 @@ def test_a_pod_that_comes_later_fails_to_start_by_its_labels() -> None:
 
 MARK = {
     "at": "12s",
-    "apply": {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": {"name": "web"},
-        "status": {"conditions": [{"type": "Ready", "status": "False"}]},
-    },
+    "apply": manifest("Pod", "web", status={"conditions": [{"type": "Ready", "status": "False"}]}),
 }
 
 

@@ -11,6 +11,7 @@ from typing import Any
 import yaml
 
 from kubectl_nodelife.snapshot import Redaction
+from tests.objects import manifest
 
 Document = dict[str, Any]
 
@@ -58,18 +59,10 @@ def more() -> list[Document]:
     owner = {"apiVersion": "kubevirt.io/v1", "kind": "VirtualMachine", "name": "v", "uid": "v"}
     vm = {"spec": {"template": {"spec": {"volumes": [{"userData": "s3cr3t-vm"}]}}}}
     return [
-        {
-            "apiVersion": "storage.k8s.io/v1",
-            "kind": "StorageClass",
-            "metadata": {"name": "s"},
-            "parameters": {"key": "s3cr3t-parameter"},
-        },
-        {
-            "apiVersion": "v1",
-            "kind": "PersistentVolume",
-            "metadata": {"name": "v"},
-            "spec": {"csi": {"volumeAttributes": {"key": "s3cr3t-attribute"}}},
-        },
+        manifest("StorageClass", "s", parameters={"key": "s3cr3t-parameter"}),
+        manifest(
+            "PersistentVolume", "v", spec={"csi": {"volumeAttributes": {"key": "s3cr3t-attribute"}}}
+        ),
         {
             "apiVersion": "v1",
             "kind": "Pod",
@@ -81,17 +74,14 @@ def more() -> list[Document]:
                 ]
             },
         },
-        {
-            "apiVersion": "apps/v1",
-            "kind": "ControllerRevision",
-            "metadata": {
-                "name": "vm-1",
-                "namespace": "default",
-                "ownerReferences": [{**owner, "controller": True}],
-            },
-            "data": vm,
-            "revision": 1,
-        },
+        manifest(
+            "ControllerRevision",
+            "vm-1",
+            "default",
+            owners=[{**owner, "controller": True}],
+            data=vm,
+            revision=1,
+        ),
     ]
 
 

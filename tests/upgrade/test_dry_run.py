@@ -14,14 +14,12 @@ from kubectl_nodelife.report import terminal
 from kubectl_nodelife.sim.upgrade_course import PlayedRun
 from kubectl_nodelife.upgrade.plan import make_upgrade_plan
 from tests.drain.build import namespace, replica_set, snapshot
+from tests.objects import manifest
 from tests.upgrade.test_plan import SETTINGS, blue
 
-JOB = {
-    "apiVersion": "batch/v1",
-    "kind": "Job",
-    "metadata": {"name": "work"},
-    "spec": {"template": {"spec": {"containers": [{"name": "c", "image": "tool"}]}}},
-}
+JOB = manifest(
+    "Job", "work", spec={"template": {"spec": {"containers": [{"name": "c", "image": "tool"}]}}}
+)
 WORK_NS = 4 * MINUTE_NS
 
 

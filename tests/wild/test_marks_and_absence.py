@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.objects import of_kind
 from tests.wild.reports import FOLDER, Report, first_lines
 
 Capture = pytest.CaptureFixture[str]
@@ -140,16 +141,7 @@ def test_a_job_that_did_not_let_go_before_does_not_now(tmp_path: Path, capsys: C
     (pod,) = (item for item in cluster["items"] if item["metadata"]["name"] == "batch-x")
     uid = pod["metadata"]["ownerReferences"][0]["uid"]
     cluster["items"].append(
-        {
-            "apiVersion": "batch/v1",
-            "kind": "Job",
-            "metadata": {
-                "name": "batch",
-                "namespace": "default",
-                "uid": uid,
-            },
-            "spec": {"podReplacementPolicy": "Failed"},
-        }
+        of_kind("Job", "batch", "default", uid=uid, spec={"podReplacementPolicy": "Failed"})
     )
     dump = tmp_path / "dump.json"
     dump.write_text(json.dumps(cluster))

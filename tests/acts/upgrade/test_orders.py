@@ -25,14 +25,11 @@ from kubectl_nodelife.sandbox.tls import Sandbox
 from tests.acts.program import Ended, nodelife
 from tests.acts.test_repair import KUBE_SYSTEM
 from tests.loopback import client, play, sandbox
+from tests.objects import manifest, of_kind
 from tests.pod_status.test_live import well_node
 
 LEASE = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/kubectl-nodelife-upgrade"
-NAMESPACE = {
-    "apiVersion": "v1",
-    "kind": "Namespace",
-    "metadata": {"name": "nodelife", "uid": "the-namespace"},
-}
+NAMESPACE = of_kind("Namespace", "nodelife", uid="the-namespace")
 UNPROVEN = {"key": "nodelife.dev/unproven", "value": "r1", "effect": "NoSchedule"}
 THEIRS = {"key": "dedicated", "value": "gpu", "effect": "NoSchedule"}
 
@@ -57,21 +54,18 @@ def node(
 
 def lease(run: RunDocument | None, holder: str = "") -> dict[str, Any]:
     notes = {ANNOTATION_RUN: encode_document(run)} if run is not None else {}
-    return {
-        "apiVersion": "coordination.k8s.io/v1",
-        "kind": "Lease",
-        "metadata": {
-            "name": "kubectl-nodelife-upgrade",
-            "namespace": "kube-system",
-            "annotations": notes,
-        },
-        "spec": {
+    return manifest(
+        "Lease",
+        "kubectl-nodelife-upgrade",
+        "kube-system",
+        metadata={"annotations": notes},
+        spec={
             "holderIdentity": holder,
             "leaseDurationSeconds": 1,
             "leaseTransitions": 2,
             "renewTime": "2026-11-22T09:00:00.000000Z",
         },
-    }
+    )
 
 
 def on(*things: dict[str, Any]) -> Callable[[Callable[[Sandbox], Awaitable[None]]], None]:
