@@ -529,17 +529,12 @@ def _zone_states(entries: Entries) -> dict[str, list[str]]:
 
 def _gates(entries: Entries, now_ns: int) -> dict[str, float]:
     """Gate -> for how many seconds it held."""
-    since: dict[str, int] = {}
-    held: Counter[str] = Counter()
+    held: dict[str, _Integral] = {}
     for at_ns, action in entries:
         if isinstance(action, SetGate):
-            if action.holds:
-                since.setdefault(action.gate, at_ns)
-            elif action.gate in since:
-                held[action.gate] += at_ns - since.pop(action.gate)
-    for gate, at_ns in since.items():
-        held[gate] += now_ns - at_ns
-    return {gate: _seconds(ns) for gate, ns in sorted(held.items())}
+            gate = action.gate
+            held.setdefault(gate, _Integral(at_ns)).put(gate, action.holds, at_ns)
+    return {gate: times.seconds(now_ns) for gate, times in sorted(held.items())}
 
 
 def _seconds(span_ns: int) -> float:

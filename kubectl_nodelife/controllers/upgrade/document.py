@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from enum import StrEnum
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import msgspec
 
@@ -22,6 +22,7 @@ ANNOTATION_RUN: Final = "nodelife.dev/upgrade-run"
 ANNOTATION_REQUEST: Final = "nodelife.dev/upgrade-request"
 DOCUMENT_LIMIT: Final = 128 * 1024
 ALL: Final = "all"
+T = TypeVar("T")
 
 
 class RunPhase(StrEnum):
@@ -145,24 +146,12 @@ class UnreadableDocument(ValueError):
 
 def document_of(lease: Lease | None) -> RunDocument | None:
     """The run that the Lease records, None for none. Raises UnreadableDocument."""
-    text = _annotation(lease, ANNOTATION_RUN)
-    if not text:
-        return None
-    try:
-        return _document_decoder.decode(text)
-    except UNDECODABLE as error:
-        raise UnreadableDocument(str(error)) from None
+    return _read(lease, ANNOTATION_RUN, _document_decoder)
 
 
 def request_on(lease: Lease | None) -> UpgradeRequest | None:
     """The request that stands on the Lease, None for none. Raises UnreadableDocument."""
-    text = _annotation(lease, ANNOTATION_REQUEST)
-    if not text:
-        return None
-    try:
-        return _request_decoder.decode(text)
-    except UNDECODABLE as error:
-        raise UnreadableDocument(str(error)) from None
+    return _read(lease, ANNOTATION_REQUEST, _request_decoder)
 
 
 def readable_request(lease: Lease | None) -> UpgradeRequest | None:
@@ -178,8 +167,12 @@ def encode_document(document: RunDocument | UpgradeRequest) -> str:
     return msgspec.json.encode(document).decode()
 
 
-def _annotation(lease: Lease | None, key: str) -> str:
-    return (lease.metadata.annotations or {}).get(key, "") if lease is not None else ""
+def _read(lease: Lease | None, annotation: str, decoder: msgspec.json.Decoder[T]) -> T | None:
+    text = (lease.metadata.annotations or {}).get(annotation) if lease is not None else None
+    try:
+        return decoder.decode(text) if text else None
+    except UNDECODABLE as error:
+        raise UnreadableDocument(str(error)) from None
 
 
 _document_decoder = msgspec.json.Decoder(RunDocument)
