@@ -1,9 +1,8 @@
 """Claims: which nodes are taken next, in which step, and what holds the others.
 
 A node is named in the run's document before it is claimed, and claimed by one PATCH. Growth, zones
-and soaks come from `claims.py`, which the plan asks as well. A claim is held by gates, slots, the
-node's zone, its pods' budgets, room elsewhere and the window. Nodes still to be done bear the soft
-taint `outdated`.
+and soaks come from `claims.py`. A claim is held by gates, slots, the node's zone, its pods'
+budgets, room elsewhere and the window. Nodes still to be done bear the soft taint `outdated`.
 
 Nodes whose budgets spare no pod now, and those whose pods find no room even while all nodes are in
 service, are tried last, so that they hold up neither zones nor pools. They wait for at most
@@ -252,8 +251,7 @@ def claim(p: UpgradePass) -> bool:
     named_ones = [c for c in mine if c.name in p.document.step.nodes]
     _drop_skipped_names(p, {c.name for c in named_ones})
     _claim_named(p, named_ones)
-    others = [c for c in mine if c.name not in p.next.step.nodes]
-    _name_more(p, pool, others, in_flight, {c.name: c.zone for c in named_ones})
+    _name_more(p, pool, mine, in_flight)
     mark_outdated(p, [c.name for c in candidates])
     return True
 
@@ -383,15 +381,12 @@ def _name_more(
     pool: str,
     candidates: list[UpgradeCandidate],
     in_flight: dict[str, tuple[str, str]],
-    named_ones: dict[str, str],
 ) -> None:
-    """Name the nodes that can be claimed next; they are claimed once the document shows it.
-
-    `named_ones`: those that are named, and not claimed yet, and their zones.
-    """
+    """Name the nodes that can be claimed next; they are claimed once the document shows it."""
     step = p.next.step
     in_pool = {name: zone for name, (where, zone) in in_flight.items() if where == pool}
-    in_pool |= {name: zone for name, zone in named_ones.items() if name in step.nodes}
+    in_pool |= {c.name: c.zone for c in candidates if c.name in step.nodes}
+    candidates = [c for c in candidates if c.name not in step.nodes]
     stage = stage_of(step, candidates, in_pool, p.policy.canary_width, p.policy.zones)
     if stage.soak and not _has_soaked(p, step):
         return
