@@ -19,7 +19,7 @@ cheapest change that unblocks them.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Final
 
@@ -50,7 +50,6 @@ from kubectl_nodelife.drain.results import NEVER, REFUSED, Remedy
 from kubectl_nodelife.drain.snapshot import PlanSnapshot, Scope
 from kubectl_nodelife.engine.settings import Settings
 from kubectl_nodelife.kube.kinds import KINDS
-from kubectl_nodelife.kube.meta import KubeObject
 from kubectl_nodelife.kube.names import counted
 from kubectl_nodelife.kube.node import Lease, Node
 from kubectl_nodelife.kube.times import HOUR_NS, SECOND_NS, format_duration
@@ -63,9 +62,8 @@ from kubectl_nodelife.sim.events import (
 )
 from kubectl_nodelife.sim.fields import FieldPath
 from kubectl_nodelife.sim.run import Progress, run
-from kubectl_nodelife.sim.scenario import PASS_DRIFT_NS, Given, Scenario, Setting, assemble
+from kubectl_nodelife.sim.scenario import PASS_DRIFT_NS, Given, Scenario, assemble
 from kubectl_nodelife.sim.upgrade_course import PlayedNode, PlayedRun
-from kubectl_nodelife.sim.upgrade_run import MakeDecider
 from kubectl_nodelife.upgrade.answers import decider_for, drain_options
 from kubectl_nodelife.upgrade.drain_answers import DrainFacts, drain_answer, node_drain
 from kubectl_nodelife.upgrade.findings import (
@@ -212,28 +210,14 @@ class _Planning:
 
     def _play(self, nodes: Sequence[PlannedNode]) -> list[PlayedRun]:
         """The course as expected; and that of other luck, where that may decide."""
-        course = self._forecast(self._progress)
-        claimed = sum(node.decision == CLAIM for node in nodes)
-        if not _chance_may_decide(course, claimed, len(self._snapshot.nodes)):
-            return [course]
-        return [course, self._forecast(other_luck=True)]
-
-    def _forecast(
-        self, progress: Progress = lambda done: None, *, other_luck: bool = False
-    ) -> PlayedRun:
-        """The course of the policy's run on the cluster of the snapshot."""
         policy, settings, snapshot = self._policy, self._settings, self._snapshot
-        # The Lease of a run under way is not taken over: what is planned is another one.
-        objects = (
-            obj
-            for obj in snapshot.cache.everything()
-            if not (isinstance(obj, Lease) and obj.key == policy.lease_key)
-        )
         mode = REPLACE if policy.work.mode is WorkMode.REPLACE else REBOOT
         what = UpgradeEvent(policy, WorkAssumptions(mode, expected_work_ns(policy)))
-        setting = setting_of(objects, what, settings, snapshot.now_ns, snapshot.kinds_read)
-        decider = decider_for(settings, snapshot.kinds_read, snapshot.release)
-        return play(setting, settings, decider, progress, other_luck=other_luck)
+        course = play_run(snapshot, what, settings, self._progress)
+        claimed = sum(node.decision == CLAIM for node in nodes)
+        if not _chance_may_decide(course, claimed, len(snapshot.nodes)):
+            return [course]
+        return [course, play_run(snapshot, what, settings, other_luck=True)]
 
     def _estimate(
         self, nodes: Sequence[PlannedNode], courses: Sequence[PlayedRun]
@@ -343,53 +327,45 @@ def _with_budget_statuses(snapshot: PlanSnapshot, names: Sequence[str]) -> PlanS
 LONGEST_NS: Final = 366 * 24 * HOUR_NS
 """No run is played for longer."""
 
-_PLACE: Final = FieldPath("the plan")
 
-
-def play(
-    setting: Setting,
+def play_run(
+    snapshot: PlanSnapshot,
+    what: UpgradeEvent,
     settings: Settings,
-    decider: MakeDecider,
     progress: Progress = lambda done: None,
     *,
     other_luck: bool = False,
 ) -> PlayedRun:
-    """The course of the setting's upgrade, played until it is over or stands still for good."""
-    names = setting.scenario.controllers
-    controllers = make_controllers(settings, names, pass_drift_ns=PASS_DRIFT_NS)
-    played = run(
-        setting,
-        controllers,
-        make_decider=decider,
-        until_upgraded=progress,
-        other_luck=other_luck,
-    )
-    assert played.course is not None
-    return played.course
-
-
-def setting_of(
-    objects: Iterable[KubeObject],
-    what: UpgradeEvent,
-    settings: Settings,
-    now_ns: int,
-    kinds_read: Collection[str] | None = None,
-) -> Setting:
-    """The joined present of these objects, and the run that begins, or goes on, at its first
-    instant. `kinds_read`: the kinds of which it has all that there are, None for every kind.
+    """The course of the run on the cluster of the snapshot, which it begins at once; played until
+    it is over or stands still for good.
     """
     scenario = Scenario(
         file="",
         name="upgrade plan",
         profile=settings.profile,
         join=True,
-        time_ns=now_ns,
+        time_ns=snapshot.now_ns,
         duration_ns=LONGEST_NS,
-        events=(ScenarioEvent(0, what, _PLACE),),
+        events=(ScenarioEvent(0, what, FieldPath("the plan")),),
     )
-    kinds = frozenset(kind.name for kind in KINDS) if kinds_read is None else frozenset(kinds_read)
-    given = Given(objects, kinds, now_ns, settings.profile)
-    return assemble(scenario, given).under(settings)
+    # The Lease of a run under way is not taken over: what is planned is another one.
+    objects = (
+        obj
+        for obj in snapshot.cache.everything()
+        if not (isinstance(obj, Lease) and obj.key == what.policy.lease_key)
+    )
+    read = snapshot.kinds_read
+    kinds = frozenset(kind.name for kind in KINDS) if read is None else frozenset(read)
+    given = Given(objects, kinds, snapshot.now_ns, settings.profile)
+    played = run(
+        assemble(scenario, given).under(settings),
+        make_controllers(settings, scenario.controllers, pass_drift_ns=PASS_DRIFT_NS),
+        make_decider=decider_for(settings, read, snapshot.release),
+        until_upgraded=progress,
+        other_luck=other_luck,
+    )
+    assert played.course is not None
+    return played.course
 
 
 def _end_of(turn: PlayedNode) -> int:

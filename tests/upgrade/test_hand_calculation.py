@@ -10,13 +10,13 @@ from collections.abc import Iterator
 
 from kubectl_nodelife.controllers.upgrade.counts import CLUSTER, pool_scope
 from kubectl_nodelife.controllers.upgrade.policy import policy_from
+from kubectl_nodelife.drain.snapshot import PlanSnapshot
 from kubectl_nodelife.engine.settings import make_settings
 from kubectl_nodelife.kube.codec import decode
 from kubectl_nodelife.kube.meta import KubeObject
 from kubectl_nodelife.kube.times import MINUTE_NS, SECOND_NS
 from kubectl_nodelife.sim.events import UpgradeEvent, WorkAssumptions
-from kubectl_nodelife.upgrade.answers import decider_for
-from kubectl_nodelife.upgrade.plan import play, setting_of
+from kubectl_nodelife.upgrade.plan import play_run
 from tests.sim.documents import node
 
 NODES = {"a": 167, "b": 167, "c": 166}
@@ -37,8 +37,7 @@ def nodes() -> Iterator[KubeObject]:
 def test_500_nodes_as_calculated_by_hand() -> None:
     policy = policy_from({"selector": "pool=p", "work": {"mode": "run", "command": "-"}})
     event = UpgradeEvent(policy, WorkAssumptions(duration_ns=WORK_NS))
-    setting = setting_of(nodes(), event, SETTINGS, START_NS)
-    course = play(setting, SETTINGS, decider_for(SETTINGS))
+    course = play_run(PlanSnapshot(nodes(), START_NS), event, SETTINGS)
     assert abs(course.end_ns / MINUTE_NS - 287) < 1
     lowest = {scope: low.available for scope, low in course.lowest.items()}
     assert lowest[CLUSTER] == lowest[pool_scope("p")] == 450
