@@ -223,7 +223,7 @@ class Carrier(Protocol):
         """Send nothing more, and wait for what is on its way."""
 
 
-class LiveCarrier:
+class LiveCarrier(Recorder):
     """Carries out one action on a real cluster while its caller waits.
 
     `on_held`, `on_answer`: receive why something waits, and each answer.
@@ -237,6 +237,7 @@ class LiveCarrier:
         on_answer: OnAnswer = lambda action, answer: None,
     ) -> None:
         self._now_ns = session.now_ns
+        self._on_held, self._on_answer = on_held, on_answer
         self._cache = Cache()
         self._numbers = itertools.count(1)
         self._ends: dict[int, asyncio.Future[Result]] = {}
@@ -245,7 +246,7 @@ class LiveCarrier:
             session.guard,
             session.view,
             IntentJournal(session.intents, session.now_ns, lambda: 0),
-            _Ends(self._ends, on_held, on_answer),
+            self,
             session.now_ns,
             session.monotonic_ns,
             PATIENCE_NS,
@@ -269,6 +270,17 @@ class LiveCarrier:
         for end in self._ends.values():
             if not end.done():
                 end.set_result(Result(HELD, "given up"))
+
+    def held(self, action: Action, because: str, until_ns: int) -> None:
+        self._on_held(action, because)
+
+    def answered(self, action: Action, answer: Answer, took_s: float) -> None:
+        self._on_answer(action, answer)
+
+    def ended(self, action: Action, result: Result, now_ns: int) -> None:
+        end = self._ends.pop(action.id, None)
+        if end is not None and not end.done():
+            end.set_result(result)
 
 
 class ServerDryRun:
@@ -295,25 +307,3 @@ def make_carrier(session: ActSession, on_held: OnHeld = lambda action, because: 
     if session.order.dry_run:
         return ServerDryRun(session)
     return LiveCarrier(session, client_bucket(), on_held)
-
-
-class _Ends(Recorder):
-    """Passes each end to its waiter."""
-
-    def __init__(
-        self, ends: dict[int, asyncio.Future[Result]], on_held: OnHeld, on_answer: OnAnswer
-    ) -> None:
-        self._ends = ends
-        self._on_held = on_held
-        self._on_answer = on_answer
-
-    def held(self, action: Action, because: str, until_ns: int) -> None:
-        self._on_held(action, because)
-
-    def answered(self, action: Action, answer: Answer, took_s: float) -> None:
-        self._on_answer(action, answer)
-
-    def ended(self, action: Action, result: Result, now_ns: int) -> None:
-        end = self._ends.pop(action.id, None)
-        if end is not None and not end.done():
-            end.set_result(result)

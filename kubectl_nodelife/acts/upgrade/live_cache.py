@@ -15,9 +15,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Collection, Iterable, Iterator
 from typing import Any, Final
-from urllib.parse import urlencode
-
-import msgspec
 
 from kubectl_nodelife.controllers.upgrade.controller import LeaderEngine, UpgradeController
 from kubectl_nodelife.controllers.upgrade.marks import CONTROLLER
@@ -35,6 +32,7 @@ from kubectl_nodelife.kube.times import SECOND_NS
 from kubectl_nodelife.kube.wellknown import NAMESPACE_NODE_LEASE
 from kubectl_nodelife.live.client import Client
 from kubectl_nodelife.live.clock import DaemonClock, steady_ns
+from kubectl_nodelife.live.listwatch import list_all
 from kubectl_nodelife.live.news import KindPhase, ListNews, OtherCluster, WatchNews
 from kubectl_nodelife.live.requests import DAEMON_PACING, resource_of
 from kubectl_nodelife.live.source import ListWatchSource
@@ -155,20 +153,6 @@ def _end_at_bug(bug: Bug) -> None:
         raise bug.error
 
 
-class _Meta(msgspec.Struct):
-    namespace: str
-    name: str
-    uid: str
-
-
-class _Item(msgspec.Struct):
-    metadata: _Meta
-
-
-class _List(msgspec.Struct):
-    items: list[_Item]
-
-
 class PodLists:
     """Lists the pods that the leader does not watch, where a decision needs them.
 
@@ -191,20 +175,19 @@ class PodLists:
 
     async def _list(self, node: str) -> None:
         """List until all that is listed is known."""
-        query = urlencode({"fieldSelector": f"spec.nodeName={node}"})
+        pods_of_node = resource_of("Pod")._replace(fields=f"spec.nodeName={node}")
         while True:
             asked_ns = self._cache.clock.now_ns()
             try:
-                body = await self._client.read(f"/api/v1/pods?{query}")
-                pods = msgspec.json.decode(body, type=_List)
-            except (NodelifeError, msgspec.MsgspecError):
+                pods = await list_all(self._client, pods_of_node)
+            except NodelifeError:
                 await asyncio.sleep(AGAIN_AFTER_ERROR_SECONDS)
                 continue
-            if all(self._knows(item.metadata) for item in pods.items):
+            if not pods.unreadable and all(self._knows(pod) for pod in pods.objects):
                 self.listed_ns[node] = asked_ns
                 return
             await asyncio.sleep(AGAIN_SECONDS)
 
-    def _knows(self, meta: _Meta) -> bool:
-        pod = self._cache.cache.pod(meta.namespace, meta.name)
-        return pod is not None and pod.uid == meta.uid
+    def _knows(self, listed: KubeObject) -> bool:
+        pod = self._cache.cache.get("Pod", listed.key)
+        return pod is not None and pod.uid == listed.uid

@@ -23,13 +23,15 @@ class Server:
 
     def __init__(self, pods: int, *, fails: bool = False) -> None:
         self.pods, self.fails, self.asked = pods, fails, list[str]()
+        self.spec: Any = {}
 
-    async def read(self, url: str) -> bytes:
+    async def read(self, url: str, *, retry: bool) -> bytes:
         self.asked.append(url)
         if self.fails and len(self.asked) == 1:
             raise ApiError(500, "no")
         items = [meta(number) for number in range(self.pods)]
-        return msgspec.json.encode({"metadata": {}, "items": [{"metadata": m} for m in items]})
+        listed = [{"metadata": m, "spec": self.spec} for m in items]
+        return msgspec.json.encode({"kind": "PodList", "metadata": {}, "items": listed})
 
 
 def meta(number: int) -> dict[str, str]:
@@ -71,7 +73,7 @@ async def test_a_list_counts_from_when_it_was_asked_for_and_all_of_it_is_known()
     asked = len(server.asked)
     await until_listed(lists)
     assert lists.listed_ns == {"x": len(server.asked)} and len(server.asked) >= asked
-    assert server.asked[0] == "/api/v1/pods?fieldSelector=spec.nodeName%3Dx"
+    assert server.asked[0] == "/api/v1/pods?limit=500&fieldSelector=spec.nodeName%3Dx"
 
 
 async def test_a_list_that_fails_is_asked_for_again() -> None:
@@ -80,6 +82,19 @@ async def test_a_list_that_fails_is_asked_for_again() -> None:
     lists.follow({"x"})
     await until_listed(lists)
     assert lists.listed_ns == {"x": 2}
+
+
+async def test_a_list_with_a_pod_that_cannot_be_read_says_nothing() -> None:
+    cache, server = Cache(), Server(pods=1)
+    know(cache, 0)
+    server.spec = "none"
+    lists = lists_of(server, cache)
+    lists.follow({"x"})
+    while len(server.asked) < 3:
+        await asyncio.sleep(0.001)
+    assert not lists.listed_ns
+    server.spec = {}
+    await until_listed(lists)
 
 
 async def test_who_asks_again_gets_a_newer_list_and_who_asks_no_more_none() -> None:
