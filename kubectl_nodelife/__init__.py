@@ -3,8 +3,8 @@
 One loop, three plugs: a source says what happened and what time it is, the engine decides, an
 executor acts. A real cluster and a simulated one differ in the two plugs only.
 
-    API server - list + watch -> live/source -+                  +-> engine/loop: planning only,
-                                              +-> loop -> engine +      or a writer
+    API server - list + watch -> live/source -+                  +-> engine/overlay: planning only
+                                              +-> loop -> engine +-> live/executor: a writer
     scenario, dump ------------> sim/source --+    ^   cache ->  +-> sim/world: applies, answers,
                                               |    |   controllers     makes the next events
                                               |    |   -> actions --+
@@ -15,9 +15,9 @@ executor acts. A real cluster and a simulated one differ in the two plugs only.
 `now` and return actions, each with the sentence that says why; waiting is an action too. Nothing
 in the core calls an API, sleeps, reads a clock, draws a random number, logs or prints. Instants
 and durations inside are ints of nanoseconds (`_ns`); other forms of time exist only where text is
-read and written. The cache holds two layers, what the cluster shows (observed) and what our own
-actions change that are planned or on their way (the overlay, engine/overlay), and the
-controllers read the sum. In dry-run the executor sends nothing, so that all stays planned.
+read and written. In a dry run nothing is sent: the cache holds two layers, what the cluster shows
+(observed) and what our own planned actions would change (the overlay, engine/overlay), and the
+controllers read the sum. Where writes are sent, it holds what the cluster shows and nothing else.
 
 Ranked goals, the higher wins:
 

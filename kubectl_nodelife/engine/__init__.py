@@ -6,9 +6,7 @@
 - `actions`: what is decided, a file for what it concerns; `calls`: each action as API calls
 - `workqueue`: what is due when, and what must wait for a token
 - `settings`, `profiles`: the flags and gates of a release
-- `loop`: the driver on virtual time (`live.loop` is the same in real time), and the executors of
-  actions: planning only, the virtual cluster, or a writer
-- `overlay`: what is planned or on its way, laid over the cluster; `settlement`: whether an entry
-  still stands
+- `loop`: the driver on virtual time (`live.loop` is the same in real time), and who hosts an engine
+- `overlay`: what a dry run plans, laid over the cluster; `settlement`: whether a plan still stands
 - `guard`, `dependent_writes`, `election`: what a writer asks before it writes
 """

@@ -16,7 +16,7 @@ cluster shows (`engine.overlay`).
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Protocol
 
 from kubectl_nodelife.engine.actions import Action
@@ -27,14 +27,10 @@ Tick = tuple[int, Iterable[Event]]
 """An instant in ns since the epoch, and what happened until then."""
 
 
-class TickSource(Protocol):
-    """Says what happened and what time it is."""
-
-    def next(self, due_ns: int | None) -> Tick | None:
-        """The next instant at which something happened or a timer is due, with its events.
-
-        None: the end.
-        """
+NextTick = Callable[[int | None], Tick | None]
+"""Of a source: the next instant at which something happened or a timer is due, with its events;
+None: the end. It receives when the host is due.
+"""
 
 
 class Host(Protocol):
@@ -69,9 +65,9 @@ class EngineHost:
             yield decided
 
 
-def drive(source: TickSource, host: Host) -> None:
+def drive(next_tick: NextTick, host: Host) -> None:
     """Drive the host on virtual time until the source ends."""
-    while (tick := source.next(host.next_due())) is not None:
+    while (tick := next_tick(host.next_due())) is not None:
         deque(host.step(*tick), maxlen=0)
 
 

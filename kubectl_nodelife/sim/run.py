@@ -15,8 +15,8 @@ import msgspec
 
 from kubectl_nodelife.engine.cache import Cache, Key
 from kubectl_nodelife.engine.controller import Controller
-from kubectl_nodelife.engine.events import Event, Outcome
-from kubectl_nodelife.engine.loop import TickSource, drive
+from kubectl_nodelife.engine.events import Outcome
+from kubectl_nodelife.engine.loop import Tick, drive
 from kubectl_nodelife.engine.settings import Settings
 from kubectl_nodelife.kube.meta import controller_of
 from kubectl_nodelife.kube.node import Node, zone_display, zone_key
@@ -424,16 +424,22 @@ def run(
         world, timeline = branch.world, branch.timeline
         placement = world.scheduler.placement
         placement.takes_last, placement.equals = other_luck, {}
-        source: TickSource = (
-            world if progress is None else _WithProgress(world, setting.start_ns, progress)
-        )
         upgrades = None
         if make_decider is not None:
             upgrades = VirtualUpgrades(world, timeline, make_decider, branch.host)
             branch.script.upgrades = upgrades
-            if until_upgraded is not None:
-                source = _UntilUpgraded(source, upgrades, until_upgraded)
-        drive(source, upgrades or branch.host)
+
+        def next_tick(due_ns: int | None) -> Tick | None:
+            if upgrades is not None and until_upgraded is not None:
+                until_upgraded(upgrades.done)
+                if upgrades.over or upgrades.stands_still:
+                    return None
+            tick = world.next(due_ns)
+            if tick is not None and progress is not None:
+                progress(tick[0] - setting.start_ns)
+            return tick
+
+        drive(next_tick, upgrades or branch.host)
         upgrade = upgrades.summary(timeline) if upgrades is not None else None
         course = upgrades.course(timeline) if upgrades is not None else None
         if course is not None:
@@ -441,32 +447,3 @@ def run(
         world.end()
     end_ns = setting.start_ns + duration_ns
     return Run(setting, end_ns, timeline, world.api.store, world.failures, upgrade, course)
-
-
-class _UntilUpgraded:
-    """A source that ends when the upgrade has ended or makes no more progress."""
-
-    def __init__(self, source: TickSource, upgrades: VirtualUpgrades, progress: Progress) -> None:
-        self._source = source
-        self._upgrades = upgrades
-        self._progress = progress
-
-    def next(self, due_ns: int | None) -> tuple[int, Iterable[Event]] | None:
-        self._progress(self._upgrades.done)
-        over = self._upgrades.over or self._upgrades.stands_still
-        return None if over else self._source.next(due_ns)
-
-
-class _WithProgress:
-    """A source that reports how far it is."""
-
-    def __init__(self, source: TickSource, start_ns: int, progress: Progress) -> None:
-        self._source = source
-        self._start_ns = start_ns
-        self._progress = progress
-
-    def next(self, due_ns: int | None) -> tuple[int, Iterable[Event]] | None:
-        tick = self._source.next(due_ns)
-        if tick is not None:
-            self._progress(tick[0] - self._start_ns)
-        return tick

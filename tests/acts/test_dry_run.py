@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from kubectl_nodelife.cli import main
-from tests.drain.test_live import Capture, Cluster
+from tests.drain.test_live import Capture
 from tests.drain.test_live import cluster as cluster  # fails a test in which anything but GET came
+from tests.raw_server import RawServer
 
 
 @pytest.mark.parametrize(
@@ -23,13 +24,13 @@ from tests.drain.test_live import cluster as cluster  # fails a test in which an
     ],
 )
 def test_nothing_is_written(
-    cluster: Cluster, capsys: Capture, words: tuple[str, ...], code: int
+    cluster: RawServer, capsys: Capture, words: tuple[str, ...], code: int
 ) -> None:
     assert main(words) == code, capsys.readouterr().err
-    assert cluster.asked, "it has looked"
+    assert cluster.requests, "it has looked"
 
 
-def test_what_would_be_done_is_said_as_kubectl_does(cluster: Cluster, capsys: Capture) -> None:
+def test_what_would_be_done_is_said_as_kubectl_does(cluster: RawServer, capsys: Capture) -> None:
     assert main(["drain", "a1", "--dry-run=client"]) == 0
     out = capsys.readouterr().out
     assert "node/a1 cordoned (dry run)\n" in out and out.endswith("node/a1 drained (dry run)\n")

@@ -266,7 +266,7 @@ class Tape:
 def test_the_loop_goes_from_instant_to_instant_until_the_source_ends() -> None:
     engine = Engine([Scribe("c", ["Node"], [Requeue("c", "k", 30)])], Cache(), kinds=["Node"])
     tape = Tape({10: [Synced("Node")], 20: [node("a")], 99: [node("b")]}, end_ns=50)
-    drive(tape, EngineHost(engine, tape))
+    drive(tape.next, EngineHost(engine, tape))
     assert tape.written == ["10 start", "20 Node a 1", "30 woken k 30"]
     assert tape.begun == [10, 20, 30]
 

@@ -98,7 +98,7 @@ def lived(setting: Setting) -> Recorder:
     """The run of an engine that is never forked."""
     engine, world = begin(setting)
     recorder = Recorder(engine, world)
-    drive(world, recorder)
+    drive(world.next, recorder)
     world.end()
     return recorder
 

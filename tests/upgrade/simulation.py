@@ -136,7 +136,7 @@ class Fleet(VirtualUpgrades):
 
     def play(self) -> None:
         """Until the run is over, or its time."""
-        drive(self, self)
+        drive(self.next, self)
         self.world.end()
 
     def next(self, due_ns: int | None) -> tuple[int, Iterable[Event]] | None:
