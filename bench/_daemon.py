@@ -59,8 +59,8 @@ class Stalls:
 class Running:
     """The parts of the daemon that a bench reads."""
 
-    def __init__(self, watcher: DecisionTask, journal: Journal, client: Client) -> None:
-        self.watcher = watcher
+    def __init__(self, decisions: DecisionTask, journal: Journal, client: Client) -> None:
+        self.decisions = decisions
         self.journal = journal
         self.client = client
         self.stalls = Stalls()
@@ -83,9 +83,9 @@ async def running(nodes: int, pods: int, seed: int, settings: Settings) -> Async
         journal = open_journal(str(Path(folder) / "journal.db"))
         source = ListWatchSource(client, [resource_of(kind) for kind in KINDS], DAEMON_PACING)
         clock = DaemonClock(lambda: client.clock.now_ns(steady_ns()))
-        watcher = DecisionTask(source, clock, journal.ledger, settings, list(NEEDS))
-        one = Running(watcher, journal, client)
-        parts = (source.run(), watcher.run(), journal.run(clock.now_ns), one.stalls.run())
+        decisions = DecisionTask(source, clock, journal.ledger, settings, list(NEEDS))
+        one = Running(decisions, journal, client)
+        parts = (source.run(), decisions.run(), journal.run(clock.now_ns), one.stalls.run())
         tasks = [asyncio.create_task(part) for part in parts]
         try:
             yield one

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Mapping, Sequence
 
 from bench import Stopwatch
 from bench._daemon import Running, running
@@ -25,8 +24,8 @@ async def _run(nodes: int, pods: int, seed: int, stopwatch: Stopwatch) -> dict[s
     before = resident_bytes()
     async with running(nodes, pods, seed, make_settings("newest")) as one:
         with stopwatch:
-            await one.watcher.synced.wait()
-        cache = one.watcher.host.cache
+            await one.decisions.synced.wait()
+        cache = one.decisions.host.cache
         assert (len(cache.nodes), len(cache.heartbeats)) == (nodes, nodes)
         return {
             "podsRead": len(cache.pods),
@@ -39,22 +38,10 @@ async def _run(nodes: int, pods: int, seed: int, stopwatch: Stopwatch) -> dict[s
 async def _status_milliseconds(one: Running) -> float:
     """How long the answer to `status` takes the daemon, the text included; the best of five."""
     from kubectl_nodelife.commands.answering.for_daemon import make_answers
-    from kubectl_nodelife.daemon.cluster_view import WatchedCluster, look
-    from kubectl_nodelife.daemon.forked_answers import ForkedAnswers
-    from kubectl_nodelife.daemon.list_once import ListedOnce, list_once
-    from kubectl_nodelife.outlook.view import ClusterView
+    from kubectl_nodelife.daemon.cluster_view import Sources, WatchedCluster
 
     cluster = WatchedCluster("bench", "bench", one.client.server)
-
-    def sight() -> ClusterView:
-        return look(one.watcher, one.journal, cluster)
-
-    async def lists(kinds: Sequence[str], fields: Mapping[str, str]) -> ListedOnce:
-        return await list_once(one.client, kinds, fields)
-
-    answers, _ = make_answers(
-        *(sight, one.journal, one.watcher.clock.now_ns, list, lists), ForkedAnswers()
-    )
+    answers, _ = make_answers(Sources(cluster, one.client, one.decisions, one.journal))
     took = []
     for _ in range(5):
         began = time.perf_counter()

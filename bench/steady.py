@@ -29,7 +29,7 @@ def run(nodes: int, pods: int, seed: int, stopwatch: Stopwatch) -> dict[str, obj
 async def _run(nodes: int, pods: int, seed: int, stopwatch: Stopwatch) -> dict[str, object]:
     flags = {"node-monitor-grace-period": f"{GRACE_SECONDS}s"}
     async with running(nodes, pods, seed, make_settings("newest", flags)) as one:
-        await one.watcher.synced.wait()
+        await one.decisions.synced.wait()
         await asyncio.sleep(5)
         one.stalls.forget()
         with stopwatch:
@@ -49,7 +49,7 @@ async def _run(nodes: int, pods: int, seed: int, stopwatch: Stopwatch) -> dict[s
 
 async def _burst(one: Running) -> dict[str, object]:
     """A zone's kubelets stop; until the grace period is over and what follows is planned."""
-    await asyncio.sleep(max(0, (one.watcher.cold_until_ns - one.watcher.clock.now_ns()) / 1e9))
+    await asyncio.sleep(max(0, (one.decisions.cold_until_ns - one.decisions.clock.now_ns()) / 1e9))
     one.stalls.forget()
     before = one.journal.ledger.next_id
     cpu = time.process_time()
@@ -57,7 +57,7 @@ async def _burst(one: Running) -> dict[str, object]:
     await asyncio.sleep(GRACE_SECONDS + 10 + BURST_SECONDS)
     lost = sum(
         node.ready() is not None and node.ready().status == "Unknown"  # type: ignore[union-attr]
-        for node in one.watcher.host.cache.nodes.values()
+        for node in one.decisions.host.cache.nodes.values()
     )
     return {
         "burstNodes": lost,

@@ -12,13 +12,11 @@ import contextlib
 import sys
 import time
 from collections.abc import AsyncIterator
-from functools import partial
 from typing import Final
 
 from bench import BenchFailed, Stopwatch
 from bench._daemon import Running, running
-from kubectl_nodelife.daemon.cluster_view import WatchedCluster, look
-from kubectl_nodelife.daemon.list_once import list_once
+from kubectl_nodelife.daemon.cluster_view import Sources, WatchedCluster
 from kubectl_nodelife.daemon.server import resident_bytes
 from kubectl_nodelife.daemon.ui.endpoint import PageEndpoint, Sessions, listen
 from kubectl_nodelife.daemon.ui.live_feed import LiveFeed
@@ -50,7 +48,7 @@ def run(nodes: int, pods: int, seed: int, stopwatch: Stopwatch) -> dict[str, obj
 
 async def _run(nodes: int, pods: int, seed: int, stopwatch: Stopwatch) -> dict[str, object]:
     async with running(nodes, pods, seed, make_settings("newest")) as one:
-        await one.watcher.synced.wait()
+        await one.decisions.synced.wait()
         await asyncio.sleep(SETTLING_SECONDS)
         with stopwatch:
             alone = await _share(one)
@@ -108,10 +106,7 @@ async def _share(one: Running) -> float:
 async def _page(one: Running) -> AsyncIterator[tuple[LiveFeed, PageEndpoint, Sessions]]:
     """The page's server and its feed, connected as the daemon connects them."""
     cluster = WatchedCluster("bench", "bench", "bench")
-    feed = LiveFeed(
-        lambda: look(one.watcher, one.journal, cluster),
-        *(one.journal, one.watcher.clock.now_ns, {}, partial(list_once, one.client)),
-    )
+    feed = LiveFeed(Sources(cluster, one.client, one.decisions, one.journal), {})
     sessions = Sessions(time.monotonic)
     endpoint = PageEndpoint({}, {}, feed.broadcast, sessions)
     await endpoint.start(listen(0))

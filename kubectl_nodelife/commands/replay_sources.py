@@ -40,7 +40,7 @@ from kubectl_nodelife.report.replay import drain_review_page
 if TYPE_CHECKING:
     import msgspec
 
-    from kubectl_nodelife.daemon.list_once import ListedOnce
+    from kubectl_nodelife.live.listwatch import ListedOnce
     from kubectl_nodelife.live.target import Target
 
 
@@ -141,7 +141,7 @@ async def _read(
 ) -> tuple[ListedOnce, int]:
     """The lists, and when they were read by the server's clock."""
     from kubectl_nodelife.commands.cluster.direct import adding_up, bulk_client, server_now_ns
-    from kubectl_nodelife.daemon.list_once import list_once
+    from kubectl_nodelife.live.listwatch import list_once
 
     async with bulk_client(target) as client:
         found = await list_once(client, kinds, progress=adding_up(step))

@@ -6,7 +6,16 @@ those. Clocks, queues and timers are the running controllers' own.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Generator, Iterable, Iterator
+from collections.abc import (
+    Callable,
+    Collection,
+    Generator,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from kubectl_nodelife.daemon.decisions import DecisionTask
@@ -24,7 +33,10 @@ from kubectl_nodelife.kube.times import (
     format_micro_time,
     human_duration,
 )
+from kubectl_nodelife.live.client import Client
 from kubectl_nodelife.live.clock import SKEW_WARNED_NS, clock_warning
+from kubectl_nodelife.live.listwatch import ListedOnce, list_once
+from kubectl_nodelife.live.loop import sliced
 from kubectl_nodelife.outlook.foretold import Foretold
 from kubectl_nodelife.outlook.node import Outlook, join_controllers
 from kubectl_nodelife.outlook.view import WARMING_UP, ClusterView
@@ -152,45 +164,69 @@ class NotReadYet(Unreachable):
     """The daemon has begun, and the first list of the nodes is not there yet."""
 
 
-def look(
-    watcher: DecisionTask,
-    journal: Journal,
-    cluster: WatchedCluster,
-    foretold: Foretold | None = None,
-) -> ClusterView:
-    """The cluster as it can be shown now. `foretold`: what was read off the last play of it.
+class Sources(NamedTuple):
+    """What a daemon's answers, its page and its metrics are made from.
 
-    Raises NotReadYet where not even the nodes were read.
+    `foretold`: what was read off the last play of the present. `warnings`: sentences on the daemon
+    itself.
     """
-    now_ns = watcher.clock.now_ns()
-    if "Node" not in watcher.read:
-        raise NotReadYet(
-            f"the daemon has not read the nodes yet ({_progress(watcher)})",
-            on=cluster.server,
-            remedy="try again in a moment, or look directly with --no-daemon",
+
+    cluster: WatchedCluster
+    client: Client
+    decisions: DecisionTask
+    journal: Journal
+    foretold: Callable[[], Foretold | None] = lambda: None
+    warnings: Callable[[], list[str]] = list
+
+    def now_ns(self) -> int:
+        """The instant, by the API server's clock."""
+        return self.decisions.clock.now_ns()
+
+    def view(self) -> ClusterView:
+        """The cluster as it can be shown now. Raises NotReadYet while the nodes are not read."""
+        decisions, now_ns = self.decisions, self.now_ns()
+        if "Node" not in decisions.read:
+            raise NotReadYet(
+                f"the daemon has not read the nodes yet ({_progress(decisions)})",
+                on=self.cluster.server,
+                remedy="try again in a moment, or look directly with --no-daemon",
+            )
+        shown_ns, blind = decisions.shown_ns(), bool(decisions.stands_still)
+        warnings = [*_warnings(decisions, now_ns, self.blind()), *journal_warnings(self.journal)]
+        return ClusterView(
+            decisions.settings,
+            shown_ns,
+            outlook=_outlook(decisions, shown_ns, self.foretold()),
+            source=_source(decisions, self.cluster, now_ns),
+            moment={
+                "time": format_micro_time(shown_ns),
+                "origin": "when the cluster was last seen" if blind else "the API server's clock",
+            },
+            warnings=[*warnings, *self.warnings()],
+            unread={k: decisions.feed.states[k].error for k in KINDS if k not in decisions.read},
         )
-    shown_ns, blind = watcher.shown_ns(), bool(watcher.stands_still)
-    return ClusterView(
-        watcher.settings,
-        shown_ns,
-        outlook=_outlook(watcher, shown_ns, foretold),
-        source=_source(watcher, cluster, now_ns),
-        moment={
-            "time": format_micro_time(shown_ns),
-            "origin": "when the cluster was last seen" if blind else "the API server's clock",
-        },
-        warnings=[*_warnings(watcher, now_ns), *journal_warnings(journal)],
-        unread={k: watcher.feed.states[k].error for k in KINDS if k not in watcher.read},
-    )
 
+    def blind(self) -> list[str]:
+        """Since when the cluster is not seen, and why; nothing while it is."""
+        decisions = self.decisions
+        if not decisions.stands_still:
+            return []
+        failures = "; ".join(failing(decisions.feed.states))
+        why = decisions.gate.waiting() or failures or decisions.stands_still
+        ago = human_duration(self.now_ns() - decisions.shown_ns())
+        return [f"nothing is decided, all is shown as last seen, {ago} ago: {why}"]
 
-def blind_warnings(watcher: DecisionTask) -> list[str]:
-    """Since when the cluster is not seen, and why; nothing while it is."""
-    if not watcher.stands_still:
-        return []
-    why = watcher.gate.waiting() or "; ".join(failing(watcher.feed.states)) or watcher.stands_still
-    ago = human_duration(watcher.clock.now_ns() - watcher.shown_ns())
-    return [f"nothing is decided, all is shown as last seen, {ago} ago: {why}"]
+    async def list_kinds(
+        self, kinds: Sequence[str], fields: Mapping[str, str] = MappingProxyType({})
+    ) -> ListedOnce:
+        """List kinds that are not watched, with the daemon's own rights; some by a field selector
+        (kind -> selector). Raises ApiError, Failed, Unreachable.
+        """
+        return await list_once(self.client, kinds, fields)
+
+    async def keep_summary(self) -> None:
+        """Bring what plays ask of all pods up to date."""
+        await sliced(keep_summary(self.decisions.host.cache))
 
 
 def journal_warnings(journal: Journal) -> list[str]:
@@ -208,55 +244,56 @@ def journal_warnings(journal: Journal) -> list[str]:
     return sentences
 
 
-def _outlook(watcher: DecisionTask, now_ns: int, foretold: Foretold | None) -> Outlook:
-    run = watcher.host
+def _outlook(decisions: DecisionTask, now_ns: int, foretold: Foretold | None) -> Outlook:
+    run = decisions.host
     shown = ShownCache(run.cache, run.overlay)
     if run.lifecycle is not None:
         running = (run.lifecycle, run.eviction)
-        return Outlook(shown, watcher.settings, *running, now_ns, foretold=foretold)
-    return join_controllers(shown, watcher.settings, now_ns)[0]
+        return Outlook(shown, decisions.settings, *running, now_ns, foretold=foretold)
+    return join_controllers(shown, decisions.settings, now_ns)[0]
 
 
-def _source(watcher: DecisionTask, cluster: WatchedCluster, now_ns: int) -> dict[str, Any]:
+def _source(decisions: DecisionTask, cluster: WatchedCluster, now_ns: int) -> dict[str, Any]:
     source: dict[str, Any] = {
         "kind": "daemon",
         "context": cluster.context or None,
         "server": cluster.server,
-        "synced": watcher.synced.is_set(),
-        "age": round(max(0, now_ns - watcher.last_news_ns) / SECOND_NS, 3),
-        "cold": watcher.is_cold(now_ns),
+        "synced": decisions.synced.is_set(),
+        "age": round(max(0, now_ns - decisions.last_news_ns) / SECOND_NS, 3),
+        "cold": decisions.is_cold(now_ns),
     }
-    if watcher.is_cold(now_ns):
-        source["coldUntil"] = format_micro_time(watcher.cold_until_ns)
-        source["firstLook"] = watcher.is_first_look
-    if watcher.stands_still:
-        source["standsStill"] = watcher.stands_still
+    if decisions.is_cold(now_ns):
+        source["coldUntil"] = format_micro_time(decisions.cold_until_ns)
+        source["firstLook"] = decisions.is_first_look
+    if decisions.stands_still:
+        source["standsStill"] = decisions.stands_still
     return source
 
 
-def _warnings(watcher: DecisionTask, now_ns: int) -> list[str]:
+def _warnings(decisions: DecisionTask, now_ns: int, blind: list[str]) -> list[str]:
     lines = []
-    if not watcher.synced.is_set():
-        lines.append(f"still reading: {_progress(watcher)}; what depends on it is not evaluated")
-    lines += blind_warnings(watcher)
-    if watcher.is_cold(now_ns) and watcher.synced.is_set():
-        left = format_duration((watcher.cold_until_ns - now_ns) // SECOND_NS * SECOND_NS)
+    if not decisions.synced.is_set():
+        lines.append(f"still reading: {_progress(decisions)}; what depends on it is not evaluated")
+    lines += blind
+    if decisions.is_cold(now_ns) and decisions.synced.is_set():
+        left = format_duration((decisions.cold_until_ns - now_ns) // SECOND_NS * SECOND_NS)
         lines.append(
-            f"{WARMING_UP}{watcher.cold_because}; no node is called lost before "
+            f"{WARMING_UP}{decisions.cold_because}; no node is called lost before "
             f"{left} more have been watched"
         )
-    skew_ns = watcher.clock.skew_ns()
+    skew_ns = decisions.clock.skew_ns()
     if abs(skew_ns) > SKEW_WARNED_NS:
         lines.append(clock_warning(skew_ns))
-    quarantine = watcher.host.cache.quarantine
-    kinds = [w for w in kind_warnings(watcher.feed.states) if not any(w in line for line in lines)]
+    quarantine = decisions.host.cache.quarantine
+    said = "\n".join(lines)
+    kinds = [w for w in kind_warnings(decisions.feed.states) if w not in said]
     return [*lines, *kinds, *quarantine.lines()]
 
 
-def _progress(watcher: DecisionTask) -> str:
-    states = watcher.feed.states
+def _progress(decisions: DecisionTask) -> str:
+    states = decisions.feed.states
     parts = []
-    for kind in watcher.unread():
+    for kind in decisions.unread():
         error = states[kind].error
         parts.append(f"{kind}: {error or 'listing'}")
     return ", ".join(parts) or "everything is read, the controllers begin"

@@ -22,10 +22,9 @@ from urllib.parse import urlencode
 import msgspec
 
 from kubectl_nodelife.daemon.changes import ChangeRecord
-from kubectl_nodelife.daemon.cluster_view import WatchedCluster
-from kubectl_nodelife.daemon.decisions import DecisionTask
+from kubectl_nodelife.daemon.cluster_view import Sources
 from kubectl_nodelife.daemon.gate import ManagerBegan
-from kubectl_nodelife.daemon.journal import Journal, TooSlow
+from kubectl_nodelife.daemon.journal import TooSlow
 from kubectl_nodelife.daemon.kinds import warnings as kind_warnings
 from kubectl_nodelife.daemon.node_write_observer import NodeWriteObserver
 from kubectl_nodelife.engine.pace import pace_of
@@ -88,13 +87,9 @@ class DivergenceRecorder:
     Everything is called in the daemon's loop.
     """
 
-    def __init__(
-        self, watcher: DecisionTask, journal: Journal, client: Client, cluster: WatchedCluster
-    ) -> None:
-        self._watcher = watcher
-        self._journal = journal
-        self._client = client
-        self._cluster = cluster
+    def __init__(self, sources: Sources) -> None:
+        self._cluster, self._client = sources.cluster, sources.client
+        self._decisions, self._journal = sources.decisions, sources.journal
         self._observer = NodeWriteObserver()
         self._lease = LeaseWatch()
         self._began_ns: int | None = None
@@ -107,9 +102,9 @@ class DivergenceRecorder:
         self._ticked_ns = 0
         self._in_time: dict[int, int] = {}
         self._last_write_ns: int | None = None
-        for change in list(journal.ledger.inherited()):
+        for change in list(self._journal.ledger.inherited()):
             self._add(change)
-        watcher.host.on_change = self.saw
+        self._decisions.host.on_change = self.observe
 
     async def run(self) -> None:
         """Attend until cancelled."""
@@ -122,13 +117,13 @@ class DivergenceRecorder:
 
     # What is noted
 
-    def saw(self, old: KubeObject, new: KubeObject | None, now_ns: int) -> None:
+    def observe(self, old: KubeObject, new: KubeObject | None, now_ns: int) -> None:
         """The cluster showed an object as `old` before, and as `new` now; None: it is gone."""
         if new is None:
             found = self._observer.gone(old, now_ns)
         else:
-            watched_ns = self._watcher.cold_since_ns
-            found = self._observer.changed(self._watcher.host, old, new, now_ns, watched_ns)
+            watched_ns = self._decisions.cold_since_ns
+            found = self._observer.changed(self._decisions.host, old, new, now_ns, watched_ns)
         for seen in found:
             self._note_observed(seen)
 
@@ -197,11 +192,11 @@ class DivergenceRecorder:
             self._links[change.id] = write.cause
 
     def _zone(self, name: str) -> str:
-        node = self._watcher.host.cache.node(name)
+        node = self._decisions.host.cache.node(name)
         return zone_key(node.metadata.labels) if node is not None else ""
 
     def _rate(self, zone: str) -> float:
-        lifecycle = self._watcher.host.lifecycle
+        lifecycle = self._decisions.host.lifecycle
         zones = lifecycle.memory.zones if lifecycle is not None else None
         return zones.rate(zone) if zones is not None and zone in zones.queues else 0.0
 
@@ -216,20 +211,20 @@ class DivergenceRecorder:
                             self.take(batch[at : at + _AT_ONCE])
                             await asyncio.sleep(0)
             except TooSlow:
-                now_ns = self._watcher.clock.now_ns()
+                now_ns = self._decisions.clock.now_ns()
                 self._spans.append(
                     UnwatchedSpan(self._ticked_ns, now_ns, "too many changes came at once")
                 )
 
     async def _tick(self) -> None:
         while True:
-            self.note_watching(self._watcher.clock.now_ns())
+            self.note_watching(self._decisions.clock.now_ns())
             await asyncio.sleep(_TICK_SECONDS)
 
     async def _housekeeping(self) -> None:
         while True:
             await asyncio.sleep(_FORGET_SECONDS)
-            self._forget(self._watcher.clock.now_ns() - KEPT_NS)
+            self._forget(self._decisions.clock.now_ns() - KEPT_NS)
 
     def note_watching(self, now_ns: int) -> None:
         """Write down whether the cluster is watched at this moment, and if not, why not: begin or
@@ -252,13 +247,13 @@ class DivergenceRecorder:
 
     def _blind(self, now_ns: int) -> str:
         """Why nothing can be judged now, "" where it can."""
-        watcher = self._watcher
-        if not watcher.synced.is_set():
+        decisions = self._decisions
+        if not decisions.synced.is_set():
             return "the daemon still reads the cluster"
-        if watcher.stands_still:
-            return watcher.stands_still
-        if watcher.is_cold(now_ns):
-            return f"{WARMING_UP}{watcher.cold_because}"
+        if decisions.stands_still:
+            return decisions.stands_still
+        if decisions.is_cold(now_ns):
+            return f"{WARMING_UP}{decisions.cold_because}"
         return ""
 
     def _forget(self, before_ns: int) -> None:
@@ -275,10 +270,10 @@ class DivergenceRecorder:
     async def _look_at_lease(self) -> None:
         while True:
             known = self._lease.leader
-            await self._lease.look(self._client, self._watcher.clock.now_ns())
+            await self._lease.look(self._client, self._decisions.clock.now_ns())
             leader = self._lease.leader
             if leader is not None and leader != known:
-                await self._watcher.feed.queue.put(ManagerBegan(*leader))
+                await self._decisions.feed.queue.put(ManagerBegan(*leader))
             await asyncio.sleep(self._lease.pause_s)
 
     async def _ask(self) -> None:
@@ -294,9 +289,9 @@ class DivergenceRecorder:
     def record(self, now_ns: int, since_ns: int) -> Observations:
         """The observations to judge from, as of now."""
         self.note_watching(now_ns)
-        watcher = self._watcher
+        decisions = self._decisions
         return Observations(
-            assumed=_assumed(watcher.settings),
+            assumed=_assumed(decisions.settings),
             since_ns=max(since_ns, self._began_ns or 0),
             writes=tuple(self._writes.values()),
             observed=tuple(self._seen.values()),
@@ -304,8 +299,8 @@ class DivergenceRecorder:
             leaders=tuple(self._lease.leaders),
             stale=tuple(self._lease.stale),
             unwatched=tuple(self._spans),
-            evaluated=tuple(name for name in watcher.running() if name in JUDGED),
-            not_evaluated=tuple(kind_warnings(watcher.feed.states)),
+            evaluated=tuple(name for name in decisions.running() if name in JUDGED),
+            not_evaluated=tuple(kind_warnings(decisions.feed.states)),
             on_time=sum(self._in_time.values()),
             last_write_ns=self._last_write_ns,
         )
@@ -313,7 +308,7 @@ class DivergenceRecorder:
     async def answer(self, query: Query) -> dict[str, Any]:
         """The judgement as of now. `since` in the query: ns before now."""
         since = query.get("since")
-        now_ns = self._watcher.clock.now_ns()
+        now_ns = self._decisions.clock.now_ns()
         record = self.record(now_ns, now_ns - (int(since[-1]) if since else KEPT_NS))
         source = {"kind": "daemon", "context": self._cluster.context or None}
         source["server"] = self._cluster.server

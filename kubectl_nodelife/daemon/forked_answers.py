@@ -31,8 +31,8 @@ from typing import Any, Final, NoReturn, TypeVar
 
 import msgspec
 
-from kubectl_nodelife.daemon.server import sliced
 from kubectl_nodelife.errors import Failed, NodelifeError, error_of
+from kubectl_nodelife.live.loop import sliced
 from kubectl_nodelife.outlook.foretold import Foretold
 from kubectl_nodelife.outlook.node import Outlook
 from kubectl_nodelife.outlook.view import ClusterView

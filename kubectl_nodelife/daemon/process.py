@@ -98,14 +98,14 @@ def _run(options: Options, make_answers: MakeAnswers) -> int:
             begin_log(path, to_terminal=options.ready_fd is None)
             journal = open_journal(f"{folder}/journal.db" if folder else ":memory:")
             daemon = Daemon(options, client, instance, journal, make_answers)
-            return await daemon.run(), daemon.departure
+            return await daemon.run(), daemon.hand_over
 
     sys.setswitchinterval(HAND_OVER_S)
     try:
-        code, departure = asyncio.run(live())
+        code, hand_over = asyncio.run(live())
     finally:
         instance.release()
-    departure.leave()
+    hand_over.leave()
     return code
 
 

@@ -1,11 +1,8 @@
 """The daemon: plugs source, decision task, journal and server together until it is stopped.
 
 It has no client that could write, unless it was ordered to enforce (`enforce/`). `process.py` makes
-the process in which it runs. Metrics and notifications are built from its options (`make_metrics`);
-prometheus_client is imported for a daemon that serves metrics only. Kinds that it does not watch
-are listed for one question (`list_once.py`), with the daemon's own rights. `upgrade` is answered
-from the watched nodes and the run's Lease, without the checks of nodes: they need kinds that are
-read for `upgrade status` alone.
+the process in which it runs. What its answers, page and metrics are made from is one `Sources`
+(`cluster_view.py`); prometheus_client is imported for a daemon that serves metrics only.
 
 `FileWatch` notices that the config or a kubeconfig file has changed, been replaced, appeared or
 gone: watchdog watches their folders. Where the system does not tell of each change (a folder that
@@ -20,16 +17,14 @@ import os
 import signal
 import time
 from collections.abc import Awaitable, Callable, Coroutine, Iterable
-from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from msgspec.structs import replace
 from watchdog.events import FileSystemEvent, FileSystemEventHandler
 from watchdog.observers import Observer
 from watchdog.observers.api import BaseObserver
 
 from kubectl_nodelife import __version__
-from kubectl_nodelife.daemon.cluster_view import WatchedCluster, blind_warnings, keep_summary, look
+from kubectl_nodelife.daemon.cluster_view import Sources, WatchedCluster
 from kubectl_nodelife.daemon.decisions import DecisionTask
 from kubectl_nodelife.daemon.divergence_recorder import DivergenceRecorder
 from kubectl_nodelife.daemon.enforce.enforcement import (
@@ -37,17 +32,15 @@ from kubectl_nodelife.daemon.enforce.enforcement import (
     make_enforcement,
     pausing_orders,
 )
-from kubectl_nodelife.daemon.forked_answers import Foreteller, ForkedAnswers
+from kubectl_nodelife.daemon.forked_answers import Foreteller
 from kubectl_nodelife.daemon.gate import Tee
 from kubectl_nodelife.daemon.instance import Instance, card, notify_parent
 from kubectl_nodelife.daemon.journal import Journal
 from kubectl_nodelife.daemon.kinds import KINDS, NEEDS
-from kubectl_nodelife.daemon.list_once import ListKinds, list_once
 from kubectl_nodelife.daemon.logs import QuarantineLog, log, log_bug, log_end
-from kubectl_nodelife.daemon.metrics.cluster_sample import read_run
 from kubectl_nodelife.daemon.metrics.families import WHAT_IF_BUCKETS
-from kubectl_nodelife.daemon.metrics.recorder import Measured, MetricsRecorder
-from kubectl_nodelife.daemon.metrics.values import Histogram, timed
+from kubectl_nodelife.daemon.metrics.recorder import MetricsRecorder
+from kubectl_nodelife.daemon.metrics.values import Histogram, Values, timed
 from kubectl_nodelife.daemon.notices import Notifier
 from kubectl_nodelife.daemon.options import Options, target_now
 from kubectl_nodelife.daemon.own_program import HandOver, OwnProgram
@@ -61,24 +54,13 @@ from kubectl_nodelife.daemon.server import (
     Stream,
     health,
     port_warning,
-    sliced,
     up_seconds,
     whole,
 )
-from kubectl_nodelife.daemon.settings import (
-    Config,
-    DetectedSettings,
-    RequestedSettings,
-    control_plane_pods,
-    detect_settings,
-    load_config,
-    resolve_settings,
-)
+from kubectl_nodelife.daemon.settings import FollowedSettings, RequestedSettings, load_config
 from kubectl_nodelife.daemon.ui.host import OtherClusters, PageHost
-from kubectl_nodelife.engine.cache import Cache
-from kubectl_nodelife.engine.settings import Settings, make_settings
-from kubectl_nodelife.errors import BadInput, NodelifeError
-from kubectl_nodelife.kube.node import Lease
+from kubectl_nodelife.engine.settings import make_settings
+from kubectl_nodelife.errors import NodelifeError
 from kubectl_nodelife.live.client import Client
 from kubectl_nodelife.live.clock import DaemonClock, spread_warnings, steady_ns
 from kubectl_nodelife.live.kubeconfig import kubeconfig_files
@@ -86,9 +68,8 @@ from kubectl_nodelife.live.listwatch import read_leases
 from kubectl_nodelife.live.news import OtherCluster
 from kubectl_nodelife.live.requests import DAEMON_PACING, ENFORCING_PACING, resource_of
 from kubectl_nodelife.live.source import ListWatchSource
-from kubectl_nodelife.live.target import cluster_identity, connection_warnings
-from kubectl_nodelife.outlook.upgrade_status import upgrade_status
-from kubectl_nodelife.outlook.view import WARMING_UP, ClusterView
+from kubectl_nodelife.live.target import Target, cluster_identity, connection_warnings
+from kubectl_nodelife.outlook.view import WARMING_UP
 
 if TYPE_CHECKING:
     from kubectl_nodelife.daemon.metrics.endpoint import MetricsEndpoint
@@ -185,13 +166,7 @@ def _stamp(path: str) -> Stamp:
 _KEEP_SECONDS: Final = 2.0
 _REREAD_SECONDS: Final = 30.0
 
-Look = Callable[[], ClusterView]
-
-
-MakeAnswers = Callable[
-    [Look, Journal, Callable[[], int], Callable[[], list[str]], ListKinds, ForkedAnswers],
-    tuple[dict[str, Answer], dict[str, Stream]],
-]
+MakeAnswers = Callable[[Sources], tuple[dict[str, Answer], dict[str, Stream]]]
 
 
 class Daemon:
@@ -205,104 +180,115 @@ class Daemon:
         journal: Journal,
         make_answers: MakeAnswers,
     ) -> None:
-        self.options = options
-        self.target = target = client.session.target
-        self.instance = instance
-        self.journal = journal
-        self.kubeconfig_warnings, self.settings_warnings = list[str](), list[str]()
-        self.departure = HandOver(OwnProgram(options.environ), options)
+        self.options, self.client, self.instance = options, client, instance
+        self.kubeconfig_warnings: list[str] = []
+        self.hand_over = HandOver(OwnProgram(options.environ), options)
         self._began = time.monotonic()
         self._stop = asyncio.Event()
-        self.client = client
-        self.cluster = WatchedCluster(instance.identity, target.context, target.server)
         self.config_path = config_file(dict(options.environ))
-        enforces = bool(options.flags.orders.controllers)
+        flags, config = options.flags, load_config(self.config_path)
+        requested = RequestedSettings(flags.profile, flags.assignments, config)
+        self.settings = FollowedSettings(client, requested)
+        enforces = bool(flags.orders.controllers)
         resources, pace = map(resource_of, KINDS), ENFORCING_PACING if enforces else DAEMON_PACING
-        self.source = ListWatchSource(self.client, resources, pace)
-        clock = DaemonClock(
-            lambda: self.client.clock.now_ns(steady_ns()),
-            dates_count_from_ns=lambda: self.client.clock.dates_count_from_ns,
-        )
+        self.source = ListWatchSource(client, resources, pace)
         self.tee = Tee(self.source)
-        feed = self.tee.open() if enforces else self.source
-        self.watcher = DecisionTask(
-            *(feed, clock, journal.ledger, make_settings("newest"), list(NEEDS), self.settings),
-            read_leases=lambda: read_leases(self.client),
+        clock = DaemonClock(
+            lambda: client.clock.now_ns(steady_ns()),
+            dates_count_from_ns=lambda: client.clock.dates_count_from_ns,
         )
-        self.enforcement = make_enforcement(options.flags.orders, self) if enforces else None
-        self._take_limits(load_config(self.config_path))
-        self.attendant = DivergenceRecorder(self.watcher, journal, self.client, self.cluster)
+        decisions = self.decisions = DecisionTask(
+            *(self.tee.open(), clock, journal.ledger, make_settings("newest"), list(NEEDS)),
+            self.settings.read,
+            read_leases=lambda: read_leases(client),
+        )
+        self.settings.in_force = lambda: decisions.settings if decisions.synced.is_set() else None
+        self.foreteller = Foreteller(lambda: self.sources.view())
+        self.sources = Sources(
+            WatchedCluster(instance.identity, self.target.context, self.target.server),
+            *(client, decisions, journal, lambda: self.foreteller.foretold, self._warnings),
+        )
+        self.enforcement = None
+        if enforces:
+            self.enforcement = make_enforcement(options, self.sources, self.tee, self.settings)
+            self.enforcement.take_limits(config.section(self.target.server, self.target.context))
+        self.divergence = DivergenceRecorder(self.sources)
         self.what_if_times = Histogram(WHAT_IF_BUCKETS)
-        self.foreteller = Foreteller(self.look)
         self.page, self.server = self._make_servers(make_answers)
-        self.answer_port = AnswerPort(self.server, options.flags.answer_port or 0)
-        self.metrics = make_metrics(options, self)
+        self.answer_port = AnswerPort(self.server, flags.answer_port or 0)
+        self.metrics = self._make_metrics()
         self._quarantine_log = QuarantineLog()
-        self._running = DetectedSettings()
-        self._control_plane: frozenset[tuple[str, str]] = frozenset()
+
+    @property
+    def target(self) -> Target:
+        """The cluster and who we are there, as the kubeconfig had it last."""
+        return self.client.session.target
 
     def _make_servers(self, make_answers: MakeAnswers) -> tuple[PageHost, Server]:
         """The live page and the server on our socket, which give the same answers."""
-        journal, clock = self.journal, self.watcher.clock
-        forked = ForkedAnswers(ready=self._keep_summary)
-        list_kinds = partial(list_once, self.client)
-        answers, streams = make_answers(
-            *(self.look, journal, clock.now_ns, self._blind),
-            list_kinds,
-            forked,
-        )
-        answers["upgrade"] = upgrade_answer(self.client, self.look, forked)
+        answers, streams = make_answers(self.sources)
         streams["what_if"] = timed(streams["what_if"], self.what_if_times)
         answers["what_if"] = whole(streams["what_if"])
         enforcement = self.enforcement
         others = OtherClusters(self.instance, lambda: self.source.cluster.uid)
-        asked_by_page = {**answers, "clusters": others.answer}
         page = PageHost(
-            *(self.look, journal, clock.now_ns, asked_by_page, streams, list_kinds, self._always),
+            *(self.sources, {**answers, "clusters": others.answer}, streams, self._always),
             lambda: enforcement is not None and enforcement.is_sending,
             page_port_path(dict(self.options.environ), self.instance.identity),
         )
         server = Server(
-            self.cluster,
+            self.sources.cluster,
             {
                 **answers,
-                "diverge": self.attendant.answer,
+                "diverge": self.divergence.answer,
                 "health": self._health,
                 "hello": _hello,
                 "situation": page.situation,
             },
-            {**streams, "diverge": self.attendant.watch},
+            {**streams, "diverge": self.divergence.watch},
             {
                 "stop": self._order_stop,
                 "reload": self._order_reload,
-                **pausing_orders(self.enforcement, clock),
+                **pausing_orders(enforcement),
                 **page.orders(),
             },
             lambda: self.source.cluster.uid,
         )
         return page, server
 
-    def look(self) -> ClusterView:
-        """The cluster as it can be shown now, with warnings about this daemon."""
-        view = look(self.watcher, self.journal, self.cluster, self.foreteller.foretold)
-        view.warnings += [*self.kubeconfig_warnings, *self.settings_warnings]
-        view.warnings += self.departure.program.warnings()
-        return view
+    def _make_metrics(self) -> Metrics | None:
+        """None where neither metrics nor notifications were asked for."""
+        options, notify = self.options.flags.metrics, self.options.flags.notify
+        asked = bool(notify.command or notify.webhook)
+        if not options.bind_address and not asked:
+            return None
+        recorder = MetricsRecorder(
+            *(self.sources, self.divergence, self.enforcement, self._values),
+            per_node=options.per_node,
+        )
+        notifier = None
+        if asked:
+            notifier = Notifier(recorder, notify, self.target.server, self.options.environ)
+        if not options.bind_address:
+            return Metrics(recorder, None, notifier)
+        from kubectl_nodelife.daemon.metrics.endpoint import MetricsEndpoint
 
-    async def _keep_summary(self) -> None:
-        await sliced(keep_summary(self.watcher.host.cache))
+        return Metrics(recorder, MetricsEndpoint(recorder, options), notifier)
 
-    def _blind(self) -> list[str]:
-        return blind_warnings(self.watcher)
+    def _values(self) -> Values:
+        """The metrics of the page and of the answers."""
+        return {
+            "nodelife_ui_listeners": [((), self.page.listeners)],
+            "nodelife_what_if_duration_seconds": [((), self.what_if_times.copy())],
+        }
 
-    async def settings(self, cache: Cache) -> Settings:
-        """The settings as the running control plane, the user and the config have them."""
-        self._control_plane = self._control_plane_now(cache)
-        self._running = await detect_settings(self.client, cache, manager_role=True)
-        return self._decide(cache)
+    def _warnings(self) -> list[str]:
+        """What is wrong with this daemon's files."""
+        ours = [*self.kubeconfig_warnings, *self.settings.warnings]
+        return [*ours, *self.hand_over.program.warnings()]
 
     async def run(self) -> int:
-        """Serve until stopped. The exit code. `departure` says whether another takes over."""
+        """Serve until stopped. The exit code. `hand_over` says whether another takes over."""
         bound = self.instance.bind()
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
@@ -332,15 +318,16 @@ class Daemon:
         watch = FileWatch((*self._kubeconfig_files(), self.config_path), self.reload)
         parts: dict[str, Coroutine[Any, Any, None]] = {
             "source": self.source.run(),
-            "watcher": self.watcher.run(),
-            "journal": self.journal.run(self.watcher.clock.now_ns),
+            "decisions": self.decisions.run(),
+            "tee": self.tee.run(),
+            "journal": self.sources.journal.run(self.sources.now_ns),
             "file watch": self._always("file watch", watch.run),
             "foreteller": self._always("foreteller", self.foreteller.run),
-            "divergence": self._always("divergence", self.attendant.run),
+            "divergence": self._always("divergence", self.divergence.run),
             "housekeeping": self._always("housekeeping", self._keep),
         }
         if self.enforcement is not None:
-            parts |= {"tee": self.tee.run(), "enforcement": self.enforcement.run()}
+            parts["enforcement"] = self.enforcement.run()
         if self.metrics is not None:
             parts["metrics"] = self._always("metrics", self.metrics.recorder.run)
             if self.metrics.notifier is not None:
@@ -358,7 +345,7 @@ class Daemon:
             try:
                 return await run()
             except Exception as error:
-                quarantine, now_ns = self.watcher.host.cache.quarantine, time.time_ns()
+                quarantine, now_ns = self.decisions.host.cache.quarantine, time.time_ns()
                 bug = quarantine.failed(name, "its run", error, now_ns)
                 log_bug(bug)
                 await asyncio.sleep(bug.retry_ns() / 1e9)
@@ -410,7 +397,7 @@ class Daemon:
             await self.metrics.endpoint.close()
         if self.enforcement is not None:
             await self.enforcement.close()
-        await self.journal.close()
+        await self.sources.journal.close()
         await self.client.close()
         log.info("ended after %.0fs", up_seconds(self._began))
 
@@ -423,16 +410,16 @@ class Daemon:
 
     async def _order_reload(self, query: Query) -> dict[str, Any]:
         await self.reload()
-        return {"reloaded": True, "warnings": [*self.kubeconfig_warnings, *self.settings_warnings]}
+        return {"reloaded": True, "warnings": [*self.kubeconfig_warnings, *self.settings.warnings]}
 
     async def reload(self) -> None:
         """Read config and kubeconfig anew; what cannot be read changes nothing, and is logged."""
         log.info("reads its files again")
         self.kubeconfig_warnings = []
         await self._look_at_kubeconfig()
-        if self.watcher.synced.is_set():
-            cache = self.watcher.host.cache
-            await self.watcher.change_settings(self._decide(cache))
+        if self.decisions.synced.is_set():
+            cache = self.decisions.host.cache
+            await self.decisions.change_settings(self.settings.decide(cache))
 
     async def _look_at_kubeconfig(self) -> None:
         """Take new credentials for the same cluster; where our context leads to another, hold."""
@@ -449,38 +436,9 @@ class Daemon:
         await self.source.queue.put(OtherCluster("kubeconfig", "" if same else elsewhere))
         if same and target != self.target:
             log.info("takes new credentials from the kubeconfig")
-            self.target = target
             self.client.session.take(target)
             if self.enforcement is not None:
                 self.enforcement.take_credentials(target)
-
-    def _decide(self, cache: Cache) -> Settings:
-        """Settings from all that is known; the ones in force where the user's word is wrong."""
-        target, warnings = self.target, []
-        flags = self.options.flags.profile, self.options.flags.assignments
-        try:
-            config = load_config(self.config_path)
-            requested = RequestedSettings(*flags, config)
-            decided = resolve_settings(
-                requested, self._running, cache, target.server, target.context
-            )
-            self._take_limits(config)
-        except BadInput as error:
-            warnings.append(f"{error}: left out")
-            bare = RequestedSettings(config=load_config(os.devnull))
-            decided = resolve_settings(bare, self._running, cache, target.server, target.context)
-            if self.watcher.synced.is_set():
-                decided = replace(decided, settings=self.watcher.settings)
-        self.settings_warnings = [*warnings, *decided.warnings]
-        log.info("follows %s (%s)", decided.settings.profile.name, decided.profile_origin)
-        return decided.settings
-
-    def _take_limits(self, config: Config) -> None:
-        if self.enforcement is not None:
-            target = self.target
-            self.enforcement.take_limits(config.section(target.server, target.context))
-
-    # Keeping house
 
     async def _keep(self) -> None:
         """Look after oneself: is the socket still there, and the program; say what changed."""
@@ -488,44 +446,41 @@ class Daemon:
         reread_at = time.monotonic() + _REREAD_SECONDS
         while True:
             await asyncio.sleep(_KEEP_SECONDS)
-            await self.departure.look(has_socket=self.instance.owns_socket())
-            if because := self.departure.because:
-                successor = self.departure.successor
+            await self.hand_over.look(has_socket=self.instance.owns_socket())
+            if because := self.hand_over.because:
+                successor = self.hand_over.successor
                 log.warning("ends: %s%s", because, f"; {successor} takes over" * bool(successor))
                 self._stop.set()
-            self._quarantine_log.log_changes(self.watcher.host.cache.quarantine)
-            now = "; ".join([self._state_line(), *self.departure.program.warnings()])
+            self._quarantine_log.log_changes(self.decisions.host.cache.quarantine)
+            now = "; ".join([self._state_line(), *self.hand_over.program.warnings()])
             if now != logged:
                 log.info("%s", now)
                 logged = now
-            if time.monotonic() > reread_at and self.watcher.synced.is_set():
+            if time.monotonic() > reread_at and self.decisions.synced.is_set():
                 reread_at = time.monotonic() + _REREAD_SECONDS
-                cache = self.watcher.host.cache
-                if self._control_plane_now(cache) != self._control_plane:
+                cache = self.decisions.host.cache
+                if self.settings.has_other_pods(cache):
                     log.info("the control plane's pods have changed")
-                    await self.watcher.change_settings(await self.settings(cache))
+                    await self.decisions.change_settings(await self.settings.read(cache))
 
     def _state_line(self) -> str:
-        watcher = self.watcher
-        if not watcher.synced.is_set():
+        decisions = self.decisions
+        if not decisions.synced.is_set():
             errors = [s.error for s in self.source.states.values() if s.error]
-            return f"still reads {', '.join(watcher.unread())}" + (
+            return f"still reads {', '.join(decisions.unread())}" + (
                 f" ({errors[0]})" if errors else ""
             )
-        if watcher.stands_still:
-            return f"decides nothing: {watcher.stands_still}"
-        cold = watcher.is_cold(watcher.clock.now_ns())
-        return f"{WARMING_UP}{watcher.cold_because}" if cold else "watches"
-
-    def _control_plane_now(self, cache: Cache) -> frozenset[tuple[str, str]]:
-        pods = [(name, cache.pod("kube-system", name)) for _, name in control_plane_pods(cache)]
-        return frozenset((name, pod.uid if pod is not None else "") for name, pod in pods)
+        if decisions.stands_still:
+            return f"decides nothing: {decisions.stands_still}"
+        cold = decisions.is_cold(decisions.clock.now_ns())
+        return f"{WARMING_UP}{decisions.cold_because}" if cold else "watches"
 
     async def _health(self, query: Query) -> dict[str, Any]:
+        instance = self.instance
         more = {
             "upSeconds": up_seconds(self._began),
-            "socket": self.instance.socket,
-            "log": log_path(dict(self.options.environ), self.instance.runtime, self.cluster[0]),
+            "socket": instance.socket,
+            "log": log_path(dict(self.options.environ), instance.runtime, instance.identity),
             "asked": self.server.asked,
             **self.page.state(),
         }
@@ -533,7 +488,7 @@ class Daemon:
             more |= {"mode": "enforce", "enforcement": self.enforcement.state()}
         warnings = [
             *self.kubeconfig_warnings,
-            *self.settings_warnings,
+            *self.settings.warnings,
             *connection_warnings(self.target),
         ]
         if self.options.flags.metrics.bind_address:
@@ -542,8 +497,8 @@ class Daemon:
         if port := self.answer_port.port:
             more["answers"] = f"{ADDRESS}:{port}"
             warnings += port_warning(port, in_pod="KUBERNETES_SERVICE_HOST" in self.options.environ)
-        warnings += [*spread_warnings(self.client.clock), *self.departure.program.warnings()]
-        return health(self.watcher, self.journal, self.cluster, more, warnings)
+        warnings += [*spread_warnings(self.client.clock), *self.hand_over.program.warnings()]
+        return health(self.sources, more, warnings)
 
     def _kubeconfig_files(self) -> tuple[str, ...]:
         return kubeconfig_files(self.options.overrides.kubeconfig, self.options.environ)
@@ -553,44 +508,9 @@ async def _hello(query: Query) -> dict[str, Any]:
     return {}
 
 
-def upgrade_answer(
-    client: Client, look: Callable[[], ClusterView], forked: ForkedAnswers
-) -> Answer:
-    """The answer; the Lease is read for each question, and a child answers."""
-
-    def status_of(lease: Lease | None, query: Query) -> dict[str, Any]:
-        view = look()
-        names = query.get("node", ())
-        nodes = list(view.cache.nodes.values())
-        status = upgrade_status(nodes, lease, view.now_ns, view.source, names)
-        return {**status, "warnings": [*view.warnings, *status["warnings"]]}
-
-    async def upgrade_now(query: Query) -> dict[str, Any]:
-        return await forked.answer(lambda: read_run(client), lambda lease: status_of(lease, query))
-
-    return upgrade_now
-
-
 class Metrics(NamedTuple):
     """The recorder, what serves its values, and what notifies of them; None where not asked for."""
 
     recorder: MetricsRecorder
     endpoint: MetricsEndpoint | None
     notifier: Notifier | None
-
-
-def make_metrics(options: Options, daemon: Measured) -> Metrics | None:
-    """None where neither was asked for."""
-    notify = options.flags.notify
-    asked = bool(notify.command or notify.webhook)
-    if not options.flags.metrics.bind_address and not asked:
-        return None
-    recorder = MetricsRecorder(daemon, per_node=options.flags.metrics.per_node)
-    notifier = None
-    if asked:
-        notifier = Notifier(recorder, notify, daemon.cluster.server, options.environ)
-    if not options.flags.metrics.bind_address:
-        return Metrics(recorder, None, notifier)
-    from kubectl_nodelife.daemon.metrics.endpoint import MetricsEndpoint
-
-    return Metrics(recorder, MetricsEndpoint(recorder, options.flags.metrics), notifier)

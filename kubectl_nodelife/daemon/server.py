@@ -2,8 +2,8 @@
 document behind `daemon status`, the daemon's own state.
 
 Answers are passed in where the daemon is put together, one for each question, and must not block
-the loop (`sliced` helps). Every answer carries protocol, version and the cluster's server; a client
-of another protocol gets code 426, and may still send stop.
+the loop. Every answer carries protocol, version and the cluster's server; a client of another
+protocol gets code 426, and may still send stop.
 
 The same answers are given on a TCP port of loopback (`AnswerPort`; off unless `--serve-answers` is
 given) to clients that come through the API server's port-forward (`--via`). Anyone who may
@@ -23,25 +23,26 @@ import socket
 import struct
 import sys
 import time
-from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import aclosing
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 from urllib.parse import parse_qs
 
 from aiohttp import web
 
 from kubectl_nodelife import __version__
 from kubectl_nodelife.daemon.client import MOST_BYTES, PROTOCOL
-from kubectl_nodelife.daemon.cluster_view import NotReadYet, WatchedCluster, journal_warnings
+from kubectl_nodelife.daemon.cluster_view import (
+    NotReadYet,
+    Sources,
+    WatchedCluster,
+    journal_warnings,
+)
 from kubectl_nodelife.daemon.decisions import DecisionTask
-from kubectl_nodelife.daemon.journal import Journal
 from kubectl_nodelife.daemon.kinds import failing, retry_seconds
 from kubectl_nodelife.daemon.listener import BoundedListener
 from kubectl_nodelife.errors import BadInput, NodelifeError, Refused
 from kubectl_nodelife.kube.times import SECOND_NS, format_micro_time
-from kubectl_nodelife.live.loop import SLICE_S
-
-T = TypeVar("T")
 
 Query = Mapping[str, list[str]]
 Answer = Callable[[Query], Awaitable[dict[str, Any]]]
@@ -215,20 +216,6 @@ def whole(stream: Stream) -> Answer:
     return answer
 
 
-async def sliced(steps: Generator[None, None, T]) -> T:
-    """Run a generator of small steps, with pauses between, to what it returns."""
-    began = time.perf_counter()
-    while True:
-        try:
-            next(steps)
-        except StopIteration as end:
-            result: T = end.value
-            return result
-        if time.perf_counter() - began > SLICE_S:
-            await asyncio.sleep(0)
-            began = time.perf_counter()
-
-
 def peer_uid(connection: socket.socket) -> int:
     """The uid of a Unix socket's other end; -1 where the system does not say."""
     try:
@@ -245,34 +232,30 @@ def peer_uid(connection: socket.socket) -> int:
     return -1
 
 
-def health(
-    watcher: DecisionTask,
-    journal: Journal,
-    cluster: WatchedCluster,
-    more: dict[str, Any],
-    warnings: list[str],
-) -> dict[str, Any]:
+def health(sources: Sources, more: dict[str, Any], warnings: list[str]) -> dict[str, Any]:
     """The daemon's state as JSON. `more` and `warnings` are what only the process has."""
-    now_ns = watcher.clock.now_ns()
-    quarantine = watcher.host.cache.quarantine
+    decisions, journal, now_ns = sources.decisions, sources.journal, sources.now_ns()
+    quarantine = decisions.host.cache.quarantine
     usage = resource.getrusage(resource.RUSAGE_SELF)
     return {
         "pid": os.getpid(),
-        "context": cluster.context,
+        "context": sources.cluster.context,
         "mode": "dry-run",
-        "synced": watcher.synced.is_set(),
-        "cold": watcher.is_cold(now_ns),
-        "coldUntil": format_micro_time(watcher.cold_until_ns) if watcher.cold_until_ns else None,
-        "coldBecause": watcher.cold_because,
-        "standsStill": watcher.stands_still,
-        "lastNewsSeconds": _since(watcher.last_news_ns, now_ns),
-        "controllers": watcher.running(),
-        "kinds": _kinds(watcher),
+        "synced": decisions.synced.is_set(),
+        "cold": decisions.is_cold(now_ns),
+        "coldUntil": format_micro_time(decisions.cold_until_ns)
+        if decisions.cold_until_ns
+        else None,
+        "coldBecause": decisions.cold_because,
+        "standsStill": decisions.stands_still,
+        "lastNewsSeconds": _since(decisions.last_news_ns, now_ns),
+        "controllers": decisions.running(),
+        "kinds": _kinds(decisions),
         "settings": {
-            flag: {"value": value, "origin": watcher.settings.origins[flag]}
-            for flag, value in watcher.settings.flags.items()
+            flag: {"value": value, "origin": decisions.settings.origins[flag]}
+            for flag, value in decisions.settings.flags.items()
         },
-        "profile": watcher.settings.profile.name,
+        "profile": decisions.settings.profile.name,
         "journal": {
             "path": journal.store.path,
             "open": journal.ledger.open_count(),
@@ -282,30 +265,30 @@ def health(
         "quarantine": quarantine.documents(),
         "warnings": [
             *warnings,
-            *(f"{why}: nothing is decided" for why in watcher.gate.other_cluster.values()),
-            *failing(watcher.feed.states),
+            *(f"{why}: nothing is decided" for why in decisions.gate.other_cluster.values()),
+            *failing(decisions.feed.states),
             *quarantine.lines(),
             *journal_warnings(journal),
         ],
         "residentBytes": resident_bytes(),
         "cpuSeconds": round(usage.ru_utime + usage.ru_stime, 3),
-        "longestStallMilliseconds": round(watcher.slices.longest_s * 1000, 1),
+        "longestStallMilliseconds": round(decisions.slices.longest_s * 1000, 1),
         **more,
     }
 
 
-def _kinds(watcher: DecisionTask) -> list[dict[str, Any]]:
+def _kinds(decisions: DecisionTask) -> list[dict[str, Any]]:
     return [
         {
             "kind": kind,
             "phase": state.phase,
-            "objects": watcher.host.shown_count(kind),
+            "objects": decisions.host.shown_count(kind),
             "error": state.error,
             "failures": state.failures,
             "nameless": state.nameless,
             "retrySeconds": retry_seconds(state),
         }
-        for kind, state in watcher.feed.states.items()
+        for kind, state in decisions.feed.states.items()
     ]
 
 

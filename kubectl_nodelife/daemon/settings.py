@@ -31,11 +31,12 @@ from __future__ import annotations
 
 import json
 import shlex
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import msgspec
 import yaml
+from msgspec.structs import replace
 
 from kubectl_nodelife.engine.cache import Cache
 from kubectl_nodelife.engine.guard import CAP_NAMES
@@ -280,6 +281,60 @@ def resolve_settings(
     except SettingsError as error:
         raise BadInput(str(error), on=_whose(str(error), origins)) from None
     return ResolvedSettings(settings, followed.origin, warnings)
+
+
+class FollowedSettings:
+    """The settings that a daemon goes by: those of the running control plane, the user's, and the
+    config's, whenever one of these is looked at again.
+
+    `warnings`: what is wrong with them. `on_section` receives what the config says of the cluster,
+    each time it was read; `in_force`: the settings to keep where the user's word is wrong, None for
+    those without it.
+    """
+
+    def __init__(self, client: Client, requested: RequestedSettings) -> None:
+        self.warnings: list[str] = []
+        self.on_section: Callable[[ClusterConfig], None] = lambda section: None
+        self.in_force: Callable[[], Settings | None] = lambda: None
+        self._client = client
+        self._requested = requested
+        self._running = DetectedSettings()
+        self._shown: frozenset[tuple[str, str]] = frozenset()
+
+    def has_other_pods(self, cache: Cache) -> bool:
+        """True if other pods of the control plane are there than when they were asked."""
+        return _pods_shown(cache) != self._shown
+
+    async def read(self, cache: Cache) -> Settings:
+        """Ask the control plane that the cache shows, and decide."""
+        self._shown = _pods_shown(cache)
+        self._running = await detect_settings(self._client, cache, manager_role=True)
+        return self.decide(cache)
+
+    def decide(self, cache: Cache) -> Settings:
+        """From all that is known, with the config as it is now."""
+        from kubectl_nodelife.daemon.logs import log  # who only looks logs nothing
+
+        target, warnings, requested = self._client.session.target, [], self._requested
+        of_cluster = self._running, cache, target.server, target.context
+        try:
+            config = load_config(requested.config.path)
+            decided = resolve_settings(replace(requested, config=config), *of_cluster)
+            self.on_section(config.section(target.server, target.context))
+        except BadInput as error:
+            warnings.append(f"{error}: left out")
+            decided = resolve_settings(RequestedSettings(), *of_cluster)
+            if kept := self.in_force():
+                decided = replace(decided, settings=kept)
+        self.warnings = [*warnings, *decided.warnings]
+        log.info("follows %s (%s)", decided.settings.profile.name, decided.profile_origin)
+        return decided.settings
+
+
+def _pods_shown(cache: Cache) -> frozenset[tuple[str, str]]:
+    """Names and uids of the control plane's pods."""
+    pods = [(name, cache.pod(_NAMESPACE, name)) for _, name in control_plane_pods(cache)]
+    return frozenset((name, pod.uid if pod is not None else "") for name, pod in pods)
 
 
 def unreadable(flags: Mapping[str, str], profile: Profile | str) -> list[tuple[str, str]]:

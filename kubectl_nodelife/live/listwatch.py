@@ -1,5 +1,6 @@
 """Lists, page by page as of one version, and watch streams: bytes in, events out. The holder of the
-connection feeds a stream; tests feed it text.
+connection feeds a stream; tests feed it text. Several kinds are listed at once for a look at a
+cluster, and for a daemon's answer those that it does not watch (`list_once`).
 
 A stream is one JSON object a line, {"type", "object"}. ADDED, MODIFIED and DELETED carry an object,
 BOOKMARK only a resource version (and, at the end of a WatchList's first part, the word that it was
@@ -10,8 +11,10 @@ connection ends is torn and dropped: the next watch begins at the last version t
 
 from __future__ import annotations
 
+import asyncio
 from asyncio import gather
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 import msgspec
@@ -395,3 +398,43 @@ def _read_item(kind: Kind, item: bytes) -> KubeObject | Unreadable:
         return decode_json(kind.type, item)
     except InputError as error:
         return identify(kind, item, error) or Unreadable(kind.name, NAMELESS, reason(error))
+
+
+class ListedOnce(NamedTuple):
+    """The objects of these kinds. `unread`: kinds that may not be listed, and what the server says;
+    `unreadable`: objects that cannot be decoded.
+    """
+
+    objects: list[KubeObject]
+    unread: dict[str, str]
+    unreadable: list[Unreadable]
+
+
+async def list_once(
+    client: Client,
+    kinds: Sequence[str],
+    fields: Mapping[str, str] = MappingProxyType({}),
+    namespace: str = "",
+    progress: Callable[[int], None] | None = None,
+) -> ListedOnce:
+    """All objects of these kinds, or those that `fields` selects (kind -> field selector), none of
+    those that are not served; those with a namespace of that one, "" for all. `progress` receives
+    how many came with each page. Raises ApiError, Failed, Unreachable.
+    """
+    aside: list[Unreadable] = []
+    kinds = await served(client, kinds)
+    lists = await asyncio.gather(
+        *(
+            read_or_refusal(
+                client,
+                resource_of(kind, namespace)._replace(fields=fields.get(kind, "")),
+                progress,
+                aside,
+            )
+            for kind in kinds
+        )
+    )
+    found = dict(zip(kinds, lists, strict=True))
+    unread = {kind: each.what for kind, each in found.items() if isinstance(each, ApiError)}
+    objects = [obj for each in found.values() if isinstance(each, list) for obj in each]
+    return ListedOnce(objects, unread, aside)

@@ -2,16 +2,19 @@
 
 Decisions are taken in slices of some 10 ms with a pause between, so that a burst (a zone lost at
 once is 50,000 actions) never holds up an answer. The daemon's decision task and the sandbox run it.
+Answers that take long are made in such slices as well (`sliced`).
 """
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Iterable
-from typing import Final, Protocol
+from collections.abc import Generator, Iterable
+from typing import Final, Protocol, TypeVar
 
 from kubectl_nodelife.engine.loop import Host, Tick
+
+T = TypeVar("T")
 
 SLICE_S: Final = 0.01
 """How long the loop works without a pause. A timer may be late by two such slices."""
@@ -67,3 +70,17 @@ async def drive(source: LiveSource, host: Host, slices: TimeSlices) -> None:
         slices.begin()
         await play(ticks, host, slices)
         slices.note()
+
+
+async def sliced(steps: Generator[None, None, T]) -> T:
+    """Run a generator of small steps, with pauses between, to what it returns."""
+    began = time.perf_counter()
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            result: T = end.value
+            return result
+        if time.perf_counter() - began > SLICE_S:
+            await asyncio.sleep(0)
+            began = time.perf_counter()

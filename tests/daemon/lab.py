@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from kubectl_nodelife.daemon.changes import ChangeFilter, ChangeRecord
-from kubectl_nodelife.daemon.cluster_view import WatchedCluster, look
+from kubectl_nodelife.daemon.cluster_view import Sources, WatchedCluster
 from kubectl_nodelife.daemon.decisions import DecisionTask, Message
 from kubectl_nodelife.daemon.journal import Journal, open_journal
 from kubectl_nodelife.daemon.kinds import KINDS, NEEDS
@@ -27,6 +27,7 @@ from kubectl_nodelife.kube.node import (
     Taint,
 )
 from kubectl_nodelife.kube.pod import Pod, PodCondition, PodSpec, PodStatus, Toleration
+from kubectl_nodelife.live.client import Client
 from kubectl_nodelife.live.clock import DaemonClock
 from kubectl_nodelife.live.news import (
     ABSENT,
@@ -50,7 +51,7 @@ __all__ = ["ABSENT", "FAILING", "REFUSED"]
 
 
 class Feed:
-    """What `live.source.Source` is to a watcher."""
+    """What `live.source.Source` is to a decision task."""
 
     def __init__(self) -> None:
         self.queue: asyncio.Queue[Message] = asyncio.Queue()
@@ -63,7 +64,7 @@ class Feed:
 
 
 class Lab:
-    """A watcher with everything around it. Time stands still unless `after` moves it."""
+    """A decision task with everything around it. Time stands still unless `after` moves it."""
 
     def __init__(self, journal: Journal, settings: Settings) -> None:
         self.steady = self.awake = 1_000 * SECOND
@@ -77,7 +78,8 @@ class Lab:
             steady=lambda: self.steady,
             awake=lambda: self.awake,
         )
-        self.watcher = DecisionTask(self.feed, clock, journal.ledger, settings, list(NEEDS))
+        self.decisions = DecisionTask(self.feed, clock, journal.ledger, settings, list(NEEDS))
+        self.sources = Sources(CLUSTER, cast(Client, None), self.decisions, journal)
         self.versions = 100
 
     def _server(self) -> int | None:
@@ -86,11 +88,11 @@ class Lab:
     @property
     def now(self) -> int:
         """Ns since the epoch by the daemon's clock."""
-        return self.watcher.clock.now_ns()
+        return self.decisions.clock.now_ns()
 
     def look(self) -> ClusterView:
         """What status would be made from."""
-        return look(self.watcher, self.journal, CLUSTER)
+        return self.sources.view()
 
     async def begin(self, *objects: KubeObject, refused: Iterable[str] = ()) -> None:
         """The first lists come, and every watch is opened."""
@@ -103,7 +105,7 @@ class Lab:
                 continue
             state.phase, state.synced = WATCHING, True
             news.append(ListNews(kind, [self.version(o) for o in objects if kind_of(o) == kind]))
-        await self.watcher.take(news)
+        await self.decisions.take(news)
 
     def version(self, obj: Any) -> Any:
         """The object in its next version."""
@@ -116,7 +118,7 @@ class Lab:
     async def see(self, *objects: KubeObject | Gone) -> None:
         """The watches tell of objects."""
         events = [o if isinstance(o, Gone) else Put(kind_of(o), self.version(o)) for o in objects]
-        await self.watcher.take([WatchNews(e.kind, [e]) for e in events])
+        await self.decisions.take([WatchNews(e.kind, [e]) for e in events])
 
     async def relist(self, *objects: KubeObject) -> None:
         """The lists that were asked for come, and show these objects."""
@@ -128,10 +130,10 @@ class Lab:
 
     async def tell(self, *news: Message) -> None:
         """Any messages."""
-        await self.watcher.take(news)
+        await self.decisions.take(news)
 
     def pass_by(self, seconds: float) -> None:
-        """Time goes by, and the watcher is not asked."""
+        """Time goes by, and the task is not asked."""
         step = round(seconds * SECOND)
         self.steady += step
         self.awake += step

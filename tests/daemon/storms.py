@@ -1,9 +1,9 @@
 """A daemon's inside beside a simulated cluster in random weather, on one virtual clock.
 
 The cluster is the simulator's: kubelets that fall silent, report trouble and return, taints and
-cordons by hand, nodes and pods that are deleted and made again. What it shows reaches the watcher
-some hundredths of a second late, sometimes seconds late. In one kind of storm nobody acts on it; in
-the other our own controllers do, in a phase that has nothing to do with the watcher's.
+cordons by hand, nodes and pods that are deleted and made again. What it shows reaches the decision
+task some hundredths of a second late, sometimes seconds late. In one kind of storm nobody acts on
+it; in the other our own controllers do, in a phase that has nothing to do with the task's.
 """
 
 from __future__ import annotations
@@ -135,12 +135,12 @@ class Beside:
         return {what["name"] for what in deleted if what.get("kind") == "Pod"}
 
     async def play(self, lab: Lab) -> None:
-        """The watcher begins some time after the cluster, and follows it to the end."""
+        """The task begins some time after the cluster, and follows it to the end."""
         self._until(self.now_ns + self._dice.randrange(0, 40_000) * MILLISECOND_NS)
         await self.join(lab)
         take_at = self.now_ns
         while True:
-            engine = lab.watcher.host.engine
+            engine = lab.decisions.host.engine
             due = _next_ms(engine.next_due() if engine is not None else None)
             if self._news:
                 due = min(due, self.now_ns + _LATE_NS)
@@ -153,10 +153,10 @@ class Beside:
             self._until(take_at)
             _set_clock(lab, self.now_ns)
             news, self._news = self._news, []
-            await lab.watcher.take([WatchNews(_kind(e), [e]) for e in _versions(lab, news)])
+            await lab.decisions.take([WatchNews(_kind(e), [e]) for e in _versions(lab, news)])
 
     async def join(self, lab: Lab) -> None:
-        """A watcher begins now."""
+        """A task begins now."""
         _set_clock(lab, self.now_ns)
         store = self._api.store
         leases = [self._lease(s, self.now_ns) for s in self._schedules.values()]

@@ -53,7 +53,7 @@ async def test_a_node_that_was_taken_too_early_goes_back_into_the_queue(tmp_path
 
 async def test_the_next_pass_is_a_period_after_the_running_controllers(tmp_path: Path) -> None:
     lab = await with_lost_nodes(tmp_path)
-    lifecycle = lab.watcher.host.lifecycle
+    lifecycle = lab.decisions.host.lifecycle
     assert lifecycle is not None and lifecycle.next_pass_ns is not None
     await lab.after(1.7, every=0.1)
     await lab.see(lost_node("n0"))

@@ -24,22 +24,22 @@ async def test_settings_that_come_in_the_middle_of_a_decision_wait_for_its_end(
 ) -> None:
     """The plans of the release before must not reach the overlay of the new one."""
     lab = make_lab(tmp_path)
-    lab.watcher.slices = TimeSlices(0.0)
+    lab.decisions.slices = TimeSlices(0.0)
     lost = [f"n{i}" for i in range(LOST)]
     await lab.begin(*map(node, lost), *map(lease, lost), node("well"), lease("well"))
     await lab.after(48, "well")
     assert await lab.told() == []
     lab.pass_by(7)
-    loop = asyncio.create_task(lab.watcher.run())
-    while not list(lab.watcher.host.overlay.pending()):
+    loop = asyncio.create_task(lab.decisions.run())
+    while not list(lab.decisions.host.overlay.pending()):
         await asyncio.sleep(0)  # the pass that loses them has begun, and pauses
-    await lab.watcher.change_settings(make_settings("v1.28"))
+    await lab.decisions.change_settings(make_settings("v1.28"))
     for _ in range(2_000):
         await asyncio.sleep(0)
     loop.cancel()
     await asyncio.gather(loop, return_exceptions=True)
-    assert lab.watcher.is_cold(lab.now)
-    assert list(lab.watcher.host.overlay.pending()) == []
+    assert lab.decisions.is_cold(lab.now)
+    assert list(lab.decisions.host.overlay.pending()) == []
 
 
 async def test_after_a_sleep_nothing_is_decided_on_what_was_seen_before_it(tmp_path: Path) -> None:
@@ -52,7 +52,7 @@ async def test_after_a_sleep_nothing_is_decided_on_what_was_seen_before_it(tmp_p
     lab.sleep(400)
     await lab.tell()
     assert outcomes(await lab.told()) == {"ScheduleEviction": {"would"}}
-    assert lab.watcher.stands_still == (
+    assert lab.decisions.stands_still == (
         "this machine slept for 400s: waiting for a new list of "
         "ControllerRevision, DaemonSet, Lease, …"
     )
@@ -63,7 +63,7 @@ async def test_after_a_sleep_nothing_is_decided_on_what_was_seen_before_it(tmp_p
     assert lab.feed.relisted == set(KINDS)
     well = node("n1", posted_ns=450 * SECOND)
     await lab.relist(well, node("n2"), lease("n1"), lease("n2"), *pods)
-    assert lab.watcher.stands_still == ""
+    assert lab.decisions.stands_still == ""
     assert outcomes(await lab.told()) == {
         "ScheduleEviction": {"superseded"},
         "RemoveTaint": {"confirmed"},
@@ -93,26 +93,26 @@ async def test_a_list_asked_for_before_the_sleep_does_not_count(tmp_path: Path) 
     asked_ns = lab.steady
     lab.sleep(60)
     await lab.tell(*(ListNews(kind, [], asked_ns) for kind in KINDS))
-    assert lab.watcher.stands_still.startswith("this machine slept for 60s")
+    assert lab.decisions.stands_still.startswith("this machine slept for 60s")
     await lab.relist(node("n1"), lease("n1"))
-    assert lab.watcher.stands_still == ""
+    assert lab.decisions.stands_still == ""
 
 
 async def test_a_sleep_in_the_middle_of_a_batch_holds_the_rest_back(tmp_path: Path) -> None:
     lab = make_lab(tmp_path)
     await lab.begin(node("n1"), lease("n1"))
     batches = [WatchNews("Pod", [Put("Pod", pod(f"p{i}-{j}"))]) for i in range(2) for j in "ab"]
-    step = lab.watcher.host.step
+    step = lab.decisions.host.step
 
     def sleeping(now_ns: int, events: Any) -> Any:
         lab.sleep(60)
         return step(now_ns, events)
 
-    lab.watcher.host.step = sleeping  # type: ignore[method-assign]
+    lab.decisions.host.step = sleeping  # type: ignore[method-assign]
     await lab.tell(*batches)
-    lab.watcher.host.step = step  # type: ignore[method-assign]
-    assert len(lab.watcher.host.cache.pods) == 1
-    assert lab.watcher.stands_still.startswith("this machine slept")
+    lab.decisions.host.step = step  # type: ignore[method-assign]
+    assert len(lab.decisions.host.cache.pods) == 1
+    assert lab.decisions.stands_still.startswith("this machine slept")
 
 
 async def test_a_watch_that_goes_on_after_a_gap_without_a_list_is_listed_anew(
@@ -124,10 +124,10 @@ async def test_a_watch_that_goes_on_after_a_gap_without_a_list_is_listed_anew(
     await lab.tell(KindPhase("Pod", WATCHING, 30 * SECOND))
     assert lab.feed.relisted == {"Pod"}
     await lab.relist()
-    assert lab.watcher.stands_still == ""
+    assert lab.decisions.stands_still == ""
     await lab.tell(KindPhase("Pod", WATCHING, 30 * SECOND, relisted=True))
-    assert lab.watcher.stands_still == ""
-    assert lab.watcher.cold_because == "nothing was seen for 30s"
+    assert lab.decisions.stands_still == ""
+    assert lab.decisions.cold_because == "nothing was seen for 30s"
 
 
 async def test_a_list_replaces_what_was_seen_of_its_kind_before_it(tmp_path: Path) -> None:
@@ -135,7 +135,7 @@ async def test_a_list_replaces_what_was_seen_of_its_kind_before_it(tmp_path: Pat
     await lab.begin(node("n1"), lease("n1"))
     seen = WatchNews("Pod", [Put("Pod", lab.version(pod("p1")))])
     await lab.tell(seen, ListNews("Pod", []))
-    assert lab.watcher.host.cache.pods == {}
+    assert lab.decisions.host.cache.pods == {}
 
 
 async def test_nothing_of_another_cluster_is_taken_for_ours(tmp_path: Path) -> None:
@@ -149,16 +149,16 @@ async def test_nothing_of_another_cluster_is_taken_for_ours(tmp_path: Path) -> N
     await lab.tell(OtherCluster("server", elsewhere), ListNews("Node", [node("m1")]))
     await lab.tell(ListNews("Pod", []), ListNews("Lease", [lease("m1")]))
     await lab.after(400)
-    assert lab.watcher.stands_still == elsewhere
+    assert lab.decisions.stands_still == elsewhere
     assert any("nothing is decided" in said for said in lab.look().warnings)
     assert await lab.told() == told
-    assert sorted(lab.watcher.host.cache.nodes) == ["n1", "n2"]
+    assert sorted(lab.decisions.host.cache.nodes) == ["n1", "n2"]
     await lab.tell(OtherCluster("server", ""))
     assert lab.feed.relisted == set(KINDS)
-    assert lab.watcher.stands_still.startswith("another cluster was in this one's place")
+    assert lab.decisions.stands_still.startswith("another cluster was in this one's place")
     await lab.relist(lost, node("n2"), lease("n1"), lease("n2"), pod("p1", "n1"))
-    assert lab.watcher.stands_still == ""
-    assert lab.watcher.is_cold(lab.now)
+    assert lab.decisions.stands_still == ""
+    assert lab.decisions.is_cold(lab.now)
     assert "DeletePod" in outcomes(await lab.told())
 
 
@@ -168,24 +168,24 @@ async def test_two_who_say_that_it_is_another_cluster_must_both_take_it_back(
     lab = make_lab(tmp_path)
     await lab.begin(node("n1"), lease("n1"))
     await lab.tell(OtherCluster("server", "one"), OtherCluster("kubeconfig", "two"))
-    assert lab.watcher.stands_still == "one; two"
+    assert lab.decisions.stands_still == "one; two"
     await lab.tell(OtherCluster("server", ""))
-    assert lab.watcher.stands_still == "two"
+    assert lab.decisions.stands_still == "two"
     assert lab.feed.relisted == set()
     await lab.tell(OtherCluster("kubeconfig", ""))
     await lab.relist(node("n1"), lease("n1"))
-    assert lab.watcher.stands_still == ""
+    assert lab.decisions.stands_still == ""
 
 
 async def test_another_cluster_during_the_first_lists_is_not_begun_upon(tmp_path: Path) -> None:
     lab = make_lab(tmp_path)
     await lab.tell(OtherCluster("server", "another"))
     await lab.begin(node("n1"), lease("n1"))
-    assert not lab.watcher.synced.is_set()
+    assert not lab.decisions.synced.is_set()
     await lab.tell(OtherCluster("server", ""))
     await lab.relist(node("n1"), lease("n1"))
-    assert lab.watcher.synced.is_set()
-    assert lab.watcher.stands_still == ""
+    assert lab.decisions.synced.is_set()
+    assert lab.decisions.stands_still == ""
 
 
 def outcomes(told: list[tuple[str, str, str]]) -> dict[str, set[str]]:

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 from kubectl_nodelife.commands.answering import status
-from kubectl_nodelife.daemon.cluster_view import look
 from kubectl_nodelife.daemon.forked_answers import Foreteller
 from kubectl_nodelife.daemon.metrics.cluster_sample import sample_steps
 from kubectl_nodelife.daemon.notices import cluster_conditions
@@ -15,7 +14,7 @@ from kubectl_nodelife.outlook.eviction_forecast import Range
 from kubectl_nodelife.outlook.live_wall import LiveWall
 from kubectl_nodelife.outlook.view import ClusterView
 from kubectl_nodelife.outlook.zone import zones
-from tests.daemon.lab import CLUSTER, SECOND, T0, Lab, lease, make_lab, node
+from tests.daemon.lab import SECOND, T0, Lab, lease, make_lab, node
 
 DARK = [f"a{number}" for number in range(12)]
 LIT = ["b1", "b2", "b3"]
@@ -23,12 +22,9 @@ LIT = ["b1", "b2", "b3"]
 
 def foreteller_of(lab: Lab) -> tuple[Foreteller, Any]:
     """A foreteller, and what looks at the cluster with what it foretold."""
-
-    def looked() -> ClusterView:
-        return look(lab.watcher, lab.journal, CLUSTER, foreteller.foretold)
-
-    foreteller = Foreteller(looked)
-    return foreteller, looked
+    sources = lab.sources._replace(foretold=lambda: foreteller.foretold)
+    foreteller = Foreteller(sources.view)
+    return foreteller, sources.view
 
 
 silent_node = partial(node, posted_ns=-20 * SECOND)
@@ -56,7 +52,7 @@ async def test_a_dark_zone_is_foretold_and_becomes_so(tmp_path: Path) -> None:
     (coming,) = zone["foretold"]
     assert (zone["silent"], coming["state"], coming["rate"]) == (12, "FullDisruption", 0.1)
     began = lab.now
-    memory = lab.watcher.host.lifecycle.memory  # type: ignore[union-attr]
+    memory = lab.decisions.host.lifecycle.memory  # type: ignore[union-attr]
     while memory.zones.states[":\0:a"] == "Normal":
         await lab.after(1, *LIT)
     waited = (lab.now - began) / SECOND
@@ -78,7 +74,7 @@ async def test_a_daemon_that_has_just_begun_foretells_as_a_first_look(tmp_path: 
     (coming,) = zone["foretold"]
     assert (zone["silent"], coming["state"]) == (12, "FullDisruption")
     assert unknown_in(looked(), "a0") == Range(30 * SECOND, 35 * SECOND)
-    lab.watcher._watch_afresh("nothing was seen for 30s")
+    lab.decisions._watch_afresh("nothing was seen for 30s")
     assert looked().source["cold"]
     await foreteller.take()
     assert foreteller.foretold is None

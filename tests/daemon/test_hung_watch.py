@@ -13,11 +13,12 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 from kubectl_nodelife.daemon.changes import ChangeFilter
-from kubectl_nodelife.daemon.cluster_view import WatchedCluster, look
+from kubectl_nodelife.daemon.cluster_view import Sources, WatchedCluster
 from kubectl_nodelife.daemon.decisions import DecisionTask
 from kubectl_nodelife.daemon.journal import Journal, open_journal
 from kubectl_nodelife.daemon.kinds import KINDS, NEEDS
 from kubectl_nodelife.engine.settings import make_settings
+from kubectl_nodelife.live.client import Client
 from kubectl_nodelife.live.clock import DaemonClock, steady_ns
 from kubectl_nodelife.live.news import LISTING
 from kubectl_nodelife.live.requests import WatchPacing, resource_of
@@ -34,16 +35,17 @@ class Inside:
     """What a daemon would answer from."""
 
     def __init__(
-        self, watcher: DecisionTask, source: ListWatchSource, journal: Journal, url: str
+        self, decisions: DecisionTask, source: ListWatchSource, journal: Journal, client: Client
     ) -> None:
-        self.watcher = watcher
+        self.decisions = decisions
         self.source = source
         self.journal = journal
-        self._cluster = WatchedCluster("0" * 20, "here", url)
+        cluster = WatchedCluster("0" * 20, "here", client.server)
+        self._sources = Sources(cluster, client, decisions, journal)
 
     def said(self) -> str:
         """The warnings of status."""
-        return "\n".join(look(self.watcher, self.journal, self._cluster).warnings)
+        return "\n".join(self._sources.view().warnings)
 
 
 @contextlib.asynccontextmanager
@@ -53,9 +55,9 @@ async def inside(served: Sandbox, folder: Path) -> AsyncIterator[Inside]:
         clock = DaemonClock(lambda: ours.clock.now_ns(steady_ns()))
         journal = open_journal(str(folder / "journal.db"))
         settings = make_settings("v1.36", FLAGS)
-        watcher = DecisionTask(source, clock, journal.ledger, settings, list(NEEDS))
-        one = Inside(watcher, source, journal, served.url)
-        tasks = [asyncio.create_task(part) for part in (source.run(), watcher.run())]
+        decisions = DecisionTask(source, clock, journal.ledger, settings, list(NEEDS))
+        one = Inside(decisions, source, journal, ours)
+        tasks = [asyncio.create_task(part) for part in (source.run(), decisions.run())]
         try:
             yield one
         finally:
@@ -67,7 +69,7 @@ async def inside(served: Sandbox, folder: Path) -> AsyncIterator[Inside]:
 
 async def test_a_watch_that_hangs_is_said_and_calls_nobody_lost(tmp_path: Path) -> None:
     async with sandbox() as served, inside(served, tmp_path) as one:
-        await one.watcher.synced.wait()
+        await one.decisions.synced.wait()
         served.server.faults.hang_watches.add("leases")
         # It is opened anew from where it was: a gap since its last sign of life, so that the
         # leases must be listed anew.

@@ -9,7 +9,7 @@ import sqlite3
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -173,16 +173,16 @@ async def test_a_row_that_the_journal_of_changes_refuses_moves_nothing_aside(
 
 def enforcement(journal: Journal) -> Enforcement:
     """Enforcement on top of that journal, before its preflight."""
-    host: Any = SimpleNamespace(
+    target = Target("c", "d", "c", "u", Cluster(server="http://127.0.0.1:1"), User())
+    clock = SimpleNamespace(now_ns=lambda: T0, steady_ns=lambda: T0)
+    sources: Any = SimpleNamespace(
         journal=journal,
-        target=Target("c", "d", "c", "u", Cluster(server="http://127.0.0.1:1"), User()),
-        options=SimpleNamespace(environ={}, report=print),
-        client=SimpleNamespace(clock=None),
-        watcher=SimpleNamespace(clock=SimpleNamespace(now_ns=lambda: T0, steady_ns=lambda: T0)),
-        tee=None,
-        settings=None,
+        client=SimpleNamespace(clock=None, session=SimpleNamespace(target=target)),
+        decisions=SimpleNamespace(clock=clock),
     )
-    made = make_enforcement(Orders(("daemonset",)), host)
+    flags = SimpleNamespace(orders=Orders(("daemonset",)))
+    options: Any = SimpleNamespace(environ={}, report=print, flags=flags)
+    made = make_enforcement(options, sources, cast(Any, None), cast(Any, SimpleNamespace()))
     made.keeper.leads = lambda: True  # type: ignore[method-assign]
     made.kill_switch.present = False
     return made

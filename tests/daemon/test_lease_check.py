@@ -98,7 +98,7 @@ async def test_a_renewal_that_waits_to_be_taken_in_was_told(tmp_path: Path, held
     lab.feed.relisted.clear()
     for batch in ([told], [read]) if held else ([told, read],):
         await lab.tell(*batch)
-    assert bool(lab.watcher.stands_still) is held
+    assert bool(lab.decisions.stands_still) is held
     assert "Lease" not in lab.feed.relisted
 
 
@@ -165,4 +165,4 @@ async def test_after_a_restore_all_kinds_are_listed_anew(tmp_path: Path) -> None
     lab.feed.relisted.clear()
     await lab.tell(LeasesRead(lab.now, [], is_older=True))
     assert {"Node", "Pod", "Lease"} <= set(lab.feed.relisted)
-    assert "were restored" in lab.watcher.stands_still
+    assert "were restored" in lab.decisions.stands_still

@@ -59,7 +59,7 @@ async def test_taints_are_stripped_and_timers_begin_afresh(tmp_path: Path) -> No
     *ended, anew = await found(lab, "ScheduleEviction")
     assert {c.outcome for c in ended} == {"superseded"}
     assert anew.outcome != "superseded" and anew.time_ns > began
-    assert f"{HOLDER} began as the kube-controller-manager" in lab.watcher.cold_because
+    assert f"{HOLDER} began as the kube-controller-manager" in lab.decisions.cold_because
 
 
 async def test_a_silent_node_has_a_whole_grace_period_from_then_on(tmp_path: Path) -> None:

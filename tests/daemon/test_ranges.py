@@ -42,11 +42,11 @@ async def test_once_a_loss_has_shown_a_pass_there_is_no_range(tmp_path: Path) ->
     lab = make_lab(tmp_path)
     await silent_since(lab, 53)
     gone = node("n1", "Unknown", reason="NodeStatusUnknown")
-    before = lab.look().outlook.node(lab.watcher.host.cache.nodes["n2"]).unknown_in
+    before = lab.look().outlook.node(lab.decisions.host.cache.nodes["n2"]).unknown_in
     assert before is not None and before.high_ns - before.low_ns == 5 * SECOND
     await lab.see(gone)  # the running controller called it lost: one of its passes began
     begun = lab.now
-    of_n2 = lab.look().outlook.node(lab.watcher.host.cache.nodes["n2"]).unknown_in
+    of_n2 = lab.look().outlook.node(lab.decisions.host.cache.nodes["n2"]).unknown_in
     assert of_n2 is not None and of_n2.low_ns == of_n2.high_ns
     await lab.after(75, "n3")  # n2 falls silent
     lost = [c for c in await lab.changes() if (c.action, c.name) == ("SetNodeCondition", "n2")]

@@ -7,7 +7,6 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from kubectl_nodelife.commands.answering.status import finished
-from kubectl_nodelife.daemon.cluster_view import look
 from kubectl_nodelife.engine.events import Gone
 from kubectl_nodelife.kube.meta import ObjectMeta
 from kubectl_nodelife.kube.pod import Pod
@@ -19,7 +18,6 @@ from kubectl_nodelife.outlook.node_verdict import WORST_FIRST
 from kubectl_nodelife.outlook.situation import Situation, blind
 from kubectl_nodelife.outlook.works import Wait, WorkInProgress
 from tests.daemon.lab import (
-    CLUSTER,
     SECOND,
     T0,
     UNREACHABLE,
@@ -34,7 +32,7 @@ from tests.daemon.test_foreteller import DARK, LIT, foreteller_of, twelve_fall_s
 
 
 def framed(wall: LiveWall, lab: Lab, foretold: object = None, works: object = ()) -> LiveFrame:
-    view = look(lab.watcher, lab.journal, CLUSTER, foretold)  # type: ignore[arg-type]
+    view = lab.sources._replace(foretold=lambda: foretold).view()
     made: LiveFrame = finished(wall.steps(view, works))  # type: ignore[arg-type]
     return made
 
@@ -45,7 +43,7 @@ def said(frame: LiveFrame) -> Situation:
 
 
 def is_tainted(lab: Lab, name: str) -> bool:
-    return lab.watcher.host.cache.nodes[name].has_taint(UNREACHABLE, "NoExecute")
+    return lab.decisions.host.cache.nodes[name].has_taint(UNREACHABLE, "NoExecute")
 
 
 def states(frame: LiveFrame) -> dict[str, str]:
@@ -82,7 +80,7 @@ async def test_a_silent_zone_is_one_sentence_and_its_clock_comes_true(tmp_path: 
     (full,) = [each for each in told.coming if "FullDisruption" in each.says]
     (unknown,) = [each for each in told.coming if "Unknown" in each.says]
     assert "the first of 12 nodes" in unknown.says
-    zones = lab.watcher.host.lifecycle.memory.zones  # type: ignore[union-attr]
+    zones = lab.decisions.host.lifecycle.memory.zones  # type: ignore[union-attr]
     while zones.states[":\0:a"] == "Normal":
         await lab.after(1, *LIT)
     at_s = lab.now / SECOND - wall.epoch_s
@@ -101,7 +99,7 @@ async def test_a_link_that_is_silent_makes_no_node_worse(tmp_path: Path) -> None
     await lab.after(60, *DARK)
     before = framed(wall, lab)
     assert set(states(before).values()) == {"healthy"}
-    heard_s = lab.watcher.last_news_ns / SECOND
+    heard_s = lab.decisions.last_news_ns / SECOND
     for _ in range(30):
         await lab.after(1)
         frame = framed(wall, lab)
@@ -193,7 +191,7 @@ async def test_workloads_and_services_that_lose_pods_are_told_with_their_hour(
 
     async def harmed() -> list[Lane]:
         framed(wall, lab)
-        finished(wall.harm_steps(lab.watcher.host.cache, services, lab.now))
+        finished(wall.harm_steps(lab.decisions.host.cache, services, lab.now))
         return said(framed(wall, lab)).harmed
 
     assert await harmed() == []

@@ -33,7 +33,7 @@ async def test_a_lost_node_is_planned_through_to_its_pods_and_nothing_is_shown_o
     told = await lab.told(node="n1")
     assert told[-2:] == [("SetPodCondition", "p1", "would"), ("DeletePod", "p1", "would")]
     shown = lab.look().outlook
-    assert shown.cache.nodes["n1"] == lab.watcher.host.overlay.shown("Node", ("", "n1"))
+    assert shown.cache.nodes["n1"] == lab.decisions.host.overlay.shown("Node", ("", "n1"))
     ready = shown.cache.nodes["n1"].ready()
     assert ready is not None and ready.status == "True"
     pods = list(shown.cache.pods_on("n1"))
@@ -113,8 +113,8 @@ async def test_a_renewed_lease_withdraws_all_that_was_planned(tmp_path: Path) ->
     told = await lab.told()
     assert {outcome for _, _, outcome in told} == {"superseded"}
     assert next(c.why for c in await lab.changes()) == "the kubelet of n1 renewed its lease"
-    assert lab.watcher.host.cache.nodes["n1"].spec.taints == ()
-    assert not list(lab.watcher.host.overlay.pending())
+    assert lab.decisions.host.cache.nodes["n1"].spec.taints == ()
+    assert not list(lab.decisions.host.overlay.pending())
 
 
 async def test_news_that_come_together_are_not_taken_for_another_hand(tmp_path: Path) -> None:
@@ -189,12 +189,12 @@ async def test_after_a_gap_longer_than_a_period_silence_counts_afresh(tmp_path: 
     await lab.after(40, "n1")
     lab.feed.states["Lease"].broken_since_ns = 1
     await lab.after(30)
-    assert lab.watcher.stands_still == "no working watch of Lease"
+    assert lab.decisions.stands_still == "no working watch of Lease"
     assert any("nothing is decided" in w for w in lab.look().warnings)
     assert await lab.told() == []
     lab.feed.states["Lease"].broken_since_ns = None
     await lab.tell(KindPhase("Lease", WATCHING, 30 * SECOND))
-    assert lab.watcher.cold_because == "nothing was seen for 30s"
+    assert lab.decisions.cold_because == "nothing was seen for 30s"
     await lab.relist(lease("n1", 40 * SECOND), lease("n2"))
     await lab.after(45, "n1")
     assert await lab.told() == []
@@ -215,7 +215,7 @@ async def test_after_a_short_gap_the_stamps_stay(tmp_path: Path) -> None:
         ListNews("Lease", [lab.version(found) for found in leases]),
         KindPhase("Lease", WATCHING, 3 * SECOND),
     )
-    assert not lab.watcher.is_cold(lab.now)
+    assert not lab.decisions.is_cold(lab.now)
     await lab.after(10, "n1")
     assert {name for _, name, _ in await lab.told()} == {"n2"}
 
@@ -227,7 +227,7 @@ async def test_a_suspend_makes_it_cold(tmp_path: Path) -> None:
     lab.sleep(3600)
     await lab.see()
     await lab.relist(node("n1"), node("n2"), lease("n1"), lease("n2"))
-    assert lab.watcher.cold_because == "this machine slept for 3600s"
+    assert lab.decisions.cold_because == "this machine slept for 3600s"
     assert "warming up: this machine slept for 3600s" in lab.look().warnings[0]
     await lab.after(49)
     assert await lab.told() == []
@@ -265,13 +265,13 @@ async def test_a_stepped_server_clock_begins_anew_and_calls_nobody_lost(tmp_path
     assert lab.server_offset is not None
     lab.server_offset += 3600 * SECOND
     await lab.see()
-    assert lab.watcher.stands_still.startswith("the API server's clock was set by +3600s")
+    assert lab.decisions.stands_still.startswith("the API server's clock was set by +3600s")
     shown = (node("n1"), tainted, lease("n1"), lease("n2"), tolerating("p1", "mine"))
     await lab.relist(*shown)
     told = await lab.told()
     assert told.count(("ScheduleEviction", "p1", "superseded")) == 1
     assert [t for t in told if t[2] == "would"] == [("ScheduleEviction", "p1", "would")]
-    assert lab.watcher.cold_because == "the API server's clock was set by +3600s"
+    assert lab.decisions.cold_because == "the API server's clock was set by +3600s"
     count = len(told)
     await lab.after(49, "n2")
     assert len(await lab.told()) == count

@@ -40,7 +40,7 @@ async def test_a_kind_that_may_be_read_later_is_taken_in(tmp_path: Path) -> None
     state = lab.feed.states["Pod"]
     state.phase, state.error = WATCHING, ""
     await lab.tell(ListNews("Pod", [lab.version(pod("p1"))]), KindPhase("Pod", WATCHING))
-    assert lab.watcher.running() == ["node-lifecycle", "pod-gc", "taint-eviction", "daemonset"]
+    assert lab.decisions.running() == ["node-lifecycle", "pod-gc", "taint-eviction", "daemonset"]
     assert [t.name for t in lab.look().outlook.node(lost).timers] == ["p1"]
 
 
@@ -51,7 +51,7 @@ async def test_nothing_is_decided_before_everything_is_read(tmp_path: Path) -> N
     await lab.tell(ListNews("Node", [node("n1")]))
     lab.feed.states["Pod"].phase = FAILING
     lab.feed.states["Pod"].error = "no answer in time"
-    assert not lab.watcher.synced.is_set()
+    assert not lab.decisions.synced.is_set()
     sight = lab.look()
     assert sight.source["synced"] is False
     assert "Pod: no answer in time" in sight.warnings[0]
@@ -69,7 +69,7 @@ async def test_a_node_deleted_and_made_anew_under_its_name_is_another_node(tmp_p
     await lab.see(Gone("Node", ("", "n1")), node("n1", uid="another"))
     told = await lab.told()
     assert {o for a, n, o in told[:before] if n == "n1"} == {"superseded"}
-    assert lab.watcher.host.cache.nodes["n1"].spec.taints == ()
+    assert lab.decisions.host.cache.nodes["n1"].spec.taints == ()
     whys = {c.why for c in await lab.changes() if c.action == "AddTaint"}
     assert "Node n1 is gone" in whys
 
@@ -77,9 +77,9 @@ async def test_a_node_deleted_and_made_anew_under_its_name_is_another_node(tmp_p
 async def test_a_second_list_tells_what_went_and_what_changed(tmp_path: Path) -> None:
     lab = make_lab(tmp_path)
     await lab.begin(node("n1"), node("n2"), lease("n1"), lease("n2"), pod("p1"), pod("p2"))
-    kept = lab.watcher.host.cache.pods["default", "p1"]
+    kept = lab.decisions.host.cache.pods["default", "p1"]
     await lab.tell(ListNews("Pod", [kept, lab.version(pod("p3"))]))
-    assert sorted(key[1] for key in lab.watcher.host.cache.pods) == ["p1", "p3"]
+    assert sorted(key[1] for key in lab.decisions.host.cache.pods) == ["p1", "p3"]
 
 
 async def test_while_it_stands_still_only_the_last_word_on_each_object_is_kept(
@@ -90,12 +90,12 @@ async def test_while_it_stands_still_only_the_last_word_on_each_object_is_kept(
     lab.feed.states["Lease"].broken_since_ns = 1
     for number in range(50):
         await lab.see(node("n1", posted_ns=number))
-    assert len(lab.watcher.held.objects) == 1
+    assert len(lab.decisions.held.objects) == 1
     lab.feed.states["Lease"].broken_since_ns = None
     await lab.tell(KindPhase("Lease", WATCHING, 1))
-    ready = lab.watcher.host.cache.nodes["n1"].ready()
+    ready = lab.decisions.host.cache.nodes["n1"].ready()
     assert ready is not None and ready.last_heartbeat_time == ready.last_heartbeat_time
-    assert lab.watcher.held.objects == {}
+    assert lab.decisions.held.objects == {}
 
 
 # Settings
@@ -122,7 +122,7 @@ async def test_another_release_begins_anew(tmp_path: Path) -> None:
     await lab.after(60, "n2")
     await lab.tell(ChangeSettings(make_settings("v1.28")))
     assert {o for _, _, o in await lab.told()} == {"superseded"}
-    assert lab.watcher.is_cold(lab.now)
+    assert lab.decisions.is_cold(lab.now)
 
 
 @pytest.mark.parametrize("count", [300])
@@ -133,7 +133,7 @@ async def test_a_storm_of_events_is_taken_in_order(tmp_path: Path, count: int) -
 
     storm = [Put("Pod", lab.version(pod(f"p{i % 40}", tolerates_s=i))) for i in range(count)]
     await lab.tell(WatchNews("Pod", list(storm)))
-    pods = lab.watcher.host.cache.pods
+    pods = lab.decisions.host.cache.pods
     assert len(pods) == 40
     seconds = pods["default", "p0"].spec.tolerations[0].toleration_seconds
     assert seconds == max(i for i in range(count) if i % 40 == 0)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 
@@ -13,12 +13,12 @@ from bench.status import dump
 from kubectl_nodelife.commands.answering.for_daemon import make_answers
 from kubectl_nodelife.commands.answering.what_if import KINDS
 from kubectl_nodelife.commands.cluster.look import view_of_dump
-from kubectl_nodelife.daemon.forked_answers import ForkedAnswers
-from kubectl_nodelife.daemon.journal import open_journal
-from kubectl_nodelife.daemon.list_once import ListedOnce
+from kubectl_nodelife.daemon.cluster_view import Sources
 from kubectl_nodelife.dumps.dump import read_dump
 from kubectl_nodelife.errors import NodelifeError
 from kubectl_nodelife.kube.pod import is_daemon_pod
+from kubectl_nodelife.live.listwatch import ListedOnce
+from kubectl_nodelife.outlook.view import ClusterView
 from tests.daemon.both_ways import ask_both_ways
 from tests.daemon.user import SET
 from tests.loopback import play
@@ -60,15 +60,19 @@ def test_who_is_on_the_nodes_is_said_while_the_answer_is_made(tmp_path: Path) ->
     moved = [pod for pod in on_them if not is_daemon_pod(pod)]
     assert 0 < len(moved) < len(on_them)
 
-    async def list_slowly(kinds: Sequence[str], fields: Mapping[str, str]) -> ListedOnce:
-        await asyncio.sleep(1.8)
-        return ListedOnce([], {}, [])
+    class Slow(Sources):
+        def view(self) -> ClusterView:
+            return view
+
+        async def list_kinds(self, *wanted: object) -> ListedOnce:
+            await asyncio.sleep(1.8)
+            return ListedOnce([], {}, [])
+
+        async def keep_summary(self) -> None:
+            """Nothing is kept."""
 
     async def test() -> None:
-        journal = open_journal(":memory:")
-        _, streams = make_answers(
-            lambda: view, journal, lambda: view.now_ns, list, list_slowly, ForkedAnswers()
-        )
+        _, streams = make_answers(Slow(*[cast(Any, None)] * 4))
         *before, answer = [document async for document in streams["what_if"](LOST)]
         assert [list(document) for document in before[:2]] == [["progress"], ["progress"]]
         first = before[0]["progress"]

@@ -111,7 +111,7 @@ async def test_what_nothing_explains_waits_for_a_moment_only(tmp_path: Path) -> 
     lab = await at_rest(tmp_path)
     key = daemon_pod("n2").key
     await lab.see(going(daemon_pod("n2")))
-    cache = lab.watcher.host.cache
+    cache = lab.decisions.host.cache
     before = cache.pod(*key)
     assert before is not None and before.metadata.deletion_timestamp is None
     await lab.see(Gone("Pod", key))
@@ -125,7 +125,7 @@ async def test_what_waits_is_not_lost_when_the_controllers_begin_anew(tmp_path: 
     lab = await at_rest(tmp_path)
     await lab.see(going(daemon_pod("n2")))
     await lab.tell(ChangeSettings(make_settings("v1.32", {})))
-    pod = lab.watcher.host.cache.pod(*daemon_pod("n2").key)
+    pod = lab.decisions.host.cache.pod(*daemon_pod("n2").key)
     assert pod is not None and pod.metadata.deletion_timestamp is not None
 
 
@@ -138,4 +138,4 @@ async def test_what_comes_in_bulk_does_not_wait(tmp_path: Path) -> None:
         for pod, name in zip(pods, names, strict=True)
     ]
     await lab.see(*strays)
-    assert len(lab.watcher.host.cache.pods) == 3 + 50
+    assert len(lab.decisions.host.cache.pods) == 3 + 50

@@ -63,7 +63,7 @@ async def test_another_of_equal_nodes_takes_the_planned_ones_place(tmp_path: Pat
     assert await which(lab, "DeletePod", "confirmed") == ["agent-n3-1"]
     (change,) = await lab.changes(outcome="superseded", pod=("d", "agent-n1-1"))
     assert change.why == "agent-n3-1 on n3 was first: which of equal nodes is next is chance"
-    view = lab.watcher.host.cache.pod("d", "agent-n1-1")
+    view = lab.decisions.host.cache.pod("d", "agent-n1-1")
     assert view is not None and view.metadata.deletion_timestamp is None
 
 
@@ -80,7 +80,7 @@ async def test_a_plan_that_gives_way_takes_no_other_with_it(tmp_path: Path) -> N
         await lab.see(daemon_pod(ready, 2))
         await lab.after(0.001, *names)
     assert await which(lab, "DeletePod", "would") == ["agent-n1-1", "agent-n2-1"]
-    _, second = (a for a in lab.watcher.host.overlay.pending() if type(a) is DeletePod)
+    _, second = (a for a in lab.decisions.host.overlay.pending() if type(a) is DeletePod)
     assert second.cause is not None
     await lab.see(going(daemon_pod("n3")))
     await lab.after(1, *names)
@@ -102,7 +102,7 @@ async def test_pods_planned_under_our_hash_are_not_old_under_the_real_one(tmp_pa
     assert [c.action for c in await lab.changes(node="n2")] == ["CreatePod"]
     await lab.see(revision(1))
     await lab.after(2, *NODES)
-    labels = {(pod.metadata.labels or {})[HASH] for pod in lab.watcher.host.cache.pods_of("ds")}
+    labels = {(pod.metadata.labels or {})[HASH] for pod in lab.decisions.host.cache.pods_of("ds")}
     assert labels == {"real1"}
     await lab.see(*(daemon_pod(n, ready=False) for n in reversed(NODES)))
     await lab.after(2, *NODES)

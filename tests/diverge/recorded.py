@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any, cast
+from typing import Any
 
 from msgspec.structs import replace
 
 from kubectl_nodelife.daemon.changes import ChangeFilter
 from kubectl_nodelife.daemon.divergence_recorder import DivergenceRecorder
 from kubectl_nodelife.kube.node import Node, NodeSpec, Taint
-from kubectl_nodelife.live.client import Client
 from kubectl_nodelife.outlook.diverge.observations import ObservedWrite
-from tests.daemon.lab import CLUSTER, SECOND, Lab, node
+from tests.daemon.lab import SECOND, Lab, node
 
 
 class RecordedLab:
@@ -19,7 +18,7 @@ class RecordedLab:
 
     def __init__(self, lab: Lab) -> None:
         self._lab = lab
-        self.recorder = DivergenceRecorder(lab.watcher, lab.journal, cast(Client, None), CLUSTER)
+        self.recorder = DivergenceRecorder(lab.sources)
 
     async def answer(self, **query: str) -> dict[str, Any]:
         """The document, after all that the journal has told."""

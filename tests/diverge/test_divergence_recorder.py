@@ -92,7 +92,7 @@ async def test_cold_blind_and_back(tmp_path: Path) -> None:
     assert "no working watch of Pod" in blind["because"]
     lab.feed.states["Pod"].broken_since_ns = None
     await lab.tell(KindPhase("Pod", WATCHING, 8 * SECOND))
-    assert "waiting for a new list of Pod" in lab.watcher.stands_still
+    assert "waiting for a new list of Pod" in lab.decisions.stands_still
     await lab.relist()
     watch.recorder.note_watching(lab.now)
     assert "warming up: nothing was seen for" in (await watch.answer())["because"]

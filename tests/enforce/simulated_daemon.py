@@ -221,6 +221,7 @@ class SimulatedClient:
 
     def __init__(self, network: Network) -> None:
         self.clock = ServerClock()
+        self.session = SimpleNamespace(target=SimpleNamespace(server="https://simulated"))
         self._network = network
 
     async def read(self, url: str, *, retry: bool = True) -> bytes:
@@ -269,17 +270,15 @@ class Process:
             return settings
 
         enforcement_module.WritingSession = lambda *_, **__: network  # type: ignore
-        daemon = SimpleNamespace(
-            options=SimpleNamespace(environ={}, report=lambda text: None, assignments=()),
-            target=SimpleNamespace(server="https://simulated"),
+        sources: Any = SimpleNamespace(
             client=SimulatedClient(network),
             journal=SimpleNamespace(ledger=Ledger(), fault=str),
-            watcher=SimpleNamespace(clock=clock, settings=settings, synced=asyncio.Event()),
-            tee=tee,
-            settings_warnings=[],
-            settings=read_settings,
+            decisions=SimpleNamespace(clock=clock, settings=settings, synced=asyncio.Event()),
         )
-        self.enforcement = Enforcement(orders, daemon, self.intents)  # type: ignore[arg-type]
+        flags = SimpleNamespace(orders=orders, assignments=())
+        options: Any = SimpleNamespace(environ={}, report=lambda text: None, flags=flags)
+        followed: Any = SimpleNamespace(warnings=[], read=read_settings)
+        self.enforcement = Enforcement(options, sources, tee, followed, self.intents)  # type: ignore[arg-type]
         self.enforcement.keeper._steady = lambda: world.steady_ns
         self.causes = WithdrawnCauses(self.enforcement.recorder)
         self._server = server

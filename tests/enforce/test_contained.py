@@ -56,16 +56,16 @@ def enforcing(monkeypatch: pytest.MonkeyPatch, kept: Kept | None = None) -> Enfo
     """An `Enforcement` that has not begun."""
     monkeypatch.setattr(enforcement_module, "WritingSession", lambda *_, **__: SimpleNamespace())
     clock = SimpleNamespace(now_ns=lambda: NOW, steady_ns=lambda: NOW)
-    daemon = SimpleNamespace(
-        options=SimpleNamespace(environ={}, report=print, assignments=()),
-        target=SimpleNamespace(server="s"),
-        client=SimpleNamespace(clock=None),
+    session = SimpleNamespace(target=SimpleNamespace(server="s"))
+    sources: Any = SimpleNamespace(
+        client=SimpleNamespace(clock=None, session=session),
         journal=SimpleNamespace(ledger=Ledger(), fault=str),
-        watcher=SimpleNamespace(clock=clock),
-        tee=None,
+        decisions=SimpleNamespace(clock=clock),
     )
-    orders = Orders(ENFORCED, ENFORCED, "join", "upstream")
-    made = Enforcement(orders, cast(Any, daemon), cast(Any, kept or Kept()))
+    flags = SimpleNamespace(orders=Orders(ENFORCED, ENFORCED, "join", "upstream"), assignments=())
+    options: Any = SimpleNamespace(environ={}, report=print, flags=flags)
+    settings: Any = SimpleNamespace(warnings=[])
+    made = Enforcement(options, sources, cast(Any, None), settings, cast(Any, kept or Kept()))
     monkeypatch.setattr(write_gate, "PAUSE_S", 0.0)
     return made
 

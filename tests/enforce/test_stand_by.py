@@ -51,13 +51,12 @@ def test_it_is_at_work_and_warns_of_nothing() -> None:
 
 @pytest.mark.parametrize("stands_by, told", [(True, set()), (False, {"enforcementStopped"})])
 def test_nobody_is_notified_of_it(stands_by: bool, told: set[str]) -> None:
-    watcher = SimpleNamespace(
-        is_cold=lambda now_ns: False, stands_still="", clock=SimpleNamespace(now_ns=lambda: NOW)
-    )
+    decisions = SimpleNamespace(is_cold=lambda now_ns: False, stands_still="")
     enforcement = SimpleNamespace(
         stands_by=stands_by, why_not="the Lease is not held", guard=SimpleNamespace(breakers={})
     )
     recorder = MetricsRecorder.__new__(MetricsRecorder)
-    recorder._sources = cast(Any, SimpleNamespace(watcher=watcher, enforcement=enforcement))
+    recorder._sources = cast(Any, SimpleNamespace(now_ns=lambda: NOW))
+    recorder._decisions, recorder._enforcement = cast(Any, decisions), cast(Any, enforcement)
     recorder._sample, recorder._findings, recorder._run = ClusterSample(NOW), None, None
     assert set(recorder.conditions() or {}) == told

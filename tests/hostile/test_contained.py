@@ -25,7 +25,7 @@ from kubectl_nodelife.engine.events import Put, Unreadable
 from kubectl_nodelife.kube.node import Node
 from kubectl_nodelife.kube.unreadable import NAMELESS
 from kubectl_nodelife.live.news import ListNews, WatchNews
-from tests.daemon.lab import CLUSTER, Lab, lease, make_lab, node, pod, run
+from tests.daemon.lab import Lab, lease, make_lab, node, pod, run
 
 N1 = ("Node", ("", "n1"))
 BAD_POD = Unreadable("Pod", ("default", "p1"), "w", related=(N1,))
@@ -72,7 +72,7 @@ def test_a_bug_at_one_node_leaves_the_others_their_pass(
         assert {"SetNodeCondition", "AddTaint"} <= told["n2"]
         assert "MarkPodNotReady" in told["p2"]
         assert set(told) == {"n2", "p2"}
-        bugs = lab.watcher.host.cache.quarantine.bugs
+        bugs = lab.decisions.host.cache.quarantine.bugs
         assert list(bugs) == [("node-lifecycle", N1)]
         broken = False
         await lab.after(30, *LIVING)
@@ -142,7 +142,7 @@ async def test_a_bug_in_placing_one_node_leaves_the_others_their_pass(
     told = by_target(await lab.told(outcome="would"))
     assert {"SetNodeCondition", "AddTaint"} <= told["n2"]
     assert "n1" not in told
-    assert list(lab.watcher.host.cache.quarantine.bugs) == [("node-lifecycle", N1)]
+    assert list(lab.decisions.host.cache.quarantine.bugs) == [("node-lifecycle", N1)]
 
 
 def fails_at_n1(*args: Any, **more: Any) -> Any:
@@ -177,10 +177,10 @@ async def test_who_only_looks_on_holds_up_nothing(
     monkeypatch.setattr(where, name, fails)
 
     lab = make_lab(tmp_path)
-    DivergenceRecorder(lab.watcher, lab.journal, cast(Any, None), CLUSTER)
+    DivergenceRecorder(lab.sources)
     await two_fall_silent(lab)
     await lab.see(node("n1"), node("n2"))
-    quarantine = lab.watcher.host.cache.quarantine
+    quarantine = lab.decisions.host.cache.quarantine
     assert [about for _, about in quarantine.bugs] == [N1]
     await lab.after(120, *LIVING)
     told = by_target(await lab.told(outcome="would"))
@@ -197,7 +197,7 @@ async def test_an_order_of_events_that_fails_loses_none(
     await two_fall_silent(lab)
     monkeypatch.setattr(follower, "in_order", lambda events: events[1 / 0])
     await lab.see(pod("p6", "n1"), node("n6"))
-    cache = lab.watcher.host.cache
+    cache = lab.decisions.host.cache
     assert cache.pod("default", "p6") and cache.node("n6")
     assert [who for who, _ in cache.quarantine.bugs] == ["follower"]
 
@@ -221,7 +221,7 @@ async def test_an_object_that_the_cache_fails_at_is_set_aside_alone(
     cache_fails_at(monkeypatch, "p1")
     new = [lab.version(obj) for obj in (pod("p1", "n1"), pod("p7", "n1"))]
     await lab.tell(WatchNews("Pod", [Put("Pod", obj) for obj in new]))
-    cache = lab.watcher.host.cache
+    cache = lab.decisions.host.cache
     assert cache.pod("default", "p7") is not None
     assert list(cache.quarantine.unreadable) == [("Pod", ("default", "p1"))]
     monkeypatch.undo()
@@ -235,8 +235,8 @@ async def test_a_first_list_with_such_an_object_is_taken_in(
     cache_fails_at(monkeypatch, "n1")
     lab = make_lab(tmp_path)
     await two_fall_silent(lab)
-    assert lab.watcher.synced.is_set()
-    cache = lab.watcher.host.cache
+    assert lab.decisions.synced.is_set()
+    cache = lab.decisions.host.cache
     assert set(cache.nodes) == {"n2", *LIVING}
     assert ("Node", ("", "n1")) in cache.quarantine.unreadable
     await lab.after(300, *LIVING)
@@ -250,7 +250,7 @@ def test_a_batch_that_fails_is_no_end(tmp_path: Path, monkeypatch: pytest.Monkey
     async def story() -> None:
         lab = make_lab(tmp_path)
         await two_fall_silent(lab)
-        real, failed = lab.watcher.gate.listed, 0
+        real, failed = lab.decisions.gate.listed, 0
 
         def fails(*args: Any) -> None:
             nonlocal failed
@@ -259,19 +259,21 @@ def test_a_batch_that_fails_is_no_end(tmp_path: Path, monkeypatch: pytest.Monkey
                 raise KeyError("s3cr3t")
             real(*args)
 
-        monkeypatch.setattr(lab.watcher.gate, "listed", fails)
-        task = asyncio.create_task(lab.watcher.run())
+        monkeypatch.setattr(lab.decisions.gate, "listed", fails)
+        task = asyncio.create_task(lab.decisions.run())
         lab.feed.queue.put_nowait(ListNews("Pod", []))
         async with asyncio.timeout(5):
             while not lab.feed.relisted:
                 await asyncio.sleep(0.01)
         assert set(lab.feed.relisted) == set(lab.feed.states)
-        assert "KeyError" in lab.watcher.stands_still and "s3cr3t" not in lab.watcher.stands_still
+        assert (
+            "KeyError" in lab.decisions.stands_still and "s3cr3t" not in lab.decisions.stands_still
+        )
         for kind in KINDS:
             lab.pass_by(0.001)
             lab.feed.queue.put_nowait(ListNews(kind, []))
         async with asyncio.timeout(5):
-            while lab.watcher.stands_still or not lab.feed.queue.empty():
+            while lab.decisions.stands_still or not lab.feed.queue.empty():
                 await asyncio.sleep(0.01)
         assert not task.done()
         task.cancel()
@@ -290,7 +292,7 @@ def test_a_part_on_which_no_decision_hangs_begins_anew(monkeypatch: pytest.Monke
         if runs < 3:
             raise KeyError("s3cr3t")
 
-    daemon = SimpleNamespace(watcher=SimpleNamespace(host=SimpleNamespace(cache=cache)))
+    daemon = SimpleNamespace(decisions=SimpleNamespace(host=SimpleNamespace(cache=cache)))
     run(Daemon._always(cast(Any, daemon), "housekeeping", part))
     assert runs == 3
     (line,) = cache.quarantine.lines()
@@ -311,7 +313,7 @@ async def test_what_a_list_with_a_nameless_item_lacks_may_be_that_one(tmp_path: 
     lab = make_lab(tmp_path)
     await two_fall_silent(lab)
     await listed(lab, "Node", *map(node, ("n1", "n2", "n3", "n4")))
-    cache = lab.watcher.host.cache
+    cache = lab.decisions.host.cache
     assert "n5" in cache.nodes, "no more is known of it than that it is not there by name"
     assert cache.is_quarantined("Node", ("", "n5"))
     assert not cache.is_quarantined("Node", ("", "n1"))

@@ -26,8 +26,8 @@ N1 = Unreadable("Node", ("", "n1"), "w")
 
 
 def documents(lab: Lab) -> list[dict[str, Any]]:
-    found: dict[str, Any] = health(lab.watcher, lab.journal, CLUSTER, {}, [])
-    assert all(line in found["warnings"] for line in lab.watcher.host.cache.quarantine.lines())
+    found: dict[str, Any] = health(lab.decisions, lab.journal, CLUSTER, {}, [])
+    assert all(line in found["warnings"] for line in lab.decisions.host.cache.quarantine.lines())
     entries: list[dict[str, Any]] = found["quarantine"]
     return entries
 
@@ -68,7 +68,7 @@ async def test_it_is_lifted_by_the_next_version_or_list(tmp_path: Path) -> None:
     assert not documents(lab)
     await lab.tell(ListNews("Node", [], unreadable=[N1]))
     assert [entry["name"] for entry in documents(lab)] == ["n1"]
-    present = lab.watcher.host.cache.node("n1")
+    present = lab.decisions.host.cache.node("n1")
     assert present is not None, "it is there all the same"
     await lab.tell(ListNews("Node", [present]))
     assert not documents(lab)
@@ -88,14 +88,14 @@ async def test_a_bug_in_observing_is_contained(
 ) -> None:
     lab = make_lab(tmp_path)
     await lab.begin(node("n1"), lease("n1"), pod("p1"))
-    real = lab.watcher.host.observe
+    real = lab.decisions.host.observe
 
     def fails(event: Any, now_ns: int) -> Any:
         if getattr(event, "obj", None) is not None and event.obj.name == "p1":
             raise KeyError("secret")
         return real(event, now_ns)
 
-    monkeypatch.setattr(lab.watcher.host, "observe", fails)
+    monkeypatch.setattr(lab.decisions.host, "observe", fails)
     await lab.see(pod("p1"))
     await lab.after(20, "n1")
     (entry,) = documents(lab)
@@ -107,14 +107,14 @@ async def test_a_bug_in_laying_out_a_plan_is_contained(
 ) -> None:
     lab = make_lab(tmp_path)
     await lab.begin(LOST, OTHER, lease("n1"), lease("n2"), pod("p1", "n1"), pod("p2", "n2"))
-    real = lab.watcher.host.overlay.project
+    real = lab.decisions.host.overlay.project
 
     def fails(action: Any, now_ns: int) -> Any:
         if getattr(action, "pod", "") == "p1":
             raise KeyError("secret")
         return real(action, now_ns)
 
-    monkeypatch.setattr(lab.watcher.host.overlay, "project", fails)
+    monkeypatch.setattr(lab.decisions.host.overlay, "project", fails)
     await lab.after(400)
     assert ("DeletePod", "p2", "would") in await lab.told()
     assert {entry["at"] for entry in documents(lab)} == {"Pod default/p1"}
@@ -145,7 +145,7 @@ async def test_planned_pods_are_not_counted_as_pods(tmp_path: Path) -> None:
     await lab.begin(node("n1"), node("n2"), *beats, agent(), revision(1))
     await lab.after(5, "n1", "n2")
     assert [row for row in await lab.told() if row[0] == "CreatePod"], "pods are planned"
-    found: dict[str, Any] = health(lab.watcher, lab.journal, CLUSTER, {}, [])
+    found: dict[str, Any] = health(lab.decisions, lab.journal, CLUSTER, {}, [])
     counted = {entry["kind"]: entry["objects"] for entry in found["kinds"]}
     assert (counted["Pod"], counted["Node"]) == (0, 2)
     shown = lab.look().outlook.cache

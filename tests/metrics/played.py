@@ -22,7 +22,7 @@ import pytest
 
 from kubectl_nodelife.controllers import make_controllers
 from kubectl_nodelife.daemon import divergence_recorder, gate
-from kubectl_nodelife.daemon.cluster_view import WatchedCluster, look
+from kubectl_nodelife.daemon.cluster_view import Sources, WatchedCluster
 from kubectl_nodelife.daemon.decisions import DecisionTask
 from kubectl_nodelife.daemon.divergence_recorder import DivergenceRecorder
 from kubectl_nodelife.daemon.kinds import NEEDS
@@ -32,16 +32,15 @@ from kubectl_nodelife.daemon.metrics.cluster_sample import sample_steps
 from kubectl_nodelife.daemon.metrics.families import WHAT_IF_BUCKETS
 from kubectl_nodelife.daemon.metrics.recorder import MetricsRecorder
 from kubectl_nodelife.daemon.metrics.values import ChangeCounts, Histogram, Values
-from kubectl_nodelife.daemon.server import sliced
 from kubectl_nodelife.engine.events import Heartbeats
 from kubectl_nodelife.engine.loop import EngineHost
 from kubectl_nodelife.engine.settings import make_settings
 from kubectl_nodelife.kube.times import SECOND_NS
 from kubectl_nodelife.kube.workload import PodDisruptionBudget
 from kubectl_nodelife.live.clock import DaemonClock
+from kubectl_nodelife.live.loop import sliced
 from kubectl_nodelife.live.news import FAILING, WATCHING
 from kubectl_nodelife.outlook.diverge.judgement import divergence_judgement
-from kubectl_nodelife.outlook.view import ClusterView
 from kubectl_nodelife.sandbox.cluster import SandboxCluster
 from kubectl_nodelife.sim.scenario import assemble, parse_scenario
 from tests.enforce.simulated_daemon import SimulatedWatches
@@ -135,9 +134,6 @@ class _Journal:
 class PlayedDaemon:
     """A daemon in dry-run, as far as metrics are concerned."""
 
-    enforcement = None
-    page: Any = SimpleNamespace(listeners=0)
-
     def __init__(self, server: PlayedCluster, dice: random.Random) -> None:
         world = server.world
         self.feed = SimulatedWatches(server, dice)  # type: ignore[arg-type]
@@ -148,38 +144,37 @@ class PlayedDaemon:
             awake=lambda: world.awake_ns,
         )
         self.journal: Any = _Journal()
-        self.what_if_times = Histogram(WHAT_IF_BUCKETS)
         self.client: Any = SimpleNamespace(answers={"2xx": 1})
         self.cluster = WatchedCluster("0123456789abcdef0123", "here", "https://10.0.0.1:6443")
         settings = make_settings("v1.36")
-        self.watcher = DecisionTask(
+        self.decisions = DecisionTask(
             self.feed,
             clock,
             self.journal.ledger,
             settings,
             list(NEEDS),
         )
-        self.attendant = DivergenceRecorder(self.watcher, self.journal, self.client, self.cluster)
-        self.metrics = MetricsRecorder(self)
+        self.sources = Sources(self.cluster, self.client, self.decisions, self.journal)
+        self.divergence = DivergenceRecorder(self.sources)
+        self.metrics = MetricsRecorder(self.sources, self.divergence, None, _of_page_and_answers)
         self.metrics._counts = ChangeCounts(world.now_ns)
         self._store = server.store
         self.feed.relist(self.feed.states)
-        self.task = asyncio.get_running_loop().create_task(self.watcher.run())
-
-    def look(self) -> ClusterView:
-        return look(self.watcher, self.journal, self.cluster)
+        self.task = asyncio.get_running_loop().create_task(self.decisions.run())
 
     def tell(self) -> None:
         """What the journal would tell, and the tick of the recorder of divergences."""
         _, _, changed = self.journal.ledger.take_batch()
-        self.attendant.take(changed)
+        self.divergence.take(changed)
         self.metrics.take_changes(changed)
-        self.attendant.note_watching(self.watcher.clock.now_ns())
+        self.divergence.note_watching(self.decisions.clock.now_ns())
 
     async def scrape(self) -> Values:
         """The metrics as of now."""
-        if self.watcher.synced.is_set():
-            self.metrics.take_sample(await sliced(sample_steps(self.look(), per_node=False)))
+        if self.decisions.synced.is_set():
+            self.metrics.take_sample(
+                await sliced(sample_steps(self.sources.view(), per_node=False))
+            )
             record, now_ns = self.metrics.observations()
             self.metrics.take_judgement(divergence_judgement(record, now_ns))
             budgets = self._store.collections["PodDisruptionBudget"].entries.values()
@@ -191,6 +186,13 @@ class PlayedDaemon:
         self.feed.dead = True
         self.task.cancel()
         await asyncio.gather(self.task, return_exceptions=True)
+
+
+def _of_page_and_answers() -> Values:
+    return {
+        "nodelife_ui_listeners": [((), 0)],
+        "nodelife_what_if_duration_seconds": [((), Histogram(WHAT_IF_BUCKETS))],
+    }
 
 
 def play(situation: Situation) -> list[Values]:

@@ -25,7 +25,7 @@ from kubectl_nodelife.outlook.view import ClusterView
 from kubectl_nodelife.report.explanation import explanation_page
 
 if TYPE_CHECKING:
-    from kubectl_nodelife.daemon.list_once import ListedOnce
+    from kubectl_nodelife.live.listwatch import ListedOnce
 
 
 def reading(query: Query) -> KindsToRead:

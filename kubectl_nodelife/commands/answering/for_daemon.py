@@ -28,18 +28,20 @@ from kubectl_nodelife.commands.answering.query import (
 from kubectl_nodelife.commands.answering.status import StatusLines
 from kubectl_nodelife.commands.cluster.look import KindsToRead
 from kubectl_nodelife.daemon.changes import ChangeFilter, ChangeRecord, document
-from kubectl_nodelife.daemon.cluster_view import journal_warnings
+from kubectl_nodelife.daemon.cluster_view import Sources, journal_warnings
 from kubectl_nodelife.daemon.forked_answers import ForkedAnswers, Tell, imported
-from kubectl_nodelife.daemon.journal import Journal
 from kubectl_nodelife.daemon.kinds import KINDS as WATCHED
-from kubectl_nodelife.daemon.list_once import ListedOnce, ListKinds
-from kubectl_nodelife.daemon.server import Answer, Stream, sliced
+from kubectl_nodelife.daemon.metrics.cluster_sample import read_run
+from kubectl_nodelife.daemon.server import Answer, Stream
 from kubectl_nodelife.engine.cache import Cache
 from kubectl_nodelife.errors import NodelifeError
 from kubectl_nodelife.kube.kinds import kind_of
 from kubectl_nodelife.kube.meta import KubeObject
-from kubectl_nodelife.kube.node import Node
+from kubectl_nodelife.kube.node import Lease, Node
 from kubectl_nodelife.kube.times import HOUR_NS
+from kubectl_nodelife.live.listwatch import ListedOnce
+from kubectl_nodelife.live.loop import sliced
+from kubectl_nodelife.outlook.upgrade_status import upgrade_status
 from kubectl_nodelife.outlook.view import ClusterView
 
 ViewSource = Callable[[], ClusterView]
@@ -66,34 +68,29 @@ _NAMED_ALONE: Final = ("Node", "Pod", "DaemonSet")
 _NUMBER = re.compile(r"\d+")
 
 
-def make_answers(
-    look: ViewSource,
-    journal: Journal,
-    now_ns: Callable[[], int],
-    blind: Callable[[], list[str]],
-    list_kinds: ListKinds,
-    forked: ForkedAnswers,
-) -> tuple[dict[str, Answer], dict[str, Stream]]:
-    """All questions that a daemon answers. `blind` says why the cluster is not seen."""
+def make_answers(sources: Sources) -> tuple[dict[str, Answer], dict[str, Stream]]:
+    """All questions that a daemon answers."""
+    journal, view = sources.journal, sources.view
+    forked = ForkedAnswers(ready=sources.keep_summary)
 
     async def status_now(query: Query) -> Response:
-        made = await sliced(status.steps(look(), query))
+        made = await sliced(status.steps(view(), query))
         return await asyncio.to_thread(status.response_of, made, query)
 
     async def names_now(query: Query) -> Response:
-        return _names(look(), query)
+        return _names(view(), query)
 
     async def find_now(query: Query) -> Response:
         name = word(query, "name")
-        budgets = await list_kinds([_BUDGET], {_BUDGET: f"metadata.name={name}"})
-        return {"items": _of_name(look(), name, budgets.objects)}
+        budgets = await sources.list_kinds([_BUDGET], {_BUDGET: f"metadata.name={name}"})
+        return {"items": _of_name(view(), name, budgets.objects)}
 
     async def sets_now(query: Query) -> Response:
-        return await asyncio.to_thread(daemonset.prepare(look(), query))
+        return await asyncio.to_thread(daemonset.prepare(view(), query))
 
     async def changes(query: Query) -> Response:
-        found = await journal.select(_wanted(query, now_ns()), MOST_CHANGES)
-        warnings = [*blind(), *journal_warnings(journal)]
+        found = await journal.select(_wanted(query, sources.now_ns()), MOST_CHANGES)
+        warnings = [*sources.blind(), *journal_warnings(journal)]
         if len(found) == MOST_CHANGES:
             warnings.append(f"only the newest {MOST_CHANGES} are shown; narrow with --since")
         return {"items": await asyncio.to_thread(_documents, found), "warnings": warnings}
@@ -103,23 +100,26 @@ def make_answers(
             "status": status_now,
             "names": names_now,
             "find": find_now,
-            "explain": _explained(look, list_kinds, ForkedAnswers(ready=forked.ready)),
+            "explain": _explained(sources),
             daemonset.QUESTION: sets_now,
             "changes": changes,
-            **_forked_answers(forked, look, journal, now_ns, list_kinds),
+            **{name: _forked_answer(sources, forked, name) for name in _FORKED},
+            "replay": _replay_answer(sources, forked),
+            "upgrade": _upgrade_answer(sources, forked),
         },
         {
-            WHAT_IF: _followed_what_if(forked, look, list_kinds),
-            "status": lambda query: _watch_status(look, query),
-            daemonset.QUESTION: lambda query: daemonset.watch(look, query),
-            "changes": lambda query: _watch_changes(journal, _wanted(query, now_ns()), blind()),
+            WHAT_IF: _followed_what_if(sources, forked),
+            "status": lambda query: _watch_status(view, query),
+            daemonset.QUESTION: lambda query: daemonset.watch(view, query),
+            "changes": lambda query: _watch_changes(sources, _wanted(query, sources.now_ns())),
         },
     )
 
 
-def _explained(look: ViewSource, list_kinds: ListKinds, forked: ForkedAnswers) -> Answer:
-    """The answer to `explain`, for which the present is played: in children of its own (`forked`),
-    so that long answers do not hold it up."""
+def _explained(sources: Sources) -> Answer:
+    """The answer to `explain`, for which the present is played: in children of its own, so that
+    long answers do not hold it up."""
+    forked = ForkedAnswers(ready=sources.keep_summary)
 
     async def explain_now(query: Query) -> Response:
         async def listed() -> ListedOnce | NodelifeError | None:
@@ -129,12 +129,12 @@ def _explained(look: ViewSource, list_kinds: ListKinds, forked: ForkedAnswers) -
             asked_for = (*wanted.kinds, *wanted.optional)
             kinds = [kind for kind in asked_for if kind not in WATCHED]
             try:
-                return await list_kinds(kinds, wanted.fields)
+                return await sources.list_kinds(kinds, wanted.fields)
             except NodelifeError as refused:
                 return refused
 
         def made(found: ListedOnce | NodelifeError | None) -> Response:
-            view = look()
+            view = sources.view()
             view.outlook.plays = view.foretells
             return explain.answer_with(view, found, query)
 
@@ -168,23 +168,7 @@ def _led(
     )
 
 
-def _forked_answers(
-    forked: ForkedAnswers,
-    look: ViewSource,
-    journal: Journal,
-    now_ns: Callable[[], int],
-    list_kinds: ListKinds,
-) -> dict[str, Answer]:
-    """Those that children of the daemon make, all of which share the few that there may be."""
-    return {
-        **{name: _forked_answer(forked, look, list_kinds, name) for name in _FORKED},
-        "replay": _replay_answer(forked, look, journal, now_ns, list_kinds),
-    }
-
-
-def _forked_answer(
-    forked: ForkedAnswers, look: ViewSource, list_kinds: ListKinds, question: str
-) -> Answer:
+def _forked_answer(sources: Sources, forked: ForkedAnswers, question: str) -> Answer:
     """The answer to a question of which more must be read than the daemon watches."""
 
     async def answer_now(query: Query) -> Response:
@@ -192,10 +176,10 @@ def _forked_answer(
         wanted: KindsToRead = asked.reading(query)
 
         def made(more: ListedOnce) -> Response:
-            response: Response = asked.answer(_whole_view(look, wanted, more), query)
+            response: Response = asked.answer(_whole_view(sources, wanted, more), query)
             return response
 
-        return await forked.answer(lambda: _list(wanted, list_kinds), made)
+        return await forked.answer(lambda: _list(sources, wanted), made)
 
     return answer_now
 
@@ -205,20 +189,20 @@ async def _module_of(question: str) -> Any:
     return await imported(f"{answering.__name__}.{question}")
 
 
-def _list(wanted: KindsToRead, list_kinds: ListKinds) -> Awaitable[ListedOnce]:
+def _list(sources: Sources, wanted: KindsToRead) -> Awaitable[ListedOnce]:
     """List what is wanted and not watched."""
     kinds = [kind for kind in (*wanted.kinds, *wanted.optional) if kind not in WATCHED]
-    return list_kinds(kinds, wanted.fields)
+    return sources.list_kinds(kinds, wanted.fields)
 
 
-def _whole_view(look: ViewSource, wanted: KindsToRead, more: ListedOnce) -> ClusterView:
+def _whole_view(sources: Sources, wanted: KindsToRead, more: ListedOnce) -> ClusterView:
     """What is watched and what was listed, with a warning of what lacks."""
-    view = look().with_more(*more)
+    view = sources.view().with_more(*more)
     view.warnings += wanted.missing_parts(view)
     return view
 
 
-def _followed_what_if(forked: ForkedAnswers, look: ViewSource, list_kinds: ListKinds) -> Stream:
+def _followed_what_if(sources: Sources, forked: ForkedAnswers) -> Stream:
     """The answer to `what-if`, and before it, once it takes longer than a moment, each second what
     is being done and who is on the nodes of the acts (`progress`).
     """
@@ -226,15 +210,15 @@ def _followed_what_if(forked: ForkedAnswers, look: ViewSource, list_kinds: ListK
     async def told(query: Query) -> AsyncGenerator[Response]:
         began = time.monotonic()
         asked = await _module_of(WHAT_IF)
-        first = await sliced(asked.first_steps(look(), query))
+        first = await sliced(asked.first_steps(sources.view(), query))
         wanted: KindsToRead = asked.reading(query)
 
         def made(more: ListedOnce, tell: Tell) -> Response:
-            view = _whole_view(look, wanted, more)
+            view = _whole_view(sources, wanted, more)
             response: Response = asked.answer(view, query, lambda what: tell({"says": what}))
             return response
 
-        documents = forked.documents(lambda: _list(wanted, list_kinds), made, FOLLOWED_SECONDS)
+        documents = forked.documents(lambda: _list(sources, wanted), made, FOLLOWED_SECONDS)
         async with aclosing(_each_second(documents, first, began)) as each_second:
             async for document in each_second:
                 yield document
@@ -268,32 +252,44 @@ async def _each_second(
         await documents.aclose()
 
 
-def _replay_answer(
-    forked: ForkedAnswers,
-    look: ViewSource,
-    journal: Journal,
-    now_ns: Callable[[], int],
-    list_kinds: ListKinds,
-) -> Answer:
+def _replay_answer(sources: Sources, forked: ForkedAnswers) -> Answer:
     """The answer to `replay`."""
 
     async def replay_now(query: Query) -> Response:
         replay = await _module_of("replay")
 
         async def traces() -> tuple[ListedOnce, list[ChangeRecord]]:
-            since_ns = now_ns() - (number(query, "since") or HOUR_NS)
+            since_ns = sources.now_ns() - (number(query, "since") or HOUR_NS)
             wanted = ChangeFilter(since_ns=since_ns)
-            return await list_kinds(replay.KINDS, {}), await journal.select(wanted, MOST_CHANGES)
+            listed = await sources.list_kinds(replay.KINDS)
+            return listed, await sources.journal.select(wanted, MOST_CHANGES)
 
         def make_response(found: tuple[ListedOnce, list[ChangeRecord]]) -> Response:
             listed, changes = found
-            view = look().with_more([], listed.unread, listed.unreadable)
+            view = sources.view().with_more([], listed.unread, listed.unreadable)
             response: Response = replay.answer(view, listed.objects, _documents(changes), query)
             return response
 
         return await forked.answer(traces, make_response)
 
     return replay_now
+
+
+def _upgrade_answer(sources: Sources, forked: ForkedAnswers) -> Answer:
+    """The answer to `upgrade`, from the watched nodes and the run's Lease, which is read for each
+    question; without the checks of nodes: they need kinds that are read for `upgrade status` alone.
+    """
+
+    async def upgrade_now(query: Query) -> Response:
+        def status_of(lease: Lease | None) -> Response:
+            view, names = sources.view(), query.get("node", ())
+            nodes = list(view.cache.nodes.values())
+            made = upgrade_status(nodes, lease, view.now_ns, view.source, names)
+            return {**made, "warnings": [*view.warnings, *made["warnings"]]}
+
+        return await forked.answer(lambda: read_run(sources.client), status_of)
+
+    return upgrade_now
 
 
 async def _watch_status(look: ViewSource, query: Query) -> AsyncGenerator[dict[str, Any]]:
@@ -311,10 +307,9 @@ async def _watch_status(look: ViewSource, query: Query) -> AsyncGenerator[dict[s
         await asyncio.sleep(WATCH_SECONDS)
 
 
-async def _watch_changes(
-    journal: Journal, wanted: ChangeFilter, blind: list[str]
-) -> AsyncGenerator[dict[str, Any]]:
+async def _watch_changes(sources: Sources, wanted: ChangeFilter) -> AsyncGenerator[dict[str, Any]]:
     """The changes that are there, then those that come, and again those that end differently."""
+    journal, blind = sources.journal, sources.blind()
     with journal.following(wanted) as batches:
         found = await journal.select(wanted, MOST_CHANGES)
         seen = {change.id: change.outcome for change in found}

@@ -111,7 +111,7 @@ async def _read(
         server_now_ns,
         skew_warnings,
     )
-    from kubectl_nodelife.daemon.list_once import list_once
+    from kubectl_nodelife.live.listwatch import list_once
 
     progress = adding_up(step)
     kinds = (*wanted.kinds, *wanted.optional)

@@ -21,9 +21,10 @@ from __future__ import annotations
 import asyncio
 import sqlite3
 from collections.abc import Callable, Coroutine, Sequence
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from kubectl_nodelife.daemon import server
+from kubectl_nodelife.daemon.cluster_view import Sources
 from kubectl_nodelife.daemon.decisions import DecisionTask
 from kubectl_nodelife.daemon.enforce.announcer import Announcer, left_behind, user_and_host
 from kubectl_nodelife.daemon.enforce.host import JOIN, EnforcingHost
@@ -54,29 +55,25 @@ from kubectl_nodelife.daemon.enforce.writers import (
     daemon_set_syncs,
     set_of,
 )
-from kubectl_nodelife.daemon.flags import Orders
 from kubectl_nodelife.daemon.gate import Tee, TeeFeed
 from kubectl_nodelife.daemon.intents import WRITES, Intents
-from kubectl_nodelife.daemon.journal import Journal
 from kubectl_nodelife.daemon.kinds import KINDS
 from kubectl_nodelife.daemon.logs import log
 from kubectl_nodelife.daemon.options import Options
 from kubectl_nodelife.daemon.permissions import ENFORCE_LEASE
 from kubectl_nodelife.daemon.preflight import ClusterChecks, Preflight, check_settings
-from kubectl_nodelife.daemon.settings import ClusterConfig
+from kubectl_nodelife.daemon.settings import ClusterConfig, FollowedSettings
 from kubectl_nodelife.engine.actions import Action
 from kubectl_nodelife.engine.cache import Cache
 from kubectl_nodelife.engine.calls import Answer
 from kubectl_nodelife.engine.calls.call import NO_ANSWER
 from kubectl_nodelife.engine.events import Event, Outcome
 from kubectl_nodelife.engine.guard import Breaker, Guard
-from kubectl_nodelife.engine.settings import Settings
 from kubectl_nodelife.engine.settlement import is_newer
 from kubectl_nodelife.errors import BadInput, Refused
 from kubectl_nodelife.kube.meta import KubeObject
 from kubectl_nodelife.kube.times import format_micro_time, parse_duration
-from kubectl_nodelife.live.client import Client
-from kubectl_nodelife.live.clock import DaemonClock, MonotonicClock
+from kubectl_nodelife.live.clock import MonotonicClock
 from kubectl_nodelife.live.events import EventSender
 from kubectl_nodelife.live.executor import ExecutorPort, LiveExecutor
 from kubectl_nodelife.live.lease import LeaseKeeper
@@ -117,21 +114,6 @@ _LOOK_S: Final = 0.1
 _SLOW_S: Final = 5.0
 
 
-class EnforceHost(Protocol):
-    """The daemon, as far as enforcing needs it."""
-
-    options: Options
-    target: Target
-    client: Client
-    journal: Journal
-    watcher: DecisionTask
-    tee: Tee
-    settings_warnings: list[str]
-
-    async def settings(self, cache: Cache) -> Settings:
-        """The settings in force."""
-
-
 class Enforcement:
     """Enforces from preflight to the release of the Lease.
 
@@ -143,31 +125,35 @@ class Enforcement:
 
     def __init__(
         self,
-        orders: Orders,
-        daemon: EnforceHost,
+        options: Options,
+        sources: Sources,
+        tee: Tee,
+        settings: FollowedSettings,
         intents: Intents,
         moved: Sequence[Intents] = (),
     ) -> None:
         """`moved`: journals of writes of earlier processes, to be settled."""
-        self.orders = orders
+        self.orders = orders = options.flags.orders
+        self._options, self._tee, self._settings = options, tee, settings
+        settings.on_section = self.take_limits
         self.guard = Guard(caps_of(orders))
         self.why_not = "enforcing has not begun"
         self.began_ns = 0
         self.pause = Pause(intents)
         self.intents = intents
         self._moved = list(moved)
-        self._daemon = daemon
-        self._ledger = daemon.journal.ledger
+        self._journal, self._decisions = sources.journal, sources.decisions
+        self._ledger = self._journal.ledger
         self.recorder = ChangeRecorder(self._ledger)
-        self._client = client = daemon.client
-        self._clock = clock = daemon.watcher.clock
-        target, environ = daemon.target, daemon.options.environ
+        self._client = client = sources.client
+        self._clock = clock = sources.decisions.clock
+        target, environ = client.session.target, options.environ
         self._session = WritingSession(target, environ, show_plugin_stderr=False)
         self._side_session = WritingSession(target, environ, show_plugin_stderr=False)
         self.monotonic_ns = since = MonotonicClock(clock.now_ns, clock.steady_ns).now_ns
         self._side = Writer(self._side_session, "enforce", since, client.clock)
         self.kill_switch = KillSwitch(self._side, since)
-        self.keeper = self._make_keeper(target)
+        self.keeper = self._make_keeper()
         self._gate = WriteGate(
             self.keeper,
             self.pause,
@@ -183,20 +169,20 @@ class Enforcement:
         self.guard.on_change, self.guard.on_close = self._note_breaker, self._announcer.closed
         self._forbidden = ForbiddenCheck(self._check_rights, self.guard, since)
         self._faults = FaultBreaker(self.guard, orders.controllers, since)
-        self._target = target
         self._task: DecisionTask | None = None
         self._executor: LiveExecutor | None = None
         self._newest: dict[str, int] = {}
         self._parts = self._make_parts()
         self._tasks: dict[str, asyncio.Task[None]] = {}
 
-    def _make_keeper(self, target: Target) -> LeaseKeeper:
+    def _make_keeper(self) -> LeaseKeeper:
         """The keeper of our Lease, which is made in the cluster of our journal only, and not while
         another writer leads by one elsewhere.
         """
         keeper = LeaseKeeper(
             self._side, self._clock.now_ns, self.orders.lease_namespace, name=ENFORCE_LEASE
         )
+        target = self._client.session.target
         checks = ClusterChecks(target, self._side, self.intents, self.kill_switch)
         keeper.why_wrong_cluster = lambda: checks.why_not_take(self.orders.lease_namespace)
         self.health = LeaderHealth(self.decision_task, self.journal_error, self._clock.steady_ns)
@@ -210,7 +196,7 @@ class Enforcement:
 
     def journal_error(self) -> str:
         """Why nothing can be kept, "" where it can."""
-        return self.intents.error or self._daemon.journal.fault()
+        return self.intents.error or self._journal.fault()
 
     def _make_parts(self) -> dict[str, Callable[[], Coroutine[Any, Any, None]]]:
         """The tasks that always run beside the controllers, by their names for people."""
@@ -232,7 +218,6 @@ class Enforcement:
 
     def take_credentials(self, target: Target) -> None:
         """Others for the same cluster, which the kubeconfig has now."""
-        self._target = target
         self._session.take(target)
         self._side_session.take(target)
 
@@ -246,13 +231,13 @@ class Enforcement:
     def _preflight(self) -> Preflight:
         return Preflight(
             self.orders,
-            self._target,
+            self._client.session.target,
             self._side,
             self.intents,
             self.kill_switch,
             self.keeper,
             lambda text: log.warning("%s", text),
-            self._daemon.options.flags.assignments,
+            self._options.flags.assignments,
         )
 
     async def run(self) -> None:
@@ -353,7 +338,7 @@ class Enforcement:
     # A term
 
     async def _term(self) -> None:
-        feed = self._daemon.tee.open()
+        feed = self._tee.open()
         begin = JOIN if self.began_ns else self.orders.begin  # taints are stripped once, if at all
         host = EnforcingHost(begin, self._note_begin, self._ledger.numbers, self._faults.note)
         host.newest, host.on_time_back = self._newest, self._time_back
@@ -363,9 +348,9 @@ class Enforcement:
             feed,
             self._clock,
             self._ledger,
-            await self._daemon.settings(Cache()),
+            await self._settings.read(Cache()),
             self.orders.controllers,
-            self._daemon.settings,
+            self._settings.read,
             host,
         )
         task.on_bug = self._faults.note
@@ -393,7 +378,7 @@ class Enforcement:
             for one in running:
                 one.cancel()
             await asyncio.gather(*running, return_exceptions=True)
-            self._daemon.tee.close(feed)
+            self._tee.close(feed)
             self._gone_nodes.keep(self.monotonic_ns())
             self._task = self._executor = None
 
@@ -405,9 +390,8 @@ class Enforcement:
             if running.done():
                 running.result()  # a bug of ours
             now_ns = self.monotonic_ns()
-            watcher = self._daemon.watcher
-            settings = watcher.settings
-            both = task.synced.is_set() and watcher.synced.is_set()
+            settings = self._decisions.settings
+            both = task.synced.is_set() and self._decisions.synced.is_set()
             if both and settings.flags != task.settings.flags:
                 await task.change_settings(settings)
             if self._restored or not self.keeper.leads():
@@ -528,7 +512,7 @@ class Enforcement:
                 ",".join(sorted(unsaid)),
             )
         try:
-            check_settings(self._daemon.settings_warnings)
+            check_settings(self._settings.warnings)
         except Refused as refused:
             self.guard.open(Breaker(SETTINGS, refused.what, now_ns))
         missing = set(self.orders.controllers) - set(names)
@@ -538,17 +522,19 @@ class Enforcement:
         line = f"enforcing {','.join(self.orders.controllers)} since {format_micro_time(began_ns)}"
         log.info("%s", line)
         if not self.began_ns:
-            self._daemon.options.report(line)
+            self._options.report(line)
         self.began_ns = began_ns
         self._announcer.began(",".join(self.orders.controllers))
 
 
-def make_enforcement(orders: Orders, daemon: EnforceHost) -> Enforcement:
+def make_enforcement(
+    options: Options, sources: Sources, tee: Tee, settings: FollowedSettings
+) -> Enforcement:
     """Raises Refused where there is no journal that can be kept, or it has just been replaced, and
     where one that was moved cannot be looked into.
     """
-    path = daemon.journal.store.path
-    if fault := daemon.journal.fault():
+    path = sources.journal.store.path
+    if fault := sources.journal.fault():
         raise Refused(
             fault,
             on="journal",
@@ -566,11 +552,11 @@ def make_enforcement(orders: Orders, daemon: EnforceHost) -> Enforcement:
             on=intents.path,
             remedy="make room on the disk",
         ) from None
-    daemon.journal.ledger.untold = frozenset(orders.controllers)
-    return Enforcement(orders, daemon, intents, moved)
+    sources.journal.ledger.untold = frozenset(options.flags.orders.controllers)
+    return Enforcement(options, sources, tee, settings, intents, moved)
 
 
-def pausing_orders(enforcement: Enforcement | None, clock: DaemonClock) -> dict[str, server.Answer]:
+def pausing_orders(enforcement: Enforcement | None) -> dict[str, server.Answer]:
     """The orders `pause` and `resume` of the socket."""
 
     async def pause(query: server.Query) -> dict[str, Any]:

@@ -11,17 +11,16 @@ import contextlib
 import os
 import time
 from collections import Counter, deque
-from collections.abc import Iterable, Mapping, Set
+from collections.abc import Callable, Iterable, Mapping, Set
 from hashlib import blake2b
-from typing import Final, Protocol
+from typing import Final
 
 from kubectl_nodelife import __version__
 from kubectl_nodelife.daemon.changes import ChangeRecord
-from kubectl_nodelife.daemon.cluster_view import WatchedCluster
-from kubectl_nodelife.daemon.decisions import DecisionTask
+from kubectl_nodelife.daemon.cluster_view import Sources
 from kubectl_nodelife.daemon.divergence_recorder import KEPT_NS, DivergenceRecorder
 from kubectl_nodelife.daemon.enforce.enforcement import Enforcement
-from kubectl_nodelife.daemon.journal import Journal, TooSlow
+from kubectl_nodelife.daemon.journal import TooSlow
 from kubectl_nodelife.daemon.metrics.cluster_sample import (
     BudgetSample,
     ClusterSample,
@@ -34,24 +33,20 @@ from kubectl_nodelife.daemon.metrics.cluster_sample import (
 )
 from kubectl_nodelife.daemon.metrics.values import (
     ChangeCounts,
-    Histogram,
     Values,
     cluster_values,
     daemon_set_values,
     work_values,
 )
 from kubectl_nodelife.daemon.notices import NotedCondition, cluster_conditions
-from kubectl_nodelife.daemon.server import sliced
-from kubectl_nodelife.daemon.ui.host import PageHost
 from kubectl_nodelife.errors import NodelifeError
 from kubectl_nodelife.kube.node import Lease
 from kubectl_nodelife.kube.times import MINUTE_NS, SECOND_NS
 from kubectl_nodelife.kube.workload import PodDisruptionBudget
-from kubectl_nodelife.live.client import Client
+from kubectl_nodelife.live.loop import sliced
 from kubectl_nodelife.live.news import ABSENT, REFUSED, WATCHING
 from kubectl_nodelife.outlook.diverge.judgement import divergence_judgement
 from kubectl_nodelife.outlook.diverge.observations import Judgement, Observations
-from kubectl_nodelife.outlook.view import ClusterView
 
 SAMPLE_SECONDS: Final = 2.0
 _SHARE: Final = 20
@@ -63,27 +58,22 @@ FLAPPING_NS: Final = 15 * MINUTE_NS
 FLAPPING_TIMES: Final = 3
 
 
-class Measured(Protocol):
-    """The parts of a daemon that metrics are about."""
-
-    watcher: DecisionTask
-    journal: Journal
-    client: Client
-    cluster: WatchedCluster
-    attendant: DivergenceRecorder
-    enforcement: Enforcement | None
-    page: PageHost
-    what_if_times: Histogram
-
-    def look(self) -> ClusterView:
-        """The cluster as it can be shown now."""
-
-
 class MetricsRecorder:
     """Keeps each metric's value, so that a scrape only prints."""
 
-    def __init__(self, sources: Measured, *, per_node: bool = False) -> None:
-        self._sources = sources
+    def __init__(
+        self,
+        sources: Sources,
+        divergence: DivergenceRecorder,
+        enforcement: Enforcement | None,
+        own: Callable[[], Values],
+        *,
+        per_node: bool = False,
+    ) -> None:
+        """`own`: values of the page and of the answers."""
+        self._sources, self._decisions = sources, sources.decisions
+        self._divergence, self._enforcement = divergence, enforcement
+        self._own = own
         self._per_node = per_node
         self._sample: ClusterSample | None = None
         self._counts = ChangeCounts(0)
@@ -95,7 +85,7 @@ class MetricsRecorder:
 
     async def run(self) -> None:
         """Keep the values up to date until cancelled."""
-        self._counts = ChangeCounts(self._sources.watcher.clock.now_ns())
+        self._counts = ChangeCounts(self._sources.now_ns())
         async with asyncio.TaskGroup() as group:
             group.create_task(self._listen())
             group.create_task(self._look())
@@ -105,12 +95,12 @@ class MetricsRecorder:
 
     def not_ready(self) -> list[str]:
         """The reasons why the daemon cannot answer well: kinds that are not read or not watched."""
-        watcher = self._sources.watcher
-        reasons = [f"{kind}: not read yet" for kind in watcher.unread()]
-        for kind, state in watcher.feed.states.items():
-            if state.phase not in (WATCHING, REFUSED, ABSENT) and kind in watcher.read:
+        decisions = self._decisions
+        reasons = [f"{kind}: not read yet" for kind in decisions.unread()]
+        for kind, state in decisions.feed.states.items():
+            if state.phase not in (WATCHING, REFUSED, ABSENT) and kind in decisions.read:
                 reasons.append(f"{kind}: not watched{f' ({state.error})' if state.error else ''}")
-        if not reasons and not watcher.synced.is_set():
+        if not reasons and not decisions.synced.is_set():
             reasons.append("the controllers begin")
         return reasons
 
@@ -120,7 +110,7 @@ class MetricsRecorder:
         if self._sample is not None:
             values |= cluster_values(self._sample, self._evictions.total, per_node=self._per_node)
             values["nodelife_nodes_flapping"] = [((), self._flapping.count(self._sample.now_ns))]
-            values |= daemon_set_values(self._sources.watcher.host.cache)
+            values |= daemon_set_values(self._decisions.host.cache)
         values |= work_values(self._counts, self._findings, self._budgets, self._run)
         values |= self._own_values()
         return values
@@ -143,22 +133,21 @@ class MetricsRecorder:
 
     def take_run(self, lease: Lease | None) -> None:
         """The Lease of an upgrade run."""
-        watcher = self._sources.watcher
-        self._run = upgrade_sample(lease, watcher.host.cache, watcher.clock.now_ns())
+        self._run = upgrade_sample(lease, self._decisions.host.cache, self._sources.now_ns())
 
     def take_budgets(self, budgets: Iterable[PodDisruptionBudget] | None) -> None:
         """All disruption budgets; None where they cannot be read."""
-        cache = self._sources.watcher.host.cache
+        cache = self._decisions.host.cache
         self._budgets = None if budgets is None else budget_sample(budgets, cache)
 
     def now_ns(self) -> int:
         """The instant, by the API server's clock."""
-        return self._sources.watcher.clock.now_ns()
+        return self._sources.now_ns()
 
     def conditions(self) -> dict[str, NotedCondition] | None:
         """The conditions that are worth a notification now; None while that cannot be judged."""
-        watcher, enforcement = self._sources.watcher, self._sources.enforcement
-        if self._sample is None or watcher.is_cold(self.now_ns()) or watcher.stands_still:
+        decisions, enforcement = self._decisions, self._enforcement
+        if self._sample is None or decisions.is_cold(self.now_ns()) or decisions.stands_still:
             return None
         found = cluster_conditions(self._sample)
         findings = self._findings or Counter()
@@ -180,8 +169,8 @@ class MetricsRecorder:
 
     def observations(self) -> tuple[Observations, int]:
         """The observations that the controllers are judged by, and the instant that they are of."""
-        now_ns = self._sources.watcher.clock.now_ns()
-        return self._sources.attendant.record(now_ns, now_ns - KEPT_NS), now_ns
+        now_ns = self._sources.now_ns()
+        return self._divergence.record(now_ns, now_ns - KEPT_NS), now_ns
 
     # The tasks
 
@@ -192,11 +181,11 @@ class MetricsRecorder:
                     self.take_changes(batch)
 
     async def _look(self) -> None:
-        await self._sources.watcher.synced.wait()
+        await self._decisions.synced.wait()
         while True:
             began = time.thread_time()
             with contextlib.suppress(NodelifeError):  # the nodes may not be read any more
-                steps = sample_steps(self._sources.look(), per_node=self._per_node)
+                steps = sample_steps(self._sources.view(), per_node=self._per_node)
                 self.take_sample(await sliced(steps))
             cost_s = time.thread_time() - began
             await asyncio.sleep(max(SAMPLE_SECONDS, _SHARE * cost_s))
@@ -207,13 +196,13 @@ class MetricsRecorder:
             self.take_judgement(await asyncio.to_thread(divergence_judgement, *self.observations()))
 
     async def _read_run(self) -> None:
-        await self._sources.watcher.synced.wait()
+        await self._decisions.synced.wait()
         while True:
             self.take_run(await read_run(self._sources.client))
             await asyncio.sleep(_RUN_SECONDS)
 
     async def _read_budgets(self) -> None:
-        await self._sources.watcher.synced.wait()
+        await self._decisions.synced.wait()
         while True:
             self.take_budgets(await read_budgets(self._sources.client))
             await asyncio.sleep(_BUDGETS_SECONDS)
@@ -222,23 +211,22 @@ class MetricsRecorder:
 
     def _own_values(self) -> Values:
         sources = self._sources
-        watcher, enforcement = sources.watcher, sources.enforcement
-        now_ns = watcher.clock.now_ns()
+        decisions, enforcement = self._decisions, self._enforcement
+        now_ns = decisions.clock.now_ns()
         mode = "dry-run" if enforcement is None else "enforce"
         server = blake2b(sources.cluster.server.encode(), digest_size=6).hexdigest()
-        info = (__version__, watcher.settings.profile.name, mode, server)
+        info = (__version__, decisions.settings.profile.name, mode, server)
         values: Values = {
             "nodelife_info": [(info, 1)],
-            "nodelife_synced": [((), int(watcher.synced.is_set()))],
-            "nodelife_warming_up": [((), int(watcher.is_cold(now_ns)))],
+            "nodelife_synced": [((), int(decisions.synced.is_set()))],
+            "nodelife_warming_up": [((), int(decisions.is_cold(now_ns)))],
             "nodelife_held_writes": [((), self._counts.held)],
-            "nodelife_ui_listeners": [((), sources.page.listeners)],
-            "nodelife_what_if_duration_seconds": [((), sources.what_if_times.copy())],
-            "nodelife_loop_stall_seconds": [((), watcher.slices.longest_s)],
+            "nodelife_loop_stall_seconds": [((), decisions.slices.longest_s)],
             "nodelife_journal_bytes": [((), _size(sources.journal.store.path))],
             "nodelife_requests_total": [((c,), n) for c, n in sources.client.answers.items()],
             "nodelife_lease_held": [((), 0)],
             "nodelife_paused": [((), 0)],
+            **self._own(),
         }
         if enforcement is not None:
             values |= _enforcement_values(enforcement, now_ns)
@@ -247,7 +235,7 @@ class MetricsRecorder:
     def _watch_values(self, now_ns: int) -> Values:
         up, last_seen, lists = [], [], []
         monotonic_ns = time.monotonic_ns()
-        for kind, state in self._sources.watcher.feed.states.items():
+        for kind, state in self._decisions.feed.states.items():
             if state.phase in (REFUSED, ABSENT):
                 continue
             up.append(((kind,), int(state.phase == WATCHING)))

@@ -26,14 +26,13 @@ from socket import socket
 from typing import TYPE_CHECKING, Any, Final
 
 from kubectl_nodelife.daemon import client
+from kubectl_nodelife.daemon.cluster_view import Sources
 from kubectl_nodelife.daemon.instance import Instance, instances
-from kubectl_nodelife.daemon.journal import Journal
-from kubectl_nodelife.daemon.list_once import ListKinds
 from kubectl_nodelife.daemon.logs import log
 from kubectl_nodelife.daemon.paths import check_private
-from kubectl_nodelife.daemon.server import Answer, Query, Stream, sliced
+from kubectl_nodelife.daemon.server import Answer, Query, Stream
 from kubectl_nodelife.errors import BadInput, NodelifeError
-from kubectl_nodelife.outlook.view import ClusterView
+from kubectl_nodelife.live.loop import sliced
 
 if TYPE_CHECKING:
     from kubectl_nodelife.daemon.ui.endpoint import PageEndpoint
@@ -58,12 +57,9 @@ class PageHost:
 
     def __init__(
         self,
-        look: Callable[[], ClusterView],
-        journal: Journal,
-        now_ns: Callable[[], int],
+        sources: Sources,
         answers: Mapping[str, Answer],
         streams: Mapping[str, Stream],
-        list_kinds: ListKinds,
         always: Always,
         is_busy: Callable[[], bool] = lambda: False,
         port_file: str = "",
@@ -72,9 +68,9 @@ class PageHost:
         the port is kept; "": nowhere.
         """
         self._is_busy, self._port_file = is_busy, port_file
-        self._look, self._journal, self._now_ns = look, journal, now_ns
+        self._sources = sources
         self._feed: LiveFeed | None = None
-        self._answers, self._streams, self._list_kinds = answers, streams, list_kinds
+        self._answers, self._streams = answers, streams
         self._always = always
         self._endpoint: PageEndpoint | None = None
         self._tasks: list[asyncio.Task[None]] = []
@@ -90,8 +86,7 @@ class PageHost:
         if told is None:
             told = await self._judged()
         words = {"level": told.level, "sentence": told.sentence}
-        context = str(self._look().source.get("context") or "")
-        return {"context": context, **words, "url": self.url}
+        return {"context": self._sources.cluster.context, **words, "url": self.url}
 
     async def _judged(self) -> Situation:
         """What happens, while no page shows it."""
@@ -101,7 +96,7 @@ class PageHost:
 
         async with self._judging:
             self._wall = self._wall or LiveWall()
-            view = self._look()
+            view = self._sources.view()
             frame = await sliced(self._wall.steps(view, works_of(view.cache)))
         assert frame.situation is not None
         return frame.situation
@@ -169,9 +164,7 @@ class PageHost:
         from kubectl_nodelife.daemon.ui.live_feed import LiveFeed
 
         bound = self._listen_again(listen) if not port else listen(port)
-        feed = self._feed = LiveFeed(
-            self._look, self._journal, self._now_ns, self._answers, self._list_kinds
-        )
+        feed = self._feed = LiveFeed(self._sources, self._answers)
         lasts_s = min(float(seconds or SESSION_SECONDS), SESSION_SECONDS)
         sessions = Sessions(time.monotonic, lasts_s)
         endpoint = PageEndpoint(

@@ -25,15 +25,15 @@ from typing import Any, Final
 import msgspec
 
 from kubectl_nodelife.daemon.changes import ChangeFilter, ChangeRecord
-from kubectl_nodelife.daemon.journal import Journal, TooSlow
-from kubectl_nodelife.daemon.list_once import ListKinds
-from kubectl_nodelife.daemon.server import Answer, Query, sliced
+from kubectl_nodelife.daemon.cluster_view import Sources
+from kubectl_nodelife.daemon.journal import TooSlow
+from kubectl_nodelife.daemon.server import Answer, Query
 from kubectl_nodelife.errors import NodelifeError
 from kubectl_nodelife.kube.service import Service
 from kubectl_nodelife.kube.times import SECOND_NS
+from kubectl_nodelife.live.loop import sliced
 from kubectl_nodelife.outlook.live_wall import LiveFrame, LiveWall, delta
 from kubectl_nodelife.outlook.situation import Situation
-from kubectl_nodelife.outlook.view import ClusterView
 from kubectl_nodelife.outlook.works import (
     WorkDetails,
     WorkInProgress,
@@ -85,27 +85,18 @@ class HappenedChange(msgspec.Struct, frozen=True, rename="camel"):
 class LiveFeed:
     """Makes the events of the live page: frames of the wall, changes, works.
 
-    `now_ns`: by the API server's clock; `answers`: the daemon's, by question.
+    `answers`: the daemon's, by question.
     """
 
-    def __init__(
-        self,
-        look: Callable[[], ClusterView],
-        journal: Journal,
-        now_ns: Callable[[], int],
-        answers: Mapping[str, Answer],
-        list_kinds: ListKinds,
-    ) -> None:
-        self._look, self._list_kinds = look, list_kinds
+    def __init__(self, sources: Sources, answers: Mapping[str, Answer]) -> None:
+        self._sources = sources
         self._services: list[Service] = []
         self._services_until_s = 0.0
-        self._journal = journal
-        self._now_ns = now_ns
         self._wall = LiveWall()
         self._published: LiveFrame | None = None
         self._works: list[WorkInProgress] = []
         self._works_at = 0.0
-        self._details = WorksFeed(answers, now_ns)
+        self._details = WorksFeed(answers, sources.now_ns)
         self._happened: dict[int, ChangeRecord] = {}
         self._fresh: dict[int, ChangeRecord] = {}
         self._ticked_at = 0.0
@@ -142,7 +133,7 @@ class LiveFeed:
 
     async def _frame(self) -> None:
         try:
-            view = self._look()
+            view = self._sources.view()
             frame = await sliced(self._wall.steps(view, self._works))
         except NodelifeError as error:  # not even the nodes were read
             self._published = None
@@ -211,7 +202,7 @@ class LiveFeed:
             if self._wall.is_harmed:
                 await self._list_services()
                 with suppress(NodelifeError):  # not read any more
-                    view, began = self._look(), time.thread_time()
+                    view, began = self._sources.view(), time.thread_time()
                     now_ns = view.outlook.now_ns
                     await sliced(self._wall.harm_steps(view.cache, self._services, now_ns))
                     cost_s = time.thread_time() - began
@@ -223,7 +214,7 @@ class LiveFeed:
             return
         self._services_until_s = time.monotonic() + SERVICES_SECONDS
         with suppress(NodelifeError):
-            listed = await self._list_kinds(["Service"], {})
+            listed = await self._sources.list_kinds(["Service"])
             self._services = [each for each in listed.objects if isinstance(each, Service)]
 
     # Changes
@@ -231,9 +222,9 @@ class LiveFeed:
     async def _follow(self) -> None:
         """Keep the newest changes of the last hour."""
         while True:
-            with suppress(TooSlow), self._journal.following() as batches:
-                wanted = ChangeFilter(since_ns=self._now_ns() - HAPPENED_NS)
-                self._take(await self._journal.select(wanted, MOST_CHANGES))
+            with suppress(TooSlow), self._sources.journal.following() as batches:
+                wanted = ChangeFilter(since_ns=self._sources.now_ns() - HAPPENED_NS)
+                self._take(await self._sources.journal.select(wanted, MOST_CHANGES))
                 async for batch in batches:
                     self._take(batch)
 
