@@ -218,7 +218,7 @@ class ControllerHost(ClusterHost):
         if old is not None:
             self._onlook(old, new, now_ns)
         as_it_is: tuple[Put | Gone, list[Event]] = (event, [])
-        event, view = self._follow(target, as_it_is, ControllerFollower.before, event, old, now_ns)
+        event, view = self._follow(target, as_it_is, ControllerFollower.before, event, now_ns)
         view += self.overlay.observe(event, now_ns)
         view += self._follow(target, [], ControllerFollower.after, event)
         confirmed = self._settle()

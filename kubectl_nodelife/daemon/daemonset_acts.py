@@ -114,7 +114,9 @@ class DaemonSetFollower:
         return not label or self._overlay.shown("ControllerRevision", key) is not None
 
     def is_act(self, event: Event) -> bool:
-        """True if the event shows what the controller does: our copy is to decide before it."""
+        """True if the event shows what the controller does, whose syncs follow at once from what
+        was seen before: our copy is to decide what is due before it takes the event in.
+        """
         if self._controller is None or not isinstance(event, (Put, Gone)):
             return False
         if event.kind not in _ACTED_ON:
@@ -161,7 +163,9 @@ class DaemonSetFollower:
         return Put("Pod", pod, seen), self._overlay.withdraw(planned, now_ns, why)
 
     def after(self, event: Event) -> list[Event]:
-        """The events for the view that follow where the event has just settled plans."""
+        """The events for the view that follow where the event has just settled plans: those under
+        our own hash of a revision go on under the real one.
+        """
         view: list[Event] = []
         for end in self._overlay.settled:
             made = end.action

@@ -48,7 +48,6 @@ from kubectl_nodelife.engine.engine import Engine
 from kubectl_nodelife.engine.events import Event, Gone, Outcome, Put
 from kubectl_nodelife.engine.overlay import Overlay
 from kubectl_nodelife.engine.settlement import CONFIRMED
-from kubectl_nodelife.kube.meta import KubeObject
 from kubectl_nodelife.kube.node import Node, Taint
 from kubectl_nodelife.kube.times import MILLISECOND_NS, SECOND_NS, format_duration
 
@@ -60,48 +59,27 @@ _POD_GC = "pod-gc"
 _MOST_LOSSES = 10_000
 
 
-class ControllerFollower:
-    """Follows the controllers that run in the cluster."""
+class ControllerFollower(DaemonSetFollower):
+    """Follows the controllers that run in the cluster; that of DaemonSets as its base does."""
 
     def __init__(self, engine: Engine, overlay: Overlay, ledger: Ledger) -> None:
-        self._overlay = overlay
-        self._ledger = ledger
+        super().__init__(_find(engine.controllers, DaemonSetController), overlay, ledger)
         lifecycle = _find(engine.controllers, NodeLifecycleController)
         self._eviction = _find(engine.controllers, TaintEvictionController)
         self._detector = ForeignWriteDetector(engine.cache, lifecycle, self._eviction)
         self._phase = PassPhase(engine, lifecycle, overlay) if lifecycle is not None else None
-        sets = _find(engine.controllers, DaemonSetController)
-        self._daemonsets = DaemonSetFollower(sets, overlay, ledger)
         self._foreign: list[Action] = []  # what was done before ours, since `learn` was last asked
 
     def arrange(self, events: Sequence[Event]) -> Sequence[Event]:
         """The events in the order in which they happened, as far as versions show it."""
         return in_order(events)
 
-    def is_act(self, event: Event) -> bool:
-        """True if our copy is to decide what is due before it takes this event in: a DaemonSet
-        controller's syncs follow at once from what was seen before.
-        """
-        return self._daemonsets.is_act(event)
-
-    def defers(self, event: Event, act: bool, now_ns: int) -> bool:
-        """True if the event is put off: an act of the DaemonSet controller whose reason another
-        watch has yet to bring.
-        """
-        return self._daemonsets.defers(event, act, now_ns)
-
-    def pop_deferred(self) -> list[Put | Gone]:
-        """The events that are put off, which are now the caller's."""
-        return self._daemonsets.pop_deferred()
-
-    def before(
-        self, event: Put | Gone, old: KubeObject | None, now_ns: int
-    ) -> tuple[Put | Gone, list[Event]]:
+    def before(self, event: Put | Gone, now_ns: int) -> tuple[Put | Gone, list[Event]]:
         """The event with the act that it shows as its cause, which is noted where it comes before
-        ours, and what the view makes of plans that end with it. `old`: the object as the cluster
-        showed it before.
+        ours, and what the view makes of plans that end with it.
         """
-        event, ended = self._daemonsets.before(event, now_ns)
+        old = self._overlay.shown(*event.target)
+        event, ended = super().before(event, now_ns)
         if old is None:
             return event, ended
         if isinstance(event, Put):
@@ -113,12 +91,6 @@ class ControllerFollower:
         for action in self._detector.removed(old):
             event = Gone(event.kind, event.key, self._note_foreign(action, now_ns) or event.cause)
         return event, ended
-
-    def after(self, event: Put | Gone) -> list[Event]:
-        """The events for the view that follow where the event has just settled plans: those under
-        our own hash of a revision go on under the real one.
-        """
-        return self._daemonsets.after(event)
 
     def learn(self, confirmed: Iterable[Action], now_ns: int) -> list[Event]:
         """These plans of ours turned out to be done by another, to which passes and tokens are

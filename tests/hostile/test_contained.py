@@ -158,7 +158,7 @@ def fails_at_n1(*args: Any, **more: Any) -> Any:
     "where, name",
     [
         (ControllerFollower, "before"),
-        (ControllerFollower, "is_act"),
+        (DaemonSetFollower, "is_act"),
         (ControllerFollower, "defers"),
         (ControllerFollower, "after"),
         (ForeignWriteDetector, "compare"),
