@@ -250,8 +250,8 @@ _LEASE_WAIT_S: Final = 19.0
 Say = Callable[[str], None]
 
 
-class Preflight:
-    """One run of all rows, in order."""
+class Preflight(ClusterChecks):
+    """One run of all rows, in order, before a daemon enforces."""
 
     def __init__(
         self,
@@ -265,11 +265,9 @@ class Preflight:
         assignments: Sequence[str] = (),
     ) -> None:
         """`assignments`: the user's --set, FLAG=VALUE each."""
+        super().__init__(target, writer, intents, kill_switch)
         self._assignments = assignments
         self._orders = orders
-        self._target = target
-        self._writer = writer
-        self._checks = ClusterChecks(target, writer, intents, kill_switch)
         self._keeper = keeper
         self._say = say
 
@@ -279,8 +277,8 @@ class Preflight:
         check_transport(self._target, self._say, insecure=self._orders.insecure)
         steps: tuple[Callable[[], Awaitable[None]], ...] = (
             self.right_cluster,
-            self.versions,
-            self.permission,
+            lambda: self.versions(GROUPS),
+            self.rights,
             self.kill_switch_absent,
             self.clock_agrees,
             self.settings_agree,
@@ -291,32 +289,16 @@ class Preflight:
         for step in steps:
             await step()
 
-    async def right_cluster(self) -> None:
-        """The uid of kube-system is that of the journal."""
-        await self._checks.right_cluster()
-
-    async def versions(self) -> None:
-        """The API groups that are written to are served."""
-        await self._checks.versions(GROUPS)
-
-    async def permission(self) -> None:
+    async def rights(self) -> None:
         """Every verb that the named controllers can need is allowed."""
         wanted = [right for row in rows(self._orders.controllers) for right in row.rights()]
         for row in ENFORCE_LEASE_ROWS:
             wanted += row.rights(self._orders.lease_namespace)
         wanted += KILL_SWITCH.rights(NAMESPACE_SYSTEM)
         names = ",".join(self._orders.controllers)
-        await self._checks.permission(
+        await self.permission(
             wanted, f"kubectl nodelife rbac --mode enforce --enforce={names} prints the role"
         )
-
-    async def kill_switch_absent(self) -> None:
-        """The ConfigMap that stops all writers is not there."""
-        await self._checks.kill_switch_absent()
-
-    async def clock_agrees(self) -> None:
-        """The server says what time it is."""
-        await self._checks.clock_agrees()
 
     async def settings_agree(self) -> None:
         """The flags of a visible control plane are known, and no --set contradicts them."""
@@ -392,7 +374,7 @@ class Preflight:
         """Our Lease is not held by another, in any namespace. With --wait it may be held: it is
         tried for from then on, and meanwhile the daemon watches and answers.
         """
-        await self._checks.held_elsewhere(self._orders.lease_namespace)
+        await self.held_elsewhere(self._orders.lease_namespace)
         if self._orders.wait:
             if not await self._keeper.attempt():
                 self._say(f"enforces nothing yet: {self._not_leading()}")

@@ -226,7 +226,7 @@ class Enforcement:
         self.guard.caps = caps_of(self.orders, section)
 
     async def _check_rights(self) -> None:
-        await self._preflight().permission()
+        await self._preflight().rights()
 
     def _preflight(self) -> Preflight:
         return Preflight(
