@@ -188,8 +188,7 @@ def _of_acts(connection: Connection, question: ChangesQuestion) -> list[dict[str
     folder = os.path.dirname(journal_path(dict(os.environ), known.identity))
     if not folder:
         return []
-    since_ns = 0 if question.since is None else time.time_ns() - question.since
-    return changes_of_acts(folder, since_ns, question.outcome, question.node, question.one_pod)
+    return changes_of_acts(folder, question.chosen(time.time_ns()))
 
 
 def _from_file(

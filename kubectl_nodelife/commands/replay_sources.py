@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from kubectl_nodelife.commands import ask
 from kubectl_nodelife.commands.flags import Connection
 from kubectl_nodelife.daemon.acts_journal import changes_of_acts
-from kubectl_nodelife.daemon.changes import document
+from kubectl_nodelife.daemon.changes import ChangeFilter, document
 from kubectl_nodelife.daemon.paths import journal_path
 from kubectl_nodelife.dumps.dump import load
 from kubectl_nodelife.errors import BadInput, Failed, NotFound
@@ -160,7 +160,7 @@ def _journal(
         items: list[dict[str, Any]] = answer["items"]
         return items
     known = ask.resolve(connection)
-    from kubectl_nodelife.daemon.changes import ChangeFilter, read_only
+    from kubectl_nodelife.daemon.changes import read_only
 
     wanted = ChangeFilter(since_ns=time.time_ns() - since_ns)
     try:
@@ -176,7 +176,8 @@ def _acts(connection: Connection, since_ns: int) -> list[dict[str, Any]]:
     """The orders that people gave with `drain`, `repair` and `daemonset undo` here."""
     known = ask.resolve(connection)
     folder = os.path.dirname(journal_path(dict(os.environ), known.identity))
-    found = changes_of_acts(folder, time.time_ns() - since_ns) if folder else []
+    wanted = ChangeFilter(since_ns=time.time_ns() - since_ns)
+    found = changes_of_acts(folder, wanted) if folder else []
     return [{**change, "id": None} for change in found]  # their numbers are of other journals
 
 

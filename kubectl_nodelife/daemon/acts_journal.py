@@ -14,79 +14,56 @@ from collections.abc import Iterator
 from contextlib import closing
 from typing import Any, Final
 
+from kubectl_nodelife.daemon.changes import ENFORCE, ChangeFilter, ChangeRecord, document
 from kubectl_nodelife.daemon.sqlite_file import open_to_read
 from kubectl_nodelife.engine.events import NOT_SENT
-from kubectl_nodelife.kube.times import format_micro_time
 
 PATTERN: Final = "acts-*.writes.db"
-_ACT_COLUMNS: Final = (
-    "id, time_ns, controller, action, kind, namespace, name, uid, state, code, message"
-)
+_SAME: Final = ("id", "time_ns", "controller", "kind", "namespace", "name", "uid")
+"""The columns that a change has, too."""
 _DETAILS: Final = ("unschedulable", "grace_period_seconds", "revision", "status")
-_NAMES: Final = {"grace_period_seconds": "gracePeriodSeconds"}
+_KEYS: Final = {"grace_period_seconds": "gracePeriodSeconds"}
 
 
-def changes_of_acts(
-    folder: str,
-    since_ns: int,
-    outcome: str = "",
-    node: str = "",
-    pod: tuple[str, str] | None = None,
-) -> list[dict[str, Any]]:
-    """The changes of all acts since then, as `changes` shows them, in order of time.
-
-    `outcome`, `node`: "" does not restrict; `pod`: its namespace and name, None for all.
-    """
-    found = []
+def changes_of_acts(folder: str, wanted: ChangeFilter) -> list[dict[str, Any]]:
+    """The changes of all acts, as `changes` shows them, in order of time."""
+    found: list[ChangeRecord] = []
     for path in sorted(glob.glob(os.path.join(glob.escape(folder), PATTERN))):
         try:
-            found += [
-                item for item in _read(path, since_ns) if _is_asked_for(item, outcome, node, pod)
-            ]
+            found += filter(wanted.takes, _read(path))
         except sqlite3.Error:
             continue
-    return sorted(found, key=lambda item: str(item["time"]))
+    return [document(change) for change in sorted(found, key=lambda change: change.time_ns)]
 
 
-def _read(path: str, since_ns: int) -> Iterator[dict[str, Any]]:
-    with closing(open_to_read(path, seconds=1)) as db:
-        rows = db.execute(f"SELECT {_ACT_COLUMNS} FROM writes WHERE time_ns >= ?", (since_ns,))
-        for row in rows.fetchall():
-            yield from _changes(row)
-
-
-def _changes(row: tuple[Any, ...]) -> Iterator[dict[str, Any]]:
+def _read(path: str) -> list[ChangeRecord]:
     """One change a write, of conditions one each."""
-    change, action = _change(row)
-    if action["type"] != "SetNodeConditions":
-        yield change
-        return
-    for condition in action["conditions"]:
-        detail = {key: condition[key] for key in ("type", "status", "reason")}
-        yield {**change, "action": "SetNodeCondition", "detail": detail}
+    with closing(open_to_read(path, seconds=1)) as db:
+        same = ", ".join(_SAME)
+        rows = db.execute(f"SELECT action, state, code, message, {same} FROM writes").fetchall()
+    return [change for row in rows for change in _changes(*row)]
 
 
-def _change(row: tuple[Any, ...]) -> tuple[dict[str, Any], dict[str, Any]]:
-    number, time_ns, controller, text, kind, namespace, name, uid, state, code, message = row
+def _changes(text: str, state: str, code: int, message: str, *same: Any) -> Iterator[ChangeRecord]:
+    columns = dict(zip(_SAME, same, strict=True))
     action = json.loads(text)
-    obj = {"kind": kind, "namespace": namespace, "name": name, "uid": uid}
-    change: dict[str, Any] = {
-        "id": number,
-        "time": format_micro_time(time_ns),
-        "controller": controller,
-        "action": action["type"],
-        "object": {key: value for key, value in obj.items() if value},
-        "detail": {_NAMES.get(k, k): action[k] for k in _DETAILS if action.get(k) is not None},
-        "reason": action.get("because", ""),
-        "cause": None,
-        "mode": "enforce",
-        "outcome": _outcome(state, code),
-    }
-    if kind == "Node":
-        change["node"] = name
-    if message and state != "applied":
-        change["error"] = f"{code}: {message}"
-    return change, action
+    details = [{_KEYS.get(key, key): action[key] for key in _DETAILS if key in action}]
+    word = action["type"]
+    if word == "SetNodeConditions":
+        word = "SetNodeCondition"
+        details = [{k: c[k] for k in ("type", "status", "reason")} for c in action["conditions"]]
+    for detail in details:
+        yield ChangeRecord(
+            **columns,
+            action=word,
+            node=columns["name"] if columns["kind"] == "Node" else "",
+            detail=json.dumps(detail),
+            reason=action.get("because", ""),
+            cause=None,
+            mode=ENFORCE,
+            outcome=_outcome(state, code),
+            error=f"{code}: {message}" if message and state != "applied" else "",
+        )
 
 
 def _outcome(state: str, code: int) -> str:
@@ -94,14 +71,3 @@ def _outcome(state: str, code: int) -> str:
     if state == "failed":
         return "held" if code == NOT_SENT else "failed"
     return state if state == "applied" else "sent"
-
-
-def _is_asked_for(
-    item: dict[str, Any], outcome: str, node: str, pod: tuple[str, str] | None
-) -> bool:
-    if outcome and item["outcome"] != outcome:
-        return False
-    if node:
-        return bool(item.get("node") == node)
-    obj = item["object"]
-    return pod is None or (obj["kind"], obj.get("namespace"), obj["name"]) == ("Pod", *pod)

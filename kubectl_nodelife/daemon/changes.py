@@ -210,7 +210,8 @@ def document(change: ChangeRecord) -> dict[str, Any]:
     if change.settled_ns is not None:
         made["settledTime"] = format_micro_time(change.settled_ns)
     if change.outcome == HELD:
-        made["heldBecause"] = change.why
+        if change.why:
+            made["heldBecause"] = change.why
         if change.held_until_ns is not None:
             made["heldUntil"] = format_micro_time(change.held_until_ns)
     elif change.why:
