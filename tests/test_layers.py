@@ -125,7 +125,6 @@ MAY_WRITE = {
     "kubectl_nodelife.live.lease",
     "kubectl_nodelife.daemon.enforce.kill_switch",
     "kubectl_nodelife.daemon.preflight",
-    "kubectl_nodelife.daemon.enforce.lease_reread",
     "kubectl_nodelife.daemon.enforce.manager",
     "kubectl_nodelife.daemon.enforce.enforcement",
     "kubectl_nodelife.daemon.enforce.settling",

@@ -1,9 +1,11 @@
-"""Lists the Leases once more, past the watch, before a node is called lost for silence.
+"""Reads the Leases once more, past the watch, before a node is called lost for silence.
 
 A watch may look healthy and bring nothing: bookmarks come, renewals do not. No decision is taken
 while a node's grace period is over and no list of Leases has come that was asked for shortly before
-its end. A renewal that only the list shows keeps the node, and the watch is opened anew. Nodes that
-fall silent together share one list, so that a mass loss costs one request a monitor period.
+its end (`LeaseCheck`). A renewal that only the list shows keeps the node, and the watch is opened
+anew. Nodes that fall silent together share one list, so that a mass loss costs one request a
+monitor period. Who writes looks once more right before the write (`LeaseReread`), by a client that
+shares no rate limit.
 
 Up to v1.36 a kube-controller-manager believes its watch. From v1.37 on it reads the Lease of each
 node before it calls it lost, and any write to that keeps the node; here a write that only the list
@@ -13,23 +15,33 @@ shows does, too. That renewals are looked for in every release is stricter than 
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Any, NamedTuple, cast
+from typing import Any, Final, NamedTuple, cast
 
 from kubectl_nodelife.controllers.nodelifecycle import NodeLifecycleController
+from kubectl_nodelife.daemon.logs import log
+from kubectl_nodelife.engine.actions import SetNodeConditions
 from kubectl_nodelife.engine.cache import Cache
-from kubectl_nodelife.engine.settlement import is_newer
+from kubectl_nodelife.engine.calls import Answer, Get, Result
+from kubectl_nodelife.engine.calls.call import NOT_FOUND
+from kubectl_nodelife.engine.events import NOT_SENT, Event, Put
+from kubectl_nodelife.engine.settlement import is_newer, sign_of_life_since
 from kubectl_nodelife.errors import NodelifeError
 from kubectl_nodelife.kube.meta import KubeObject
-from kubectl_nodelife.kube.node import Lease
+from kubectl_nodelife.kube.node import Lease, Node
 from kubectl_nodelife.kube.times import SECOND_NS
 from kubectl_nodelife.kube.wellknown import NAMESPACE_NODE_LEASE
 from kubectl_nodelife.live.clock import DaemonClock
 from kubectl_nodelife.live.requests import Backoff
 
-READ_SECONDS = 15.0
+LIST_SECONDS: Final = 15.0
+READ_SECONDS: Final = 5.0
+FEW: Final = 10
+"""Up to so many nodes that fall due are asked for one by one right before they are called lost."""
 
 ReadLeases = Callable[[], Awaitable[Sequence[KubeObject]]]
+ReadOne = Callable[[Get], Awaitable[Answer]]
 
 
 class LeasesRead(NamedTuple):
@@ -118,7 +130,7 @@ class LeaseCheck:
     async def _ask(self, read: ReadLeases, known: Mapping[Any, KubeObject]) -> None:
         asked_ns = self._clock.now_ns()
         try:
-            async with asyncio.timeout(READ_SECONDS):
+            async with asyncio.timeout(LIST_SECONDS):
                 leases = cast(Sequence[Lease], await read())
             is_older = any(
                 (before := known.get(lease.key)) is not None
@@ -176,13 +188,115 @@ def _loss(lifecycle: NodeLifecycleController, cache: Cache, name: str) -> int | 
 
 def _is_newer(lease: Lease, before: KubeObject | None) -> bool:
     """True if it shows a renewal that was not seen."""
-    renewed = lease.spec.renew_time
-    if before is None or renewed is None or lease.metadata.namespace != NAMESPACE_NODE_LEASE:
+    if before is None or lease.metadata.namespace != NAMESPACE_NODE_LEASE:
         return False
-    known = cast(Lease, before).spec.renew_time
-    return known is None or renewed > known
+    return _renewed_since(lease, cast(Lease, before).spec.renew_time)
+
+
+def _renewed_since(lease: Lease, known_ns: int | None) -> bool:
+    """True if it shows a later renewal than that, or one where none was known."""
+    renewed_ns = lease.spec.renew_time
+    return renewed_ns is not None and (known_ns is None or renewed_ns > known_ns)
 
 
 def _is_touched(lease: Lease, before: KubeObject | None) -> bool:
     """True if somebody has written to it since it was seen, whatever he wrote."""
     return before is not None and is_newer(lease, before.metadata.resource_version)
+
+
+class LeaseReread:
+    """The last sign of life of nodes, read from the API server right before one is called lost.
+
+    `watch_lies` is called, at most once a monitor period, where the watch has not shown a renewal
+    that is there. `leases_count`: Leases are signs of life in this release. `judge`
+    receives what is listed, and what was known of it.
+    """
+
+    def __init__(
+        self,
+        cache: Cache,
+        read_one: ReadOne,
+        list_all: ReadLeases,
+        deliver: Callable[[Event], None],
+        now_ns: Callable[[], int],
+        monotonic_ns: Callable[[], int],
+        period_ns: int,
+    ) -> None:
+        self._cache = cache
+        self._read_one, self._list_all = read_one, list_all
+        self._deliver = deliver
+        self._now_ns = now_ns
+        self._monotonic_ns = monotonic_ns
+        self._period_ns = period_ns
+        self.watch_lies: Callable[[], None] = lambda: None
+        self.leases_count = True
+        self.judge: Callable[[KubeObject, KubeObject | None], None] = lambda read, known: None
+        self._lied_ns = 0
+        self._asked: deque[int] = deque()
+        self._listing = asyncio.Lock()
+        self._listed: dict[str, KubeObject] = {}
+        self._listed_ns = 0
+
+    async def check_loss(self, node: str) -> Result:
+        """Ok where the API server has no newer renewal than the cache, or no Lease at all;
+        `NOT_SENT` where it has.
+        """
+        if not self.leases_count:
+            return Result(200)
+        now_ns = self._monotonic_ns()
+        while self._asked and self._asked[0] < now_ns - self._period_ns:
+            self._asked.popleft()
+        self._asked.append(now_ns)
+        if len(self._asked) > FEW:
+            return await self._check_loss_by_list(node, now_ns)
+        key = (NAMESPACE_NODE_LEASE, node)
+        answer = await self._read_one(Get("Lease", key))
+        if answer.code == NOT_FOUND:
+            return Result(200)
+        if not answer.ok or answer.obj is None:
+            return Result(answer.code or 503, f"its Lease cannot be read: {answer.message}")
+        return self._compared(node, answer.obj)
+
+    def reported_since(self, action: SetNodeConditions, node: Node | None, decided_ns: int) -> str:
+        """A sign of life that the watches showed of the kubelet since the decision, in words; ""
+        for none.
+
+        Costs no request: between the read of a Lease and the write the watch goes on.
+        """
+        now_ns = self._now_ns()
+        heartbeat = self._cache.heartbeat(action.node) if self.leases_count else None
+        renewal = heartbeat.renewal(now_ns) if heartbeat is not None else None
+        if renewal is not None and renewal[1] > now_ns:
+            renewal = None  # seen before our clock was set back
+        return sign_of_life_since(action, node, renewal[1] if renewal else None, decided_ns)
+
+    async def _check_loss_by_list(self, node: str, now_ns: int) -> Result:
+        async with self._listing:
+            if self._listed_ns < now_ns - self._period_ns:
+                known = {lease.key: lease for lease in self._cache.all("Lease")}
+                try:
+                    leases = await self._list_all()
+                except NodelifeError as error:
+                    return Result(503, f"the Leases cannot be listed: {error}")
+                for listed in leases:
+                    self.judge(listed, known.get(listed.key))
+                self._listed = {lease.name: lease for lease in leases}
+                self._listed_ns = self._monotonic_ns()
+        lease = self._listed.get(node)
+        return Result(200) if lease is None else self._compared(node, lease)
+
+    def _compared(self, node: str, lease: KubeObject) -> Result:
+        assert isinstance(lease, Lease)
+        renewed = lease.spec.renew_time
+        heartbeat = self._cache.heartbeat(node)
+        known = heartbeat.renewal(self._now_ns()) if heartbeat is not None else None
+        if renewed is None or not _renewed_since(lease, known[0] if known is not None else None):
+            return Result(200)
+        self._deliver(Put("Lease", lease))
+        now_ns, unset_ns = self._now_ns(), self._monotonic_ns()
+        if unset_ns > self._lied_ns + self._period_ns:
+            self._lied_ns = unset_ns
+            log.warning("the watch of Leases brings no renewals: it is opened anew")
+            self.watch_lies()
+        age_s = max(0, now_ns - renewed) // SECOND_NS
+        return Result(NOT_SENT, f"its Lease was renewed {age_s}s ago: the watch had not said so")

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from types import SimpleNamespace
+from collections.abc import Sequence
 from typing import Any, cast
 
 import pytest
 
-from kubectl_nodelife.daemon.enforce import lease_reread
 from kubectl_nodelife.daemon.enforce.kill_switch import KillSwitch
-from kubectl_nodelife.daemon.enforce.lease_reread import FEW, LeaseReread
+from kubectl_nodelife.daemon.lease_check import FEW, LeaseReread
 from kubectl_nodelife.engine.cache import Cache
-from kubectl_nodelife.engine.calls import Answer
+from kubectl_nodelife.engine.calls import Answer, Get
 from kubectl_nodelife.engine.events import NOT_SENT, Event, Put
 from kubectl_nodelife.kube.node import Lease
 from kubectl_nodelife.kube.times import SECOND_NS
@@ -36,7 +35,8 @@ class Lab:
         self.set_by_ns = 0  # by how much the API server's clock was set since
         self.asked: list[str] = []
         self.told: list[Event] = []
-        self.lies = 0
+        self.lies = self.lists = 0
+        self.listed: list[Lease] = []
         self.answer = answer
         self.cache = Cache()
         for number in range(20):
@@ -44,17 +44,21 @@ class Lab:
             self.cache.apply(put(node(name)), NOW)
             self.cache.apply(Put("Lease", renewed(name, 900)), NOW)
         tell, now = self.told.append, lambda: self.now_ns + self.set_by_ns
-        client, writer = cast(Any, None), cast(Any, self)
         unset = lambda: self.now_ns  # noqa: E731
-        self.evidence = LeaseReread(self.cache, client, writer, tell, now, unset, PERIOD_NS)
+        one, all_of_them = self.read, self.list
+        self.evidence = LeaseReread(self.cache, one, all_of_them, tell, now, unset, PERIOD_NS)
         self.evidence.watch_lies = self.lie
 
     def lie(self) -> None:
         self.lies += 1
 
-    async def call(self, call: Any, **_: Any) -> Answer:
+    async def read(self, call: Get) -> Answer:
         self.asked.append(call.key[1])
         return self.answer
+
+    async def list(self) -> Sequence[Lease]:
+        self.lists += 1
+        return self.listed
 
     def code(self, *nodes: str) -> list[int]:
         async def ask() -> list[int]:
@@ -88,39 +92,26 @@ def test_a_watch_that_lied_is_rebuilt_once_a_period() -> None:
     assert lab.code("n1") == [NOT_SENT] and lab.lies == 2
 
 
-def test_many_at_once_are_one_list_a_period(monkeypatch: pytest.MonkeyPatch) -> None:
-    lists = []
-
-    async def list_all(client: Any, resource: Any) -> Any:
-        lists.append(resource)
-        return SimpleNamespace(objects=[renewed("n12", 995)])
-
-    monkeypatch.setattr(lease_reread, "list_all", list_all)
+def test_many_at_once_are_one_list_a_period() -> None:
     lab = Lab(Answer(200, renewed("n0", 900)))
+    lab.listed = [renewed("n12", 995)]
     codes = lab.code(*(f"n{number}" for number in range(20)))
-    assert len(lab.asked) == FEW and len(lists) == 1
+    assert len(lab.asked) == FEW and lab.lists == 1
     assert [number for number, code in enumerate(codes) if code == NOT_SENT] == [12]
 
 
 @pytest.mark.parametrize("set_by_s", [-3600, -20, 3600])
 def test_a_list_of_leases_is_kept_for_a_period_whatever_the_server_s_clock_says(
-    set_by_s: int, monkeypatch: pytest.MonkeyPatch
+    set_by_s: int,
 ) -> None:
-    lists = []
-
-    async def list_all(client: Any, resource: Any) -> Any:
-        lists.append(resource)
-        return SimpleNamespace(objects=[])
-
-    monkeypatch.setattr(lease_reread, "list_all", list_all)
     lab = Lab(Answer(200, renewed("n0", 900)))
     lab.code(*(f"n{number}" for number in range(20)))
     lab.set_by_ns = set_by_s * SECOND_NS
     lab.code(*(f"n{number}" for number in range(20)))
-    assert len(lists) == 1, "the period is not over"
+    assert lab.lists == 1, "the period is not over"
     lab.now_ns += PERIOD_NS + 1
     lab.code(*(f"n{number}" for number in range(20)))
-    assert len(lists) == 2, "evidence is never older than a period"
+    assert lab.lists == 2, "evidence is never older than a period"
 
 
 def test_where_leases_do_not_count_nobody_asks() -> None:

@@ -21,6 +21,7 @@ from __future__ import annotations
 import asyncio
 import sqlite3
 from collections.abc import Callable, Coroutine, Sequence
+from functools import partial
 from typing import Any, Final
 
 from kubectl_nodelife.daemon import server
@@ -29,7 +30,6 @@ from kubectl_nodelife.daemon.decisions import DecisionTask
 from kubectl_nodelife.daemon.enforce.announcer import Announcer, left_behind, user_and_host
 from kubectl_nodelife.daemon.enforce.host import JOIN, EnforcingHost
 from kubectl_nodelife.daemon.enforce.kill_switch import KillSwitch
-from kubectl_nodelife.daemon.enforce.lease_reread import LeaseReread
 from kubectl_nodelife.daemon.enforce.manager import unproven, watch_manager
 from kubectl_nodelife.daemon.enforce.recorder import ChangeRecorder, IntentJournal
 from kubectl_nodelife.daemon.enforce.settling import moved_journals, settle_all, settle_later
@@ -58,6 +58,7 @@ from kubectl_nodelife.daemon.enforce.writers import (
 from kubectl_nodelife.daemon.gate import Tee, TeeFeed
 from kubectl_nodelife.daemon.intents import WRITES, Intents
 from kubectl_nodelife.daemon.kinds import KINDS
+from kubectl_nodelife.daemon.lease_check import READ_SECONDS, LeaseReread
 from kubectl_nodelife.daemon.logs import log
 from kubectl_nodelife.daemon.options import Options
 from kubectl_nodelife.daemon.permissions import ENFORCE_LEASE
@@ -77,7 +78,9 @@ from kubectl_nodelife.live.clock import MonotonicClock
 from kubectl_nodelife.live.events import EventSender
 from kubectl_nodelife.live.executor import ExecutorPort, LiveExecutor
 from kubectl_nodelife.live.lease import LeaseKeeper
+from kubectl_nodelife.live.listwatch import read_all
 from kubectl_nodelife.live.news import WatchNews
+from kubectl_nodelife.live.requests import resource_of
 from kubectl_nodelife.live.target import Target
 from kubectl_nodelife.live.worker_slots import WorkerSlots
 from kubectl_nodelife.live.writer import Writer, WritingSession
@@ -421,7 +424,10 @@ class Enforcement:
 
         period_ns = task.settings.node_monitor_period_ns
         evidence = LeaseReread(
-            cache, self._client, self._side, deliver, now_ns, self.monotonic_ns, period_ns
+            cache,
+            partial(self._side.call, timeout_s=READ_SECONDS),
+            partial(read_all, self._client, resource_of("Lease")),
+            *(deliver, now_ns, self.monotonic_ns, period_ns),
         )
         evidence.leases_count = task.settings.leases_count
         evidence.watch_lies = lambda: feed.relist(["Lease"])
@@ -452,7 +458,7 @@ class Enforcement:
         judge = RestoredData(cache, self._time_back)
         for writer in (self._side, *(each.writer for each in writers.values())):
             writer.judge = judge
-        evidence.judge = judge
+        evidence.judge = judge.judge
         return LiveExecutor(port, writers, WorkerSlots(cache, daemon_set_syncs(task.settings)))
 
     def _set_tripwires(self, cache: Cache, decisions: DecisionTask) -> Tripwires:
