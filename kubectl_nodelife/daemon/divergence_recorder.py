@@ -21,12 +21,13 @@ from urllib.parse import urlencode
 
 import msgspec
 
+from kubectl_nodelife.controllers.nodelifecycle.zones import Zones
 from kubectl_nodelife.daemon.changes import ChangeRecord
 from kubectl_nodelife.daemon.cluster_view import Sources
+from kubectl_nodelife.daemon.foreign_writes import NodeWriteObserver
 from kubectl_nodelife.daemon.gate import ManagerBegan
 from kubectl_nodelife.daemon.journal import TooSlow
 from kubectl_nodelife.daemon.kinds import warnings as kind_warnings
-from kubectl_nodelife.daemon.node_write_observer import NodeWriteObserver
 from kubectl_nodelife.engine.pace import pace_of
 from kubectl_nodelife.engine.settings import Settings
 from kubectl_nodelife.errors import NodelifeError
@@ -90,7 +91,7 @@ class DivergenceRecorder:
     def __init__(self, sources: Sources) -> None:
         self._cluster, self._client = sources.cluster, sources.client
         self._decisions, self._journal = sources.decisions, sources.journal
-        self._observer = NodeWriteObserver()
+        self._observer = NodeWriteObserver(self._decisions.host.cache)
         self._lease = LeaseWatch()
         self._began_ns: int | None = None
         self._writes: dict[int, ExpectedWrite] = {}
@@ -123,7 +124,7 @@ class DivergenceRecorder:
             found = self._observer.gone(old, now_ns)
         else:
             watched_ns = self._decisions.cold_since_ns
-            found = self._observer.changed(self._decisions.host, old, new, now_ns, watched_ns)
+            found = self._observer.changed(old, new, now_ns, watched_ns, self._zones())
         for seen in found:
             self._note_observed(seen)
 
@@ -195,9 +196,12 @@ class DivergenceRecorder:
         node = self._decisions.host.cache.node(name)
         return zone_key(node.metadata.labels) if node is not None else ""
 
-    def _rate(self, zone: str) -> float:
+    def _zones(self) -> Zones | None:
         lifecycle = self._decisions.host.lifecycle
-        zones = lifecycle.memory.zones if lifecycle is not None else None
+        return lifecycle.memory.zones if lifecycle is not None else None
+
+    def _rate(self, zone: str) -> float:
+        zones = self._zones()
         return zones.rate(zone) if zones is not None and zone in zones.queues else 0.0
 
     # The tasks

@@ -1,10 +1,13 @@
-"""Detects writes of other controllers by comparing two versions of an object, and reports them as
-actions.
+"""Detects writes of others by comparing two versions of an object.
 
-Only what node-lifecycle, taint-eviction and pod-gc do is recognised: conditions that turn Unknown
-for a silent kubelet, the taints that mirror conditions, pods marked not ready, evicted, or
-collected. A person's taints and deletions are not theirs. Nothing is changed by detecting; what
-follows from a finding is the caller's affair.
+`ForeignWriteDetector` reports as actions what node-lifecycle, taint-eviction and pod-gc do:
+conditions that turn Unknown for a silent kubelet, the taints that mirror conditions, pods marked
+not ready, evicted, or collected. A person's taints and deletions are not theirs. Nothing is changed
+by detecting; what follows from a finding is the caller's affair.
+
+`NodeWriteObserver` reports any writer's writes to nodes: losses, taints, cordons, removals. Each
+has what only this moment shows: for how long the kubelet was silent, whether the conditions ask for
+the taint, since when the node waits.
 """
 
 from __future__ import annotations
@@ -13,7 +16,12 @@ from collections.abc import Iterator
 from typing import Final
 
 from kubectl_nodelife.controllers.nodelifecycle import NodeLifecycleController
-from kubectl_nodelife.controllers.nodelifecycle.taints import is_own
+from kubectl_nodelife.controllers.nodelifecycle.taints import (
+    is_for_lost_node,
+    is_own,
+    taint_is_wanted,
+)
+from kubectl_nodelife.controllers.nodelifecycle.zones import FULL, Zones
 from kubectl_nodelife.controllers.tainteviction import TaintEvictionController
 from kubectl_nodelife.engine.actions import (
     Action,
@@ -25,17 +33,30 @@ from kubectl_nodelife.engine.actions import (
     SetPodCondition,
 )
 from kubectl_nodelife.engine.cache import Cache, Key
+from kubectl_nodelife.kube.field_managers import TAINTS, UNSCHEDULABLE
 from kubectl_nodelife.kube.meta import KubeObject
-from kubectl_nodelife.kube.node import Node, Taint
+from kubectl_nodelife.kube.node import Node, Taint, zone_display, zone_key
 from kubectl_nodelife.kube.pod import Pod, PodCondition
 from kubectl_nodelife.kube.times import MILLISECOND_NS, SECOND_NS, format_duration
 from kubectl_nodelife.kube.wellknown import (
     DELETION_BY_POD_GC,
     DELETION_BY_TAINT_MANAGER,
     DISRUPTION_TARGET,
+    EVICTION_BY_EVICTION_API,
     NO_EXECUTE,
     SILENT_REASONS,
     TAINT_NODE_OUT_OF_SERVICE,
+)
+from kubectl_nodelife.outlook.diverge.observations import (
+    CORDONED,
+    DRAINED,
+    LOST,
+    REMOVED,
+    TAINTED,
+    UNCORDONED,
+    UNTAINTED,
+    ObservedWrite,
+    author_of,
 )
 
 # reason of DisruptionTarget -> the controller that sets it
@@ -116,8 +137,8 @@ class ForeignWriteDetector:
             yield from self._taints(old, new, cause)
 
     def _taints(self, old: Node, new: Node, cause: Action | None) -> Iterator[Action]:
-        ready = new.ready()
-        state = "Ready is not posted" if ready is None else f"Ready is {ready.status}"
+        status = _status(new)
+        state = f"Ready is {status}" if status else "Ready is not posted"
         added, removed = _missing(new, old), _missing(old, new)
         if added:
             queued = any(t.effect == NO_EXECUTE for t in added) and self._queued_cause(new.name)
@@ -155,12 +176,9 @@ class ForeignWriteDetector:
             yield self._mark(new, after, self._ready_cause(node))
         elif turned and not _is_false(new.status.condition("ContainersReady")):
             self._early.setdefault(node, {})[new.key] = (new, now_ns)  # no kubelet says only that
-        target = new.status.condition(DISRUPTION_TARGET)
+        target = _new_target(old, new)
         controller = _EVICTORS.get(target.reason) if target is not None else None
-        if target is None or controller is None or target.status != "True":
-            return
-        known = old.status.condition(DISRUPTION_TARGET)
-        if known is None or known.reason != target.reason:
+        if target is not None and controller is not None and target.status == "True":
             yield SetPodCondition(
                 controller=controller,
                 because=f"seen in the cluster: {target.message}",
@@ -265,6 +283,13 @@ def _is_marked(pod: Pod, controller: str) -> bool:
     return target is not None and _EVICTORS.get(target.reason) == controller
 
 
+def _new_target(old: Pod, new: Pod) -> PodCondition | None:
+    """The pod's DisruptionTarget, where it had none for that reason before."""
+    before, target = (pod.status.condition(DISRUPTION_TARGET) for pod in (old, new))
+    is_new = target is not None and (before is None or before.reason != target.reason)
+    return target if is_new else None
+
+
 def _is_false(condition: PodCondition | None) -> bool:
     return condition is not None and condition.status == "False"
 
@@ -272,3 +297,114 @@ def _is_false(condition: PodCondition | None) -> bool:
 def _missing(node: Node, other: Node) -> tuple[Taint, ...]:
     """The controllers' own taints of one node that the other does not have."""
     return tuple(t for t in node.spec.taints if is_own(t) and not other.has_taint(t.key, t.effect))
+
+
+_SETTLED_NS: Final = 2 * SECOND_NS
+"""So long after a first list or a gap renewals are as old as they look."""
+
+
+class NodeWriteObserver:
+    """Remembers of each node when its kubelet last posted, and since when it is not Ready."""
+
+    def __init__(self, cache: Cache) -> None:
+        self._cache = cache
+        self._posted: dict[str, int] = {}
+        self._not_ready: dict[str, int] = {}
+
+    def changed(
+        self, old: KubeObject, new: KubeObject, now_ns: int, watched_ns: int, zones: Zones | None
+    ) -> Iterator[ObservedWrite]:
+        """Writes between two sights of one object; `watched_ns`: since when there is no gap;
+        `zones`: as our own copy has them, None where there is none.
+        """
+        if old.uid != new.uid:
+            return
+        if isinstance(old, Node) and isinstance(new, Node):
+            yield from self._seen(old, new, now_ns, watched_ns, zones)
+        elif isinstance(old, Pod) and isinstance(new, Pod):
+            yield from _pod(old, new, now_ns)
+
+    def gone(self, old: KubeObject, now_ns: int) -> Iterator[ObservedWrite]:
+        """A node object that was deleted."""
+        if isinstance(old, Node):
+            self._posted.pop(old.name, None)
+            self._not_ready.pop(old.name, None)
+            yield ObservedWrite(now_ns, REMOVED, old.name, _zone(old), ready=_status(old))
+
+    def _seen(
+        self, old: Node, new: Node, now_ns: int, watched_ns: int, zones: Zones | None
+    ) -> Iterator[ObservedWrite]:
+        name, before, after = new.name, old.ready(), new.ready()
+        if after is not None and after.status == "True":
+            self._not_ready.pop(name, None)
+        elif before is not None and before.status == "True":
+            self._not_ready[name] = now_ns
+        lost = after is not None and after.status == "Unknown" and after.reason in SILENT_REASONS
+        if lost and _status(old) != "Unknown":
+            silent = self._silence(name, now_ns, watched_ns)
+            yield ObservedWrite(now_ns, LOST, name, _zone(new), silent_ns=silent, ready="Unknown")
+        elif after is not None and not lost:
+            posted = before.last_heartbeat_time if before is not None else None
+            if after.last_heartbeat_time != posted:
+                self._posted[name] = now_ns
+        if old.spec.taints != new.spec.taints:
+            yield from self._taints(old, new, now_ns, zones)
+        if old.spec.unschedulable != new.spec.unschedulable:
+            word = CORDONED if new.spec.unschedulable else UNCORDONED
+            author = author_of(new, UNSCHEDULABLE, now_ns)
+            yield ObservedWrite(now_ns, word, name, _zone(new), ready=_status(new), author=author)
+
+    def _silence(self, name: str, now_ns: int, watched_ns: int) -> int | None:
+        heartbeat = self._cache.heartbeat(name)
+        renewal = heartbeat.renewal(now_ns) if heartbeat is not None else None
+        last = max(renewal[1] if renewal is not None else 0, self._posted.get(name, 0))
+        return now_ns - last if last > watched_ns + _SETTLED_NS else None
+
+    def _taints(
+        self, old: Node, new: Node, now_ns: int, zones: Zones | None
+    ) -> Iterator[ObservedWrite]:
+        key = zone_key(new.metadata.labels)
+        known = zones is not None and key in zones.queues and key in zones.states
+        dark = zones is not None and all(s == FULL for s in zones.states.values())
+        for word, one, other in ((TAINTED, new, old), (UNTAINTED, old, new)):
+            for taint in one.spec.taints:
+                if other.has_taint(taint.key, taint.effect):
+                    continue
+                wanted = taint_is_wanted(old, taint), taint_is_wanted(new, taint)
+                yield ObservedWrite(
+                    at_ns=now_ns,
+                    what=word,
+                    node=new.name,
+                    zone=zone_display(key),
+                    detail=str(taint),
+                    own=is_own(taint),
+                    explained=any(wanted) if word == TAINTED else not all(wanted) or dark,
+                    waiting_ns=None if _is_swap(old) else self._not_ready.get(new.name),
+                    rate=zones.rate(key) if zones is not None and known else 0.0,
+                    zone_state=zones.states[key] if zones is not None and known else "",
+                    ready=_status(new),
+                    author=author_of(new, TAINTS, now_ns),
+                )
+
+
+def _is_swap(old: Node) -> bool:
+    """True if a NoExecute taint is only exchanged, which costs no token."""
+    return any(is_for_lost_node(taint) for taint in old.spec.taints)
+
+
+def _pod(old: Pod, new: Pod, now_ns: int) -> Iterator[ObservedWrite]:
+    if old.status.conditions is new.status.conditions:
+        return
+    target = _new_target(old, new)
+    if target is not None and target.reason == EVICTION_BY_EVICTION_API:
+        where = f"{new.namespace}/{new.name}"
+        yield ObservedWrite(now_ns, DRAINED, new.spec.node_name, detail=where)
+
+
+def _status(node: Node) -> str:
+    ready = node.ready()
+    return ready.status if ready is not None else ""
+
+
+def _zone(node: Node) -> str:
+    return zone_display(zone_key(node.metadata.labels))

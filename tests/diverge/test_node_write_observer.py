@@ -11,7 +11,7 @@ import pytest
 from msgspec.structs import replace
 
 from kubectl_nodelife.daemon.divergence_recorder import POLL_SECONDS, LeaseWatch, who_removed
-from kubectl_nodelife.daemon.node_write_observer import author_of
+from kubectl_nodelife.daemon.foreign_writes import author_of
 from kubectl_nodelife.engine.events import Gone
 from kubectl_nodelife.kube.codec import decode
 from kubectl_nodelife.kube.field_managers import TAINTS, UNSCHEDULABLE, FieldManager, FieldManagers
