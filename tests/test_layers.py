@@ -123,11 +123,9 @@ MAY_WRITE = {
     "kubectl_nodelife.live.executor_port",
     "kubectl_nodelife.live.events",
     "kubectl_nodelife.live.lease",
-    "kubectl_nodelife.daemon.enforce.kill_switch",
     "kubectl_nodelife.daemon.preflight",
     "kubectl_nodelife.daemon.enforce.manager",
     "kubectl_nodelife.daemon.enforce.enforcement",
-    "kubectl_nodelife.daemon.enforce.settling",
     "kubectl_nodelife.daemon.enforce.writers",
 }
 

@@ -25,14 +25,12 @@ from typing import Final, Protocol
 import msgspec
 from msgspec.structs import replace
 
-from kubectl_nodelife.daemon.acts_journal import PATTERN
-from kubectl_nodelife.daemon.enforce.kill_switch import KillSwitch
+from kubectl_nodelife.daemon.changes import ACTS_PATTERN
 from kubectl_nodelife.daemon.enforce.recorder import IntentJournal
-from kubectl_nodelife.daemon.enforce.settling import settle_moved, settle_unsettled
-from kubectl_nodelife.daemon.intents import Intents
+from kubectl_nodelife.daemon.intents import Intents, settle_moved, settle_unsettled
 from kubectl_nodelife.daemon.paths import journal_path
 from kubectl_nodelife.daemon.permissions import Right
-from kubectl_nodelife.daemon.preflight import ClusterChecks, check_transport
+from kubectl_nodelife.daemon.preflight import ClusterChecks, KillSwitch, check_transport
 from kubectl_nodelife.engine.actions import Action
 from kubectl_nodelife.engine.cache import Cache
 from kubectl_nodelife.engine.calls import Answer, Result, request_of
@@ -153,7 +151,7 @@ async def act_session(
     tasks: list[asyncio.Task[None]] = []
     try:
         await session.check(warn)
-        await settle_unsettled(session.intents, session.reader)
+        await settle_unsettled(session.intents, session.reader.call)
         await _settle_others(session, warn)
         loop = asyncio.get_running_loop()
         watching = (session.kill_switch.run(), session.intents.run(session.now_ns))
@@ -169,7 +167,7 @@ async def act_session(
 async def _settle_others(session: ActSession, warn: Show) -> None:
     """Settle what acts before this one have left open, those of moved journals among them."""
     own = session.intents
-    for path in sorted(glob.glob(f"{glob.escape(os.path.dirname(own.path))}/{PATTERN}")):
+    for path in sorted(glob.glob(f"{glob.escape(os.path.dirname(own.path))}/{ACTS_PATTERN}")):
         if path == own.path:
             continue
         try:
@@ -177,7 +175,7 @@ async def _settle_others(session: ActSession, warn: Show) -> None:
         except Refused:
             continue  # an act that is under way
         try:
-            if left := await settle_moved(own, other, session.reader):
+            if left := await settle_moved(own, other, session.reader.call):
                 warn(f"{path}: the outcome of {left} writes is unknown")
         finally:
             await other.close()

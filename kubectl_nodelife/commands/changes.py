@@ -180,7 +180,7 @@ def _of_acts(connection: Connection, question: ChangesQuestion) -> list[dict[str
         return []
     import time
 
-    from kubectl_nodelife.daemon.acts_journal import changes_of_acts
+    from kubectl_nodelife.daemon.changes import changes_of_acts
     from kubectl_nodelife.daemon.paths import journal_path
 
     line = ask.find(connection)

@@ -129,7 +129,7 @@ def run(
       kubectl nodelife daemon run --enforce=daemonset --assume-stopped=daemonset --yes
     """
     from kubectl_nodelife.commands.answering.for_daemon import make_answers
-    from kubectl_nodelife.daemon.options import Options
+    from kubectl_nodelife.daemon.flags import Options
     from kubectl_nodelife.daemon.process import run_daemon
 
     refuse_via(connection)
@@ -392,7 +392,7 @@ def _socket(connection: Connection) -> str:
 
 
 async def _kill_switch(connection: Connection, *, make: bool) -> str:
-    from kubectl_nodelife.daemon.enforce.kill_switch import change_kill_switch
+    from kubectl_nodelife.daemon.preflight import change_kill_switch
     from kubectl_nodelife.live.target import find_target
 
     environ = dict(os.environ)

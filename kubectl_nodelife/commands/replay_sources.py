@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from kubectl_nodelife.commands import ask
 from kubectl_nodelife.commands.flags import Connection
-from kubectl_nodelife.daemon.acts_journal import changes_of_acts
-from kubectl_nodelife.daemon.changes import ChangeFilter, document
+from kubectl_nodelife.daemon.changes import ChangeFilter, changes_of_acts, document
 from kubectl_nodelife.daemon.paths import journal_path
 from kubectl_nodelife.dumps.dump import load
 from kubectl_nodelife.errors import BadInput, Failed, NotFound

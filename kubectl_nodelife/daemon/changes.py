@@ -11,23 +11,30 @@ has brought to it survives kill -9: the log is written before the answer, and th
 it in. `synchronous=NORMAL` may lose the last batches when the machine loses power, but never more,
 and never the file. Bounds: rows older than the retention go, and the oldest when the file has grown
 over its limit.
+
+Each one-off act (`repair`, `daemonset undo`, `drain`) keeps a journal of writes of its own beside
+it (`intents.py`), whose rows are shown as changes (`changes_of_acts`). Nothing is locked or changed
+for that; a journal that cannot be read is left out.
 """
 
 from __future__ import annotations
 
+import glob
 import os
 import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import closing
 from typing import Any, Final, NamedTuple
 
 import msgspec
 from msgspec.structs import astuple
 
 from kubectl_nodelife.daemon.paths import file_inode
-from kubectl_nodelife.daemon.sqlite_file import open_private
+from kubectl_nodelife.daemon.sqlite_file import open_private, open_to_read
 from kubectl_nodelife.engine.actions import Action, CreatePod, Detail, RecordEvent
 from kubectl_nodelife.engine.actions.identity import action_identity, encode_action
 from kubectl_nodelife.engine.calls import Request
+from kubectl_nodelife.engine.events import NOT_SENT
 from kubectl_nodelife.kube.meta import KubeObject
 from kubectl_nodelife.kube.node import zone_display
 from kubectl_nodelife.kube.pod import Pod
@@ -479,3 +486,61 @@ def read_only(path: str, wanted: ChangeFilter, limit: int | None = None) -> Sequ
         return store.select(wanted, limit)
     finally:
         store.close()
+
+
+ACTS_PATTERN: Final = "acts-*.writes.db"
+"""The names of the journals of acts."""
+_SAME: Final = ("id", "time_ns", "controller", "kind", "namespace", "name", "uid")
+"""The columns that a change has, too."""
+_DETAILS: Final = ("unschedulable", "grace_period_seconds", "revision", "status")
+_KEYS: Final = {"grace_period_seconds": "gracePeriodSeconds"}
+
+
+def changes_of_acts(folder: str, wanted: ChangeFilter) -> list[dict[str, Any]]:
+    """The changes of all acts, as `changes` shows them, in order of time."""
+    found: list[ChangeRecord] = []
+    for path in sorted(glob.glob(os.path.join(glob.escape(folder), ACTS_PATTERN))):
+        try:
+            found += filter(wanted.takes, _read_acts(path))
+        except sqlite3.Error:
+            continue
+    return [document(change) for change in sorted(found, key=lambda change: change.time_ns)]
+
+
+def _read_acts(path: str) -> list[ChangeRecord]:
+    """One change a write, of conditions one each."""
+    with closing(open_to_read(path, seconds=1)) as db:
+        same = ", ".join(_SAME)
+        rows = db.execute(f"SELECT action, state, code, message, {same} FROM writes").fetchall()
+    return [change for row in rows for change in _changes_of_act(*row)]
+
+
+def _changes_of_act(
+    text: str, state: str, code: int, message: str, *same: Any
+) -> Iterator[ChangeRecord]:
+    columns = dict(zip(_SAME, same, strict=True))
+    action = msgspec.json.decode(text)
+    details = [{_KEYS.get(key, key): action[key] for key in _DETAILS if key in action}]
+    word = action["type"]
+    if word == "SetNodeConditions":
+        word = "SetNodeCondition"
+        details = [{k: c[k] for k in ("type", "status", "reason")} for c in action["conditions"]]
+    for detail in details:
+        yield ChangeRecord(
+            **columns,
+            action=word,
+            node=columns["name"] if columns["kind"] == "Node" else "",
+            detail=_json.encode(detail).decode(),
+            reason=action.get("because", ""),
+            cause=None,
+            mode=ENFORCE,
+            outcome=_outcome(state, code),
+            error=f"{code}: {message}" if message and state != "applied" else "",
+        )
+
+
+def _outcome(state: str, code: int) -> str:
+    """A write that is on its way, or whose end is not known, is `sent`."""
+    if state == "failed":
+        return "held" if code == NOT_SENT else "failed"
+    return state if state == "applied" else "sent"

@@ -5,30 +5,42 @@ A row is an action as data with its target, uid, resourceVersion and lease epoch
 that wait in one batch. After a crash every `intent` and `sent` is settled by reading the object,
 never by sending again. The file is locked, and never moved aside: one that cannot be written, that
 was replaced or that refuses a row stops all enforcing.
+
+A journal that was begun before it was known which cluster it is of was moved to the cluster's
+folder, under another name (`daemon.process`). What it left open is settled as well, and what it
+says that only a person ends, a pause or a breaker, holds on.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import glob
 import os
 import sqlite3
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import cache
 from itertools import chain
 from typing import Any, Final, NamedTuple, TypeVar
 
+from kubectl_nodelife.daemon.logs import log
 from kubectl_nodelife.daemon.paths import file_inode, lock_file
 from kubectl_nodelife.daemon.sqlite_file import open_private
+from kubectl_nodelife.engine.calls import Answer, Get
+from kubectl_nodelife.engine.calls.call import NOT_FOUND
 from kubectl_nodelife.errors import Refused
+from kubectl_nodelife.kube.kinds import KINDS
 from kubectl_nodelife.kube.times import HOUR_NS
 
 INTENT, SENT, APPLIED, FAILED, UNKNOWN = "intent", "sent", "applied", "failed", "unknown"
 SCHEMA: Final = 1
 WRITES: Final = ".writes.db"
 """How the names of journals of writes end."""
+
+CLUSTER_MARK: Final = "kube-system-uid"
+"""The mark that keeps the uid of the cluster that a journal is of."""
 
 RETENTION_NS: Final = 7 * 24 * HOUR_NS
 _SAVED_EVERY_S: Final = 0.5
@@ -318,3 +330,86 @@ def _make_tables(db: sqlite3.Connection) -> None:
     (found,) = db.execute("PRAGMA quick_check(1)").fetchone()
     if found != "ok":
         raise sqlite3.OperationalError(f"it is damaged: {found}")
+
+
+ReadTarget = Callable[[Get], Awaitable[Answer]]
+
+AGAIN_S: Final = 10.0
+_CREATES: Final = ("CreatePod", "CreateControllerRevision")
+_KINDS: Final = frozenset(kind.name for kind in KINDS)
+_DELETES: Final = ("DeletePod", "DeleteControllerRevision", "EvictPod")
+
+
+def moved_journals(path: str) -> list[Intents]:
+    """The moved journals beside the journal of that name. Raises Refused where one is of no use."""
+    stem = path.removesuffix(WRITES)
+    return [Intents(found) for found in sorted(glob.glob(f"{glob.escape(stem)}.*{WRITES}"))]
+
+
+async def settle_moved(own: Intents, moved: Intents, read: ReadTarget) -> int:
+    """Settle what a moved journal left open; how many writes stay open all the same.
+
+    Of another cluster's nothing can be known.
+    """
+    if (cluster := moved.mark(CLUSTER_MARK)) in ("", own.mark(CLUSTER_MARK)):
+        await settle_unsettled(moved, read)
+    elif moved.unsettled():
+        log.warning("%s is of another cluster (%s)", moved.path, cluster)
+    return len(moved.unsettled())
+
+
+async def settle_all(own: Intents, moved: list[Intents], read: ReadTarget) -> None:
+    """Settle what earlier processes have left open in these journals; `moved` are closed after."""
+    await settle_unsettled(own, read)
+    while moved:
+        journal = moved.pop()
+        try:
+            if left := await settle_moved(own, journal, read):
+                log.warning("%s: the outcome of %d writes is unknown", journal.path, left)
+        finally:
+            await journal.close()
+
+
+async def settle_later(intents: Intents, read: ReadTarget) -> None:
+    """Settle what could not be read before, and writes of ours whose end is not known, until
+    cancelled.
+    """
+    while True:
+        await asyncio.sleep(AGAIN_S)
+        if intents.has_unsettled:
+            await settle_unsettled(intents, read)
+
+
+async def settle_unsettled(intents: Intents, read: ReadTarget) -> None:
+    """Read each object; nothing is sent again. What cannot be read stays open for the next time.
+
+    `has_unsettled` stays true until all of it has been read, and where an end becomes unknown
+    meanwhile.
+    """
+    unknown_before = intents.unknown_ends
+    await intents.flush()  # what was noted last is looked at, too
+    is_open = bool(intents.error)
+    for write in intents.unsettled():
+        intent = write.intent
+        if intent.kind not in _KINDS:  # the row is damaged: what was written is not known
+            is_open = True
+            continue
+        answer = await read(Get(intent.kind, (intent.namespace, intent.name)))
+        if answer.code == NOT_FOUND:
+            state = "applied" if _is_a(intent, _DELETES) else "failed"
+            intents.note(write.id, state, NOT_FOUND, "there is no such object")
+        elif answer.ok and answer.obj is not None:
+            version = answer.obj.metadata.resource_version
+            moved = bool(intent.version) and version != intent.version
+            going = answer.obj.metadata.deletion_timestamp is not None
+            done = moved or _is_a(intent, _CREATES) or (going and _is_a(intent, _DELETES))
+            state = "applied" if done else "failed"
+            intents.note(write.id, state, 0, "settled by reading the object", version)
+        else:
+            is_open = True
+    await intents.flush()
+    intents.has_unsettled = is_open or intents.unknown_ends != unknown_before
+
+
+def _is_a(intent: Intent, names: tuple[str, ...]) -> bool:
+    return any(f'"type":"{name}"' in intent.action for name in names)

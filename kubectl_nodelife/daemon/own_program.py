@@ -24,9 +24,9 @@ from typing import Final
 
 from kubectl_nodelife import __version__
 from kubectl_nodelife.build_info import COMMIT
+from kubectl_nodelife.daemon.flags import Options
 from kubectl_nodelife.daemon.instance import PACKAGE, PROGRAM, filled_pipe, installed_link
 from kubectl_nodelife.daemon.logs import log
-from kubectl_nodelife.daemon.options import Options
 from kubectl_nodelife.errors import Failed
 from kubectl_nodelife.live.plugin import TooMuchOutput, run_program
 

@@ -25,12 +25,12 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from kubectl_nodelife.controllers import CONTROLLERS
+from kubectl_nodelife.daemon.flags import Options, from_anywhere, with_limits
 from kubectl_nodelife.daemon.instance import AlreadyRuns, Instance, notify_parent
 from kubectl_nodelife.daemon.intents import WRITES
 from kubectl_nodelife.daemon.journal import open_journal
 from kubectl_nodelife.daemon.listener import raise_descriptor_limit
 from kubectl_nodelife.daemon.logs import begin_log
-from kubectl_nodelife.daemon.options import Options, from_anywhere, with_limits
 from kubectl_nodelife.daemon.own_program import HandOver
 from kubectl_nodelife.daemon.paths import (
     config_file,
@@ -211,7 +211,7 @@ def _take(folder: str, about: Mapping[str, Any]) -> int:
 def _move_into(before: str, folder: str, identity: str) -> None:
     """Move what was kept before the cluster's UID was known into its folder, by another name.
 
-    Journals of writes keep a name by which the next to write finds them (`enforce.settling`).
+    Journals of writes keep a name by which the next to write finds them (`intents.py`).
     """
     there, word = " ".join(os.listdir(folder)), identity
     for number in itertools.count(2):

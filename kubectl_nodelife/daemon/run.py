@@ -32,6 +32,7 @@ from kubectl_nodelife.daemon.enforce.enforcement import (
     make_enforcement,
     pausing_orders,
 )
+from kubectl_nodelife.daemon.flags import Options, target_now
 from kubectl_nodelife.daemon.forked_answers import Foreteller
 from kubectl_nodelife.daemon.gate import Tee
 from kubectl_nodelife.daemon.instance import Instance, card, notify_parent
@@ -42,7 +43,6 @@ from kubectl_nodelife.daemon.metrics.families import WHAT_IF_BUCKETS
 from kubectl_nodelife.daemon.metrics.recorder import MetricsRecorder
 from kubectl_nodelife.daemon.metrics.values import Histogram, Values, timed
 from kubectl_nodelife.daemon.notices import Notifier
-from kubectl_nodelife.daemon.options import Options, target_now
 from kubectl_nodelife.daemon.own_program import HandOver, OwnProgram
 from kubectl_nodelife.daemon.paths import config_file, log_path, page_port_path
 from kubectl_nodelife.daemon.server import (
@@ -315,6 +315,14 @@ class Daemon:
             log.warning("%s", warning)
         notify_parent(self.options.ready_fd, {"ready": True, "pid": os.getpid()})
         os.chdir("/")
+        tasks = [loop.create_task(part, name=name) for name, part in self._parts().items()]
+        try:
+            return await self._until_stopped(tasks)
+        finally:
+            await self._end(tasks)
+
+    def _parts(self) -> dict[str, Coroutine[Any, Any, None]]:
+        """What runs side by side until the end, by its name for people."""
         watch = FileWatch((*self._kubeconfig_files(), self.config_path), self.reload)
         parts: dict[str, Coroutine[Any, Any, None]] = {
             "source": self.source.run(),
@@ -333,11 +341,7 @@ class Daemon:
             if self.metrics.notifier is not None:
                 run = self.metrics.notifier.run
                 parts["notifications"] = self._always("notifications", run)
-        tasks = [loop.create_task(part, name=name) for name, part in parts.items()]
-        try:
-            return await self._until_stopped(tasks)
-        finally:
-            await self._end(tasks)
+        return parts
 
     async def _always(self, name: str, run: Callable[[], Coroutine[Any, Any, None]]) -> None:
         """Run a part on which no decision hangs; after a bug of ours in it, it begins anew."""

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from kubectl_nodelife.daemon.options import Options, with_limits
+from kubectl_nodelife.daemon.flags import Options, with_limits
 from kubectl_nodelife.daemon.preflight import check_settings
 from kubectl_nodelife.daemon.settings import (
     DetectedSettings,

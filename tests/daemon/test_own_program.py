@@ -10,8 +10,7 @@ import pytest
 
 from kubectl_nodelife import __version__
 from kubectl_nodelife.daemon import own_program
-from kubectl_nodelife.daemon.flags import DaemonFlags, Orders
-from kubectl_nodelife.daemon.options import Options, from_anywhere
+from kubectl_nodelife.daemon.flags import DaemonFlags, Options, Orders, from_anywhere
 from kubectl_nodelife.daemon.own_program import (
     SETTLE_SECONDS,
     UPGRADE_SECONDS,

@@ -10,8 +10,13 @@ import pytest
 
 from kubectl_nodelife.controllers.tainteviction import TaintEvictionController
 from kubectl_nodelife.daemon.changes import ChangeFilter, Store, document
-from kubectl_nodelife.daemon.enforce.announcer import MOST, Announcer, left_behind, user_and_host
-from kubectl_nodelife.daemon.enforce.recorder import ChangeRecorder
+from kubectl_nodelife.daemon.enforce.recorder import (
+    MOST,
+    Announcer,
+    ChangeRecorder,
+    left_behind,
+    user_and_host,
+)
 from kubectl_nodelife.daemon.enforce.tripwires import GoneNodes, Tripwires
 from kubectl_nodelife.daemon.intents import Intents
 from kubectl_nodelife.daemon.ledger import Ledger

@@ -7,21 +7,22 @@ import fnmatch
 import os
 import sqlite3
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
-from kubectl_nodelife.daemon.acts_journal import PATTERN
-from kubectl_nodelife.daemon.enforce import settling
-from kubectl_nodelife.daemon.enforce.settling import (
+from kubectl_nodelife.daemon import intents as intents_module
+from kubectl_nodelife.daemon.changes import ACTS_PATTERN
+from kubectl_nodelife.daemon.enforce.write_gate import KeptBreakers, Pause, adopt
+from kubectl_nodelife.daemon.intents import (
+    CLUSTER_MARK,
+    Intent,
+    Intents,
     moved_journals,
     settle_all,
     settle_later,
     settle_unsettled,
 )
-from kubectl_nodelife.daemon.enforce.write_gate import KeptBreakers, Pause, adopt
-from kubectl_nodelife.daemon.intents import Intent, Intents
-from kubectl_nodelife.daemon.preflight import CLUSTER_MARK
 from kubectl_nodelife.daemon.process import claim_state
 from kubectl_nodelife.engine.calls import Answer, Get
 from kubectl_nodelife.engine.guard import UPSTREAM, Guard
@@ -140,7 +141,7 @@ async def test_settled_by_reading_never_by_sending(
     number = await intents.begin(INTENT._replace(action=f'{{"type":"{kind}"}}'))
     intents.note(number, "unknown")
     await intents.flush()
-    await settle_unsettled(intents, cast(Any, Reader()))
+    await settle_unsettled(intents, Reader().call)
     assert states(path) == [state] and intents.unsettled() == []
     await intents.close()
 
@@ -160,7 +161,7 @@ class Reads:
 async def test_what_cannot_be_read_at_first_is_settled_later(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(settling, "AGAIN_S", 0.01)
+    monkeypatch.setattr(intents_module, "AGAIN_S", 0.01)
     reads: list[Get] = []
 
     class Late:
@@ -173,7 +174,7 @@ async def test_what_cannot_be_read_at_first_is_settled_later(
     intents.note(await intents.begin(INTENT), "unknown")
     in_flight = await intents.begin(INTENT)
     intents.note(in_flight, "sent")
-    later = asyncio.ensure_future(settle_later(intents, cast(Any, Late())))
+    later = asyncio.ensure_future(settle_later(intents, Late().call))
     while intents.has_unsettled:
         await asyncio.sleep(0.01)
     await asyncio.sleep(0.05)
@@ -220,7 +221,7 @@ def test_a_journal_that_was_moved_is_settled_by_the_next(
     async def run() -> None:
         own, reads = Intents(str(folder / "journal.writes.db")), Reads()
         own.mark(CLUSTER_MARK, "uid")
-        await settle_all(own, moved_journals(own.path), cast(Any, reads))
+        await settle_all(own, moved_journals(own.path), reads.call)
         assert reads.asked == ([("d", "p")] if settled else [])
         await own.close()
 
@@ -264,7 +265,7 @@ def test_journals_of_acts_keep_a_name_by_which_they_are_found(tmp_path: Path) ->
     (tmp_path / "key" / "way-journal.db").touch()  # an earlier one is not written over
     found = {path.name for path in claimed(tmp_path, "key").iterdir()}
     assert {"acts-1.way-2.writes.db", "acts-1.way-2.writes.db-wal", "way-2-journal.db"} <= found
-    assert fnmatch.filter(found, PATTERN)
+    assert fnmatch.filter(found, ACTS_PATTERN)
 
 
 async def test_a_pause_that_cannot_be_kept_holds_all_the_same(path: Path) -> None:

@@ -8,8 +8,8 @@ from typing import Any, cast
 
 import pytest
 
-from kubectl_nodelife.daemon.enforce.kill_switch import KillSwitch
 from kubectl_nodelife.daemon.lease_check import FEW, LeaseReread
+from kubectl_nodelife.daemon.preflight import KillSwitch
 from kubectl_nodelife.engine.cache import Cache
 from kubectl_nodelife.engine.calls import Answer, Get
 from kubectl_nodelife.engine.events import NOT_SENT, Event, Put

@@ -8,10 +8,10 @@ from typing import Any, cast
 
 import pytest
 
-from kubectl_nodelife.daemon.enforce.kill_switch import KillSwitch
 from kubectl_nodelife.daemon.flags import Orders
 from kubectl_nodelife.daemon.preflight import (
     ClusterChecks,
+    KillSwitch,
     Preflight,
     check_settings,
     check_transport,

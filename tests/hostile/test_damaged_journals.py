@@ -10,8 +10,7 @@ from typing import Any, cast
 
 import pytest
 
-from kubectl_nodelife.daemon.enforce.settling import settle_unsettled
-from kubectl_nodelife.daemon.intents import APPLIED, Intent, Intents
+from kubectl_nodelife.daemon.intents import APPLIED, Intent, Intents, settle_unsettled
 from kubectl_nodelife.engine.calls import Answer
 from kubectl_nodelife.errors import Refused
 from kubectl_nodelife.live.writer import Writer
@@ -99,7 +98,7 @@ async def test_a_row_that_makes_no_sense_stays_open(
             db.execute("UPDATE writes SET state = 'sent' WHERE id = 9")
     intents = Intents(str(path))
     assert {write.id for write in intents.unsettled()} == {9, *OPEN}
-    await settle_unsettled(intents, cast(Writer, Server()))
+    await settle_unsettled(intents, cast(Writer, Server()).call)
     assert intents.has_unsettled
     await intents.close()
 

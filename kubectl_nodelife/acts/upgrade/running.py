@@ -25,7 +25,7 @@ from kubectl_nodelife.controllers.upgrade.document import UpgradeRequest, Verb
 from kubectl_nodelife.controllers.upgrade.leaving import leftovers
 from kubectl_nodelife.controllers.upgrade.marks import CONTROLLER, NodeState
 from kubectl_nodelife.controllers.upgrade.policy import WorkMode
-from kubectl_nodelife.daemon.enforce.announcer import user_and_host
+from kubectl_nodelife.daemon.enforce.recorder import user_and_host
 from kubectl_nodelife.daemon.permissions import rights
 from kubectl_nodelife.engine.events import Put
 from kubectl_nodelife.engine.guard import Caps

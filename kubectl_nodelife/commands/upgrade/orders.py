@@ -266,7 +266,7 @@ def resume(
 
     from kubectl_nodelife.acts.upgrade.lease import open_document
     from kubectl_nodelife.controllers.upgrade.document import UpgradeRequest, Verb
-    from kubectl_nodelife.daemon.enforce.announcer import user_and_host
+    from kubectl_nodelife.daemon.enforce.recorder import user_and_host
 
     request = UpgradeRequest(
         verb=Verb.RESUME,
@@ -355,7 +355,7 @@ def abort(
 def _request(verb: str, done: str, because: str, *, now: bool = False) -> UpgradeRequest:
     """A request of this user, with his name and his words as the reason."""
     from kubectl_nodelife.controllers.upgrade.document import UpgradeRequest, Verb
-    from kubectl_nodelife.daemon.enforce.announcer import user_and_host
+    from kubectl_nodelife.daemon.enforce.recorder import user_and_host
 
     by = user_and_host()
     reason = f"{done} by {by}" + (f": {because}" if because else "")

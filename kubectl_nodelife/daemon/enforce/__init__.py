@@ -2,9 +2,8 @@
 
 `enforcement.py` holds it together: preflight, Lease, and terms, each a decision task of its own on
 the news that the dry run reads as well (`host`). Before a write `write_gate` asks for Lease, pause
-and kill switch, `writers` has the clients, `recorder` writes it down, and `settling` finds out what
-became of it after a crash. `tripwires` and `write_gate` open a breaker, and `manager` looks for a
-kube-controller-manager.
+and kill switch, `writers` has the clients, and `recorder` writes it down. `tripwires` and
+`write_gate` open a breaker, and `manager` looks for a kube-controller-manager.
 
 Enforcing controllers never see what the dry run has only planned; the dry run sees what they did
 through its watches, like all other writes.

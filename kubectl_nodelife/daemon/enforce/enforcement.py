@@ -27,12 +27,15 @@ from typing import Any, Final
 from kubectl_nodelife.daemon import server
 from kubectl_nodelife.daemon.cluster_view import Sources
 from kubectl_nodelife.daemon.decisions import DecisionTask
-from kubectl_nodelife.daemon.enforce.announcer import Announcer, left_behind, user_and_host
 from kubectl_nodelife.daemon.enforce.host import JOIN, EnforcingHost
-from kubectl_nodelife.daemon.enforce.kill_switch import KillSwitch
 from kubectl_nodelife.daemon.enforce.manager import unproven, watch_manager
-from kubectl_nodelife.daemon.enforce.recorder import ChangeRecorder, IntentJournal
-from kubectl_nodelife.daemon.enforce.settling import moved_journals, settle_all, settle_later
+from kubectl_nodelife.daemon.enforce.recorder import (
+    Announcer,
+    ChangeRecorder,
+    IntentJournal,
+    left_behind,
+    user_and_host,
+)
 from kubectl_nodelife.daemon.enforce.tripwires import (
     ALL_AT_ONCE,
     GoneNodes,
@@ -55,14 +58,20 @@ from kubectl_nodelife.daemon.enforce.writers import (
     daemon_set_syncs,
     set_of,
 )
+from kubectl_nodelife.daemon.flags import Options
 from kubectl_nodelife.daemon.gate import Tee, TeeFeed
-from kubectl_nodelife.daemon.intents import WRITES, Intents
+from kubectl_nodelife.daemon.intents import (
+    WRITES,
+    Intents,
+    moved_journals,
+    settle_all,
+    settle_later,
+)
 from kubectl_nodelife.daemon.kinds import KINDS
 from kubectl_nodelife.daemon.lease_check import READ_SECONDS, LeaseReread
 from kubectl_nodelife.daemon.logs import log
-from kubectl_nodelife.daemon.options import Options
 from kubectl_nodelife.daemon.permissions import ENFORCE_LEASE
-from kubectl_nodelife.daemon.preflight import ClusterChecks, Preflight, check_settings
+from kubectl_nodelife.daemon.preflight import ClusterChecks, KillSwitch, Preflight, check_settings
 from kubectl_nodelife.daemon.settings import ClusterConfig, FollowedSettings
 from kubectl_nodelife.engine.actions import Action
 from kubectl_nodelife.engine.cache import Cache
@@ -157,14 +166,8 @@ class Enforcement:
         self._side = Writer(self._side_session, "enforce", since, client.clock)
         self.kill_switch = KillSwitch(self._side, since)
         self.keeper = self._make_keeper()
-        self._gate = WriteGate(
-            self.keeper,
-            self.pause,
-            self.kill_switch,
-            self.journal_error,
-            self.guard,
-            since,
-        )
+        stops = self.keeper, self.pause, self.kill_switch
+        self._gate = WriteGate(*stops, self.journal_error, self.guard, since)
         self._gone_nodes = GoneNodes(intents)
         sender = EventSender(self._side, clock.now_ns, self._may_announce)
         self._announcer = Announcer(self._ledger, sender, self.keeper, clock.now_ns)
@@ -212,7 +215,7 @@ class Enforcement:
                 self._side, self._unproven_with, self.guard, self.monotonic_ns
             ),
             "Events": self._announcer.run,
-            "settling": lambda: settle_later(intents, self._side),
+            "settling": lambda: settle_later(intents, self._side.call),
         }
 
     async def preflight(self) -> None:
@@ -248,7 +251,9 @@ class Enforcement:
         for name in self._parts:
             if name != "settling":
                 self._begin_part(name)
-        await self._faults.contain("settling", settle_all(self.intents, self._moved, self._side))
+        await self._faults.contain(
+            "settling", settle_all(self.intents, self._moved, self._side.call)
+        )
         self._begin_part("settling")
         while True:
             self.why_not = self._gate.closed_because()

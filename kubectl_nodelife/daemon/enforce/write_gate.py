@@ -29,9 +29,9 @@ from msgspec.structs import replace
 
 from kubectl_nodelife.controllers.nodelifecycle.taints import is_for_lost_node
 from kubectl_nodelife.daemon.decisions import DecisionTask
-from kubectl_nodelife.daemon.enforce.kill_switch import KillSwitch
 from kubectl_nodelife.daemon.intents import Intents
 from kubectl_nodelife.daemon.logs import log, log_bug
+from kubectl_nodelife.daemon.preflight import KillSwitch
 from kubectl_nodelife.engine.actions import Action
 from kubectl_nodelife.engine.cache import Cache
 from kubectl_nodelife.engine.calls import Answer
