@@ -278,7 +278,8 @@ class Process:
         flags = SimpleNamespace(orders=orders, assignments=())
         options: Any = SimpleNamespace(environ={}, report=lambda text: None, flags=flags)
         followed: Any = SimpleNamespace(warnings=[], read=read_settings)
-        self.enforcement = Enforcement(options, sources, tee, followed, self.intents)  # type: ignore[arg-type]
+        kept: Any = self.intents
+        self.enforcement = Enforcement(options, sources, tee, followed, kept)
         self.enforcement.keeper._steady = lambda: world.steady_ns
         self.causes = WithdrawnCauses(self.enforcement.recorder)
         self._server = server

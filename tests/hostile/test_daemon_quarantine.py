@@ -15,7 +15,7 @@ from kubectl_nodelife.kube.kinds import kind_named
 from kubectl_nodelife.kube.unreadable import reason
 from kubectl_nodelife.live.listwatch import WatchStream
 from kubectl_nodelife.live.news import ListNews, WatchNews
-from tests.daemon.lab import CLUSTER, Lab, lease, make_lab, node, pod, unreachable
+from tests.daemon.lab import Lab, lease, make_lab, node, pod, unreachable
 from tests.daemonset.shown import agent, revision
 from tests.deep import one_of
 from tests.hostile.bad import BAD, line
@@ -26,7 +26,7 @@ N1 = Unreadable("Node", ("", "n1"), "w")
 
 
 def documents(lab: Lab) -> list[dict[str, Any]]:
-    found: dict[str, Any] = health(lab.decisions, lab.journal, CLUSTER, {}, [])
+    found: dict[str, Any] = health(lab.sources, {}, [])
     assert all(line in found["warnings"] for line in lab.decisions.host.cache.quarantine.lines())
     entries: list[dict[str, Any]] = found["quarantine"]
     return entries
@@ -145,7 +145,7 @@ async def test_planned_pods_are_not_counted_as_pods(tmp_path: Path) -> None:
     await lab.begin(node("n1"), node("n2"), *beats, agent(), revision(1))
     await lab.after(5, "n1", "n2")
     assert [row for row in await lab.told() if row[0] == "CreatePod"], "pods are planned"
-    found: dict[str, Any] = health(lab.decisions, lab.journal, CLUSTER, {}, [])
+    found: dict[str, Any] = health(lab.sources, {}, [])
     counted = {entry["kind"]: entry["objects"] for entry in found["kinds"]}
     assert (counted["Pod"], counted["Node"]) == (0, 2)
     shown = lab.look().outlook.cache
