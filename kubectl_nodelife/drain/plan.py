@@ -407,10 +407,7 @@ def _budget_plans(play: Play, pods: Sequence[PodPlan]) -> list[BudgetPlan]:
                 desired=status.desired_healthy,
                 healthy=status.current_healthy,
                 allowed=status.disruptions_allowed,
-                points=[
-                    BudgetPoint(seconds(e.at_ns) or 0.0, e.healthy, e.desired, e.allowed)
-                    for e in ledger.entries
-                ],
+                points=list(map(BudgetPoint.of, ledger.entries)),
             )
         )
     return plans

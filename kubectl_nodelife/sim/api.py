@@ -351,11 +351,22 @@ class MakePod(PodAction, frozen=True, kw_only=True, gc=False):
 
     node: str
     owner: str
+    owner_kind: str
     revision: str = ""
 
     def records(self) -> Iterator[tuple[str, Detail]]:
         """CreatePod."""
         yield "CreatePod", {"node": self.node, "owner": self.owner, "revision": self.revision}
+
+
+class BindPod(PodAction, frozen=True, kw_only=True, gc=False):
+    """A pod that had to wait is bound to a node."""
+
+    node: str
+
+    def records(self) -> Iterator[tuple[str, Detail]]:
+        """The scheduler's Event."""
+        yield "RecordEvent", {"type": "Normal", "reason": "Scheduled", "message": self.because}
 
 
 def deletion(

@@ -481,6 +481,7 @@ class Deployments:
             pod_uid=uid,
             node=pod.spec.node_name,
             owner=owner.name,
+            owner_kind="ReplicaSet",
             revision=labels.get(LABEL_POD_TEMPLATE_HASH, ""),
         )
         self._api.put("Pod", pod, self._api.note(creation))

@@ -306,6 +306,7 @@ class WorkloadControllers:
                 pod_uid=meta.uid,
                 node=pod.spec.node_name,
                 owner=owner.name,
+                owner_kind=owner.kind,
                 revision=next((labels[key] for key in _HASH_LABELS if key in labels), ""),
             )
         )

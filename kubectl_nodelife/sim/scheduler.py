@@ -43,7 +43,7 @@ from kubectl_nodelife.kube.service import Service
 from kubectl_nodelife.kube.storage import PersistentVolume, PersistentVolumeClaim, StorageClass
 from kubectl_nodelife.kube.times import SECOND_NS, whole_seconds
 from kubectl_nodelife.kube.workload import ReplicaSet, ReplicationController, StatefulSet
-from kubectl_nodelife.sim.api import Api, event_record
+from kubectl_nodelife.sim.api import CLUSTER, Api, BindPod, event_record
 from kubectl_nodelife.sim.timeline import OWNER, Agenda
 from kubectl_nodelife.workloads.placement import PlacementSimulator, pinned_node, priority
 from kubectl_nodelife.workloads.pod_classes import PodClasses, RoomOnNodes, stock
@@ -281,11 +281,21 @@ class Scheduler:
                     self._failed(pod)
                     continue
                 self._spend()
-                done = self._api.note(event_record(pod, "Scheduled", f"the pod fits on {node}"))
-                self._api.put("Pod", _bound(pod, node), done)
+                self._bind_waiting(pod, node)
             self._leave(first.key)
             if line.pods:
                 heapq.heappush(turns, (line.first().turn, number, name))
+
+    def _bind_waiting(self, pod: Pod, node: str) -> None:
+        done = BindPod(
+            controller=CLUSTER,
+            because=f"the pod fits on {node}",
+            namespace=pod.namespace,
+            pod=pod.name,
+            pod_uid=pod.uid,
+            node=node,
+        )
+        self._api.put("Pod", _bound(pod, node), self._api.note(done))
 
     def _failed(self, pod: Pod) -> None:
         for asked in self._on_failure:

@@ -68,19 +68,6 @@ class Record(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     cause: int | None
     error: str = ""
 
-    @property
-    def node_ready(self) -> str | None:
-        """The status that it gives to a node's Ready; None where it gives none."""
-        if self.action != "SetNodeCondition" or self.detail["type"] != "Ready":
-            return None
-        status: str = self.detail["status"]
-        return status
-
-    @property
-    def ends_pod(self) -> bool:
-        """True if a pod's object goes with it."""
-        return self.action == "DeletePod" and self.detail.get("gracePeriodSeconds") == 0
-
 
 class Timeline:
     """The journal of a simulated run. Each action in it has a number (`actions.identity`)."""

@@ -1,10 +1,11 @@
 """Plays runs, and measures them: a point's present is made once, each run is a fork of it with its
 seed's failures.
 
-A `Plan` (once) and `RunId`s go to another process; plain figures come back, read from a play's
-records and its levels of service. `needless` is judged by the true state of machines, which only
-the failures of the run show: a node that was marked lost while its machine worked, a pod that was
-evicted though its machine had never been off, or was back before the pod's replacement was ready.
+A `Plan` (once) and `RunId`s go to another process; plain figures come back, of what became of nodes
+and pods in a play (`sim/reading.py`) and of its levels of service. `needless` is judged by the true
+state of machines, which only the failures of the run show: a node that was marked lost while its
+machine worked, a pod that was evicted though its machine had never been off, or was back before the
+pod's replacement was ready.
 """
 
 from __future__ import annotations
@@ -23,13 +24,14 @@ from kubectl_nodelife.engine.calls import CONVERSATIONS
 from kubectl_nodelife.errors import Failed
 from kubectl_nodelife.kube.times import SECOND_NS
 from kubectl_nodelife.outlook.what_if.answer import figures_of
-from kubectl_nodelife.outlook.what_if.play_reading import PlayReading, is_eviction
+from kubectl_nodelife.outlook.what_if.play_reading import PlayReading
 from kubectl_nodelife.outlook.what_if.question import EachPlay
 from kubectl_nodelife.sim.api import CLUSTER
 from kubectl_nodelife.sim.events import ScenarioEvent, read_events
 from kubectl_nodelife.sim.fields import FieldPath
 from kubectl_nodelife.sim.present import joined_kubelets
-from kubectl_nodelife.sim.timeline import Record, without_collector
+from kubectl_nodelife.sim.reading import PodCourse
+from kubectl_nodelife.sim.timeline import without_collector
 from kubectl_nodelife.sweep.failures import Model, Silence, Terrain, events_of, merged, stream
 from kubectl_nodelife.sweep.points import Base, Point, Terms, question_at
 
@@ -156,50 +158,26 @@ class ReadRun:
                 span = silence.from_ns / SECOND_NS, silence.to_ns / SECOND_NS
                 self.off[silence.node].append(span)
         self.marked: dict[str, list[Span]] = defaultdict(list)
-        for node, spans in _spans(_readiness(self.played.records), self.end):
-            self.marked[node] = spans
-        records = self.played.records
-        self.evicted = [i for i, record in enumerate(records) if _is_taint_eviction(record)]
+        for loss in self.played.courses.losses:
+            back_at = self.end if loss.back_at is None else loss.back_at
+            self.marked[loss.name].append((loss.lost_at, back_at))
+        self.evicted = [
+            (done, pod)
+            for pod in self.played.courses.pods
+            for done in pod.evictions
+            if done.action.controller == "taint-eviction"
+        ]
 
     def replaced_at(self) -> dict[int, float]:
-        """The index of an eviction -> when a pod that was made for it is ready."""
-        records, evictions = self.played.records, set(self.evicted)
-        created: dict[str, int] = {}
+        """The number of an eviction -> when a pod that was made for it is ready."""
+        evictions = {done.action.id for done, _ in self.evicted}
         ready: dict[int, float] = {}
-        for record in records:
-            if record.action == "CreatePod":
-                led = _leads_back(record, records, evictions)
-                if led is not None:
-                    created[record.object.uid] = led
-            elif record.object.uid in created and _is_ready(record):
-                ready.setdefault(created[record.object.uid], record.at)
+        for pod in self.played.courses.pods:
+            if pod.created is not None and pod.ready_at is not None:
+                led = (cause.id for cause in pod.created.action.causes() if cause.id in evictions)
+                if (eviction := next(led, None)) is not None:
+                    ready[eviction] = min(pod.ready_at, ready.get(eviction, math.inf))
         return ready
-
-
-def _leads_back(record: Record, records: Sequence[Record], to: set[int]) -> int | None:
-    """The record of `to` that led to this one."""
-    cause = record.cause
-    while cause is not None and cause not in to:
-        cause = records[cause].cause
-    return cause
-
-
-def _is_taint_eviction(record: Record) -> bool:
-    taint_eviction = record.controller == "taint-eviction" and record.object.kind == "Pod"
-    return taint_eviction and is_eviction(record) and not record.error
-
-
-def _is_ready(record: Record) -> bool:
-    detail = record.detail
-    is_condition = record.action == "SetPodCondition" and detail["type"] == "Ready"
-    return is_condition and detail["status"] == "True"
-
-
-def _readiness(records: Iterable[Record]) -> Iterator[tuple[str, float, bool]]:
-    """(node, instant, whether it is not Ready from then)."""
-    for record in records:
-        if record.node_ready is not None:
-            yield record.object.name, record.at, record.node_ready != "True"
 
 
 def _spans(
@@ -248,13 +226,12 @@ def _evictions(run: ReadRun) -> float:
 
 def _needless_evictions(run: ReadRun) -> float:
     ready = run.replaced_at()
-    node_of, count = run.played.levels.node_of, 0
-    for index in run.evicted:
-        record = run.played.records[index]
-        spans = run.off.get(node_of(record.object), ())
-        last = bisect_right([since for since, _ in spans], record.at) - 1
+    count = 0
+    for done, pod in run.evicted:
+        spans = run.off.get(pod.node, ())
+        last = bisect_right([since for since, _ in spans], done.at) - 1
         back = spans[last][1] if last >= 0 else 0.0
-        count += back < ready.get(index, math.inf) and back <= run.end
+        count += back < ready.get(done.action.id, math.inf) and back <= run.end
     return count
 
 
@@ -263,33 +240,33 @@ def _below_budget(run: ReadRun) -> float:
 
 
 def _pending(run: ReadRun) -> float:
-    changes = _waiting(run.played.records)
+    pods = enumerate(run.played.courses.pods)
+    changes = ((str(number), *change) for number, pod in pods for change in _waiting(pod))
     return _minutes(sum(_length(spans) for _, spans in _spans(changes, run.end)))
 
 
-def _waiting(records: Iterable[Record]) -> Iterator[tuple[str, float, bool]]:
-    """(uid of a pod, instant, whether it has no node from then)."""
-    for record in records:
-        if record.action == "CreatePod":
-            yield record.object.uid, record.at, not record.detail["node"]
-        elif record.object.kind == "Pod" and record.action == "RecordEvent":
-            if record.detail["reason"] in ("Scheduled", "FailedScheduling"):
-                yield record.object.uid, record.at, record.detail["reason"] != "Scheduled"
-        elif record.ends_pod:
-            yield record.object.uid, record.at, False
+def _waiting(pod: PodCourse) -> Iterator[tuple[float, bool]]:
+    """(instant, whether the pod has no node from then)"""
+    if pod.created is not None:
+        yield pod.created.at, not pod.created.action.node
+    yield from ((d.at, True) for d in pod.events if d.action.reason == "FailedScheduling")
+    if pod.bound is not None:
+        yield pod.bound.at, False
+    if pod.ended_at is not None:
+        yield pod.ended_at, False
 
 
 def _moves(run: ReadRun) -> float:
-    levels = run.played.levels
-    pods = levels.all_at_start
-    return round(sum(levels.made.values()) / pods, 2 * _FIGURES) if pods else 0.0
+    pods = run.played.levels.all_at_start
+    created = sum(pod.created is not None for pod in run.played.courses.pods)
+    return round(created / pods, 2 * _FIGURES) if pods else 0.0
 
 
 def _brake(run: ReadRun) -> float:
     rates = (
-        (record.object.name, record.at, record.detail["rate"] == 0)
-        for record in run.played.records
-        if record.action == "SetZoneState"
+        (zone, done.at, done.action.rate == 0)
+        for zone, states in run.played.courses.zones.items()
+        for done in states
     )
     return _minutes(sum(_length(spans) for _, spans in _spans(rates, run.end)))
 

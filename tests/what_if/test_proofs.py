@@ -181,12 +181,13 @@ def test_no_pod_is_lost_from_sight(seed: int) -> None:
     }
     assert at_end == (start | made) - gone and gone <= start | made
     reading = PlayReading(end, make_settings("newest"))
-    pending = sum(map(len, reading.pending.values()))
+    courses = reading.courses.values()
+    pending = sum(len(course.pending) for course in courses)
     on_silent = sum(len(end.cluster.pods_on(name)) for name in end.silent)
-    told = sum(map(len, reading.stuck.values())) + sum(c.total() for c in reading.at_risk.values())
+    told = sum(len(course.stuck) + course.at_risk.total() for course in courses)
     assert (pending, on_silent) == (len(end.levels.unbound), told)
     services = {ServedObject(s.namespace, SERVICE, s.name) for s in end.cluster.all(SERVICE)}
-    for counted in end.levels.workloads() | services:
+    for counted in end.workloads() | services:
         series = end.levels.series(counted)
         assert all(level.serving <= level.ready + len(start | made) for level in series)
         assert all(level.blind <= level.ready for level in series)

@@ -7,8 +7,10 @@ the clusters at their ends. Only what differs is listed. Seconds count from the 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final, NamedTuple
+
+from msgspec.structs import asdict
 
 from kubectl_nodelife.drain.results import DEGRADED, FULL, NONE, OUTAGE_ORDER
 from kubectl_nodelife.engine.settings import Settings
@@ -59,7 +61,8 @@ from kubectl_nodelife.outlook.what_if.service_levels import (
     outage_of,
 )
 from kubectl_nodelife.sim.present import Present
-from kubectl_nodelife.sim.timeline import ObjectRef, Record
+from kubectl_nodelife.sim.reading import Courses, Happened, pod_loops
+from kubectl_nodelife.sim.timeline import Record
 from kubectl_nodelife.workloads.budgets import rule_of
 
 ASSUMED: Final = (
@@ -72,9 +75,6 @@ _SAME_NS: Final = 5 * SECOND_NS
 """Two plays that have the same within this time, a monitor period, do not differ by it."""
 
 _WRITERS: Final = frozenset({"node-lifecycle", "taint-eviction"})
-
-
-_KINDS: Final = ("called Unknown", "pods marked not ready", "NoExecute taints", "pods deleted")
 
 
 def make_answer(
@@ -117,7 +117,7 @@ def make_answer(
         budgets=list(_budgets(before, after)),
         writes=_writes(plays, acts),
         already_down=_already_down(before),
-        repeats=after.repeats(),
+        repeats=pod_loops(after.played.courses),
         drains=drains,
         ignored=len(after.ignored),
         why=list(why),
@@ -132,43 +132,26 @@ def make_answer(
 def _writes(plays: Plays, acts: Sequence[Act]) -> list[WriteSpans]:
     if not any(act.is_setting for act in acts):
         return []
-    return write_spans(plays.baseline.records, plays.future.records)
-
-
-def write_spans(baseline: Iterable[Record], future: Iterable[Record]) -> list[WriteSpans]:
-    """The kinds of writes that one of the two plays has."""
-    was, now = _spans(baseline), _spans(future)
-    none = WriteSpan()
+    was, now = _spans(plays.baseline.courses), _spans(plays.future.courses)
     return [
-        WriteSpans(kind, was.get(kind, none), now.get(kind, none))
-        for kind in _KINDS
-        if kind in was or kind in now
+        WriteSpans(kind, was[kind], now[kind]) for kind in was if was[kind].count or now[kind].count
     ]
 
 
-def _spans(records: Iterable[Record]) -> dict[str, WriteSpan]:
-    times: dict[str, list[float]] = {}
-    for kind, at in _told(records):
-        times.setdefault(kind, []).append(at)
-    return {kind: WriteSpan(len(at), at[0], at[-1]) for kind, at in times.items()}
-
-
-def _told(records: Iterable[Record]) -> Iterator[tuple[str, float]]:
-    unknown, marked, tainted, deleted = _KINDS
-    gone: set[ObjectRef] = set()
-    for record in records:
-        if record.error or record.controller not in _WRITERS:
-            continue
-        action, detail = record.action, record.detail
-        if record.node_ready == "Unknown":
-            yield unknown, record.at
-        elif action == "MarkPodNotReady":
-            yield marked, record.at
-        elif action == "AddTaint" and detail.get("effect") == "NoExecute":
-            yield tainted, record.at
-        elif action == "DeletePod" and record.object not in gone:
-            gone.add(record.object)
-            yield deleted, record.at
+def _spans(courses: Courses) -> dict[str, WriteSpan]:
+    """The writes of the controllers that a setting moves, by their kind."""
+    nodes, pods = courses.nodes.values(), courses.pods
+    written: dict[str, list[Happened[Any]]] = {
+        "called Unknown": [done for node in nodes for done in node.unknown],
+        "pods marked not ready": [done for pod in pods for done in pod.marked],
+        "NoExecute taints": [done for node in nodes for done in node.tainted],
+        "pods deleted": [done for pod in pods if (done := pod.deleted(*_WRITERS))],
+    }
+    spans = {}
+    for kind, all_ in written.items():
+        at = sorted(done.at for done in all_ if done.action.controller in _WRITERS)
+        spans[kind] = WriteSpan(len(at), at[0], at[-1]) if at else WriteSpan()
+    return spans
 
 
 def _unknown_orders(nodes: Sequence[NodeFuture]) -> Iterator[str]:
@@ -236,13 +219,13 @@ def _workloads(
 
 
 def _differs(workload: ServedObject, before: PlayReading, after: PlayReading) -> bool:
+    was, now = before.courses[workload], after.courses[workload]
     return (
         before.outage(workload) != after.outage(workload)
         or _differ(before.played.levels.series(workload), after.played.levels.series(workload))
-        or before.evicted[workload] != after.evicted[workload]
-        or before.collected[workload] != after.collected[workload]
-        or before.at_risk.get(workload) != after.at_risk.get(workload)
-        or len(before.pending.get(workload, ())) != len(after.pending.get(workload, ()))
+        or (was.evicted, was.collected) != (now.evicted, now.collected)
+        or was.at_risk != now.at_risk
+        or len(was.pending) != len(now.pending)
     )
 
 
@@ -277,7 +260,8 @@ def _workload(
     unchanged = outage_of([levels.at_start(workload)], reading.played.end_ns)
     extremes = (plays.fast, plays.slow)
     low, high = (extreme.of_workload(workload, unchanged) for extreme in extremes)
-    evicted = [reading.evicted[workload], *(each.evicted.get(workload, 0) for each in extremes)]
+    course = reading.courses[workload]
+    evicted = [course.evicted, *(each.evicted.get(workload, 0) for each in extremes)]
     owner = _Owner.of(workload, plays.present)
     wanted = owner.replicas if owner.replicas is not None else levels.pods_at_start(workload)
     return WorkloadFuture(
@@ -295,15 +279,7 @@ def _workload(
         back_seconds=reading.seconds(outage.back_ns),
         at_zero_seconds=span_seconds(outage.at_zero_ns),
         blind_seconds=span_seconds(outage.blind_ns),
-        evicted=reading.evicted[workload],
         evicted_range=CountRange(fewest=min(evicted), most=max(evicted)),
-        collected=reading.collected[workload],
-        moves=levels.made.get(workload, 0),
-        pending=reading.pending.get(workload, []),
-        stuck=reading.stuck.get(workload, []),
-        not_started=reading.not_started.get(workload, []),
-        held_up=reading.held_up.get(workload, []),
-        at_risk=AtRisk(**reading.at_risk[workload]),
         series=[
             Point(at=reading.seconds(level.at_ns) or 0.0, ready=level.ready, serving=level.serving)
             for level in levels.series(workload)
@@ -312,6 +288,7 @@ def _workload(
         high=high,
         without_acts=_other(without, workload, reading),
         with_settings_of_today=None if before is without else _other(before, workload, reading),
+        **{**asdict(course), "at_risk": AtRisk(**course.at_risk)},
     )
 
 
@@ -323,7 +300,7 @@ def _other(reading: PlayReading, workload: ServedObject, future: PlayReading) ->
         down=_word(outage) == FULL,
         at_zero_seconds=span_seconds(outage.at_zero_ns),
         ready_at_end=reading.played.levels.series(workload)[-1].serving,
-        pending=len(reading.pending.get(workload, ())),
+        pending=len(reading.courses[workload].pending),
     )
 
 
@@ -458,14 +435,15 @@ def figures_of(reading: PlayReading) -> dict[str, float]:
     outages = [o for c, o in reading.outages.items() if c.kind != SERVICE]
     were_up = [o for o in outages if o.before.serving]
     services = [o for c, o in reading.outages.items() if c.kind == SERVICE and o.before.ready]
+    courses = reading.courses.values()
     return {
         "workloads_at_zero": sum(o.lowest_serving == 0 for o in were_up),
         "services_without_endpoints": sum(o.lowest_ready == 0 for o in services),
         "budgets_below": sum(course.below_seconds > 0 for course in reading.budgets.values()),
-        "pods_pending": sum(map(len, reading.pending.values())),
-        "pods_stuck": sum(map(len, reading.stuck.values())),
-        "pods_evicted": reading.evicted.total(),
-        "pods_at_risk": sum(at_risk.total() for at_risk in reading.at_risk.values()),
+        "pods_pending": sum(len(course.pending) for course in courses),
+        "pods_stuck": sum(len(course.stuck) for course in courses),
+        "pods_evicted": sum(course.evicted for course in courses),
+        "pods_at_risk": sum(course.at_risk.total() for course in courses),
         "unavailable_pod_seconds": span_seconds(sum(o.missing_pod_ns for o in outages)),
         "blind_seconds": span_seconds(sum(o.blind_ns for o in outages)),
         "longest_at_zero_seconds": span_seconds(max((o.at_zero_ns for o in were_up), default=0)),

@@ -12,11 +12,12 @@ from typing import Any
 
 import msgspec
 
+from kubectl_nodelife.drain.results import BudgetPoint
 from kubectl_nodelife.kube.times import SECOND_NS
 from kubectl_nodelife.outlook.eviction_forecast import Range
 from kubectl_nodelife.outlook.foretold import pass_in_words
 from kubectl_nodelife.outlook.what_if.acts import Act
-from kubectl_nodelife.sim.pod_loops import PodLoop
+from kubectl_nodelife.sim.reading import PodLoop
 
 
 class CausedChange(msgspec.Struct, frozen=True, rename="camel"):
@@ -188,15 +189,6 @@ class ServiceFuture(_Document, frozen=True):
     to_seconds: float | None
 
 
-class BudgetMoment(_Document, frozen=True):
-    """A budget's status since an instant."""
-
-    at: float
-    healthy: int
-    desired: int
-    allowed: int
-
-
 class BudgetFuture(_Document, frozen=True):
     """The course of a budget. `at_zero_seconds`: how long it allows no disruption; `below_seconds`:
     how long fewer pods are healthy than it asks for.
@@ -210,7 +202,7 @@ class BudgetFuture(_Document, frozen=True):
     healthy: int
     allowed: int
     lowest: int
-    points: list[BudgetMoment]
+    points: list[BudgetPoint]
     at_zero_seconds: float
     below_seconds: float
 

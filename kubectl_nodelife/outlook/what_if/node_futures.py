@@ -10,6 +10,7 @@ run may come first. Other ranges stand on the plays of a fast and of a slow clus
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
@@ -31,7 +32,6 @@ from kubectl_nodelife.outlook.what_if.document import (
 from kubectl_nodelife.outlook.what_if.play_reading import (
     Played,
     PlayReading,
-    is_eviction,
     seconds,
     span_seconds,
     zone_changes,
@@ -69,21 +69,12 @@ def node_futures(
 
 def deletions_by_node(after: PlayReading) -> tuple[dict[str, list[Deletion]], dict[str, float]]:
     """Of each node the deletions of its pods, and for how long the first waited for its client."""
-    deletions: dict[str, list[Deletion]] = {}
-    home_of, deleted = after.played.levels.node_of, set[str]()
-    due: dict[str, float] = {}
+    deletions: defaultdict[str, list[Deletion]] = defaultdict(list)
     waited: dict[str, float] = {}
-    for record in after.played.records:
-        if record.action == "ScheduleEviction":
-            due[record.object.uid] = record.detail["due"]
-        if record.object.kind != "Pod" or record.error or not is_eviction(record):
-            continue
-        if record.object.uid not in deleted:  # a repeated DELETE is no deletion
-            deleted.add(record.object.uid)
-            home = home_of(record.object)
-            deletion = Deletion(record.at, by_collector=record.controller == "pod-gc")
-            deletions.setdefault(home, []).append(deletion)
-            waited.setdefault(home, record.at - due.get(record.object.uid, record.at))
+    for done, pod in after.played.courses.evicted:
+        by_collector = done.action.controller == "pod-gc"
+        deletions[pod.node].append(Deletion(done.at, by_collector))
+        waited.setdefault(pod.node, 0.0 if pod.due_at is None else done.at - pod.due_at)
     return deletions, waited
 
 
@@ -179,7 +170,7 @@ def _of_collector(name: str, at: float, first: float, after: PlayReading) -> Ins
     right after it.
     """
     period = GC_CHECK_PERIOD_NS / SECOND_NS
-    gone = after.gone.get(name)
+    gone = after.played.courses.nodes[name].event_at("Deleted")
     if gone is None:
         return InstantRange(max(0.0, round(at - period, 3)), round(at + period, 3))
     quarantine = QUARANTINE_NS / SECOND_NS * after.settings.profile.has("gc_quarantine")
@@ -384,7 +375,7 @@ class Extreme(msgspec.Struct, frozen=True):
         return cls(
             played.start_ns,
             reading.outages,
-            dict(reading.evicted),
+            {workload: course.evicted for workload, course in reading.courses.items()},
             {node: len(found) for node, found in deletions_by_node(reading)[0].items()},
             played.waited_ns,
         )

@@ -1,8 +1,7 @@
-"""A play to its end, and what is read of it: how workloads and Services fared, and what was done to
-nodes and pods.
+"""A play to its end, and how workloads and Services, nodes and zones fared in it: what became of
+each is read by `sim/reading.py`, and is summed up here by workload, as the document has it.
 
-A node's instants are those of the first records about it; a pod is at risk that stands, at the end,
-on a node that is lost and is not being deleted.
+A pod is at risk that stands, at the end, on a node that is lost and is not being deleted.
 
 Of two plays the courses of zones are given, and which act led to what.
 """
@@ -12,12 +11,14 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cached_property
 from itertools import pairwise
 from typing import Any, Final, NamedTuple
 
 import msgspec
 
 from kubectl_nodelife.controllers.nodelifecycle.zones import FULL, eviction_rate
+from kubectl_nodelife.drain.results import BudgetPoint
 from kubectl_nodelife.engine.actions import SetZoneState
 from kubectl_nodelife.engine.cache import Cache, Key
 from kubectl_nodelife.engine.events import Outcome
@@ -31,7 +32,6 @@ from kubectl_nodelife.kube.wellknown import NO_EXECUTE
 from kubectl_nodelife.kube.workload import PodDisruptionBudgetSpec, PodDisruptionBudgetStatus
 from kubectl_nodelife.outlook.what_if.acts import Act
 from kubectl_nodelife.outlook.what_if.document import (
-    BudgetMoment,
     CausedChange,
     DrainFuture,
     PendingPod,
@@ -46,8 +46,13 @@ from kubectl_nodelife.outlook.what_if.service_levels import (
     ServedObject,
     ServiceLevels,
     outage_of,
+    workload_of,
 )
-from kubectl_nodelife.sim.pod_loops import Place, PodLoop, pod_loops
+from kubectl_nodelife.sim.reading import (
+    Courses,
+    Happened,
+    NodeCourse,
+)
 from kubectl_nodelife.sim.timeline import Record, Timeline
 from kubectl_nodelife.workloads.budget_ledger import BudgetLedger
 
@@ -59,7 +64,7 @@ class DueThing(NamedTuple):
     whose: str
 
 
-class Played(msgspec.Struct, frozen=True):
+class Played(msgspec.Struct, frozen=True, dict=True):
     """A play to its end: the cluster as it is then, what happened, and what served when.
 
     `end_ns`: the horizon; `ended_ns`: when nothing was to happen any more, the horizon where that
@@ -77,7 +82,6 @@ class Played(msgspec.Struct, frozen=True):
     cluster: Cache
     timeline: Timeline
     failures: list[Outcome]
-    records: list[Record]
     levels: ServiceLevels
     silent: dict[str, int | None]
     last_signs: dict[str, tuple[int, int]]
@@ -94,6 +98,21 @@ class Played(msgspec.Struct, frozen=True):
         """True if nothing was to happen any more."""
         return self.ended_ns < self.end_ns
 
+    @cached_property
+    def records(self) -> list[Record]:
+        """The records of all that happened."""
+        return self.timeline.records(self.failures)
+
+    def workloads(self) -> set[ServedObject]:
+        """All workloads that ever had pods."""
+        made = {ServedObject(*pod.workload) for pod in self.courses.pods}
+        return self.levels.workloads_at_start() | made
+
+    @cached_property
+    def courses(self) -> Courses:
+        """What became of its nodes, pods and zones."""
+        return Courses(self.timeline, self.failures, self.levels.cluster_at_start)
+
 
 def span_seconds(span_ns: int) -> float:
     """A span of time as seconds, to the ms."""
@@ -106,7 +125,6 @@ def seconds(at_ns: int | None, start_ns: int) -> float | None:
 
 
 _DRAIN_ENDS: Final = {"DrainRefused": "refused", "DrainFailed": "failed", "Drained": "drained"}
-_LOSSES: Final = frozenset({"MachineLost", "LinkLost"})
 
 
 class BudgetCourse(msgspec.Struct, frozen=True):
@@ -114,7 +132,7 @@ class BudgetCourse(msgspec.Struct, frozen=True):
 
     spec: PodDisruptionBudgetSpec
     status: PodDisruptionBudgetStatus
-    points: list[BudgetMoment]
+    points: list[BudgetPoint]
     at_zero_seconds: float
     below_seconds: float
 
@@ -127,28 +145,32 @@ class BudgetCourse(msgspec.Struct, frozen=True):
             lasts_ns = ends_ns - entry.at_ns
             at_zero_ns += lasts_ns * (entry.allowed == 0)
             below_ns += lasts_ns * (entry.healthy < entry.desired)
-        points = [
-            BudgetMoment(
-                at=seconds(e.at_ns, 0) or 0.0,
-                healthy=e.healthy,
-                desired=e.desired,
-                allowed=e.allowed,
-            )
-            for e in entries
-        ]
+        points = list(map(BudgetPoint.of, entries))
         budget = ledger.budget
         zero_s, below_s = map(span_seconds, (at_zero_ns, below_ns))
         return cls(budget.spec, budget.status, points, zero_s, below_s)
 
 
+class WorkloadCourse(msgspec.Struct, eq=False):
+    """What became of a workload's pods, as `WorkloadFuture` has it; `at_risk`: by the field of
+    AtRisk."""
+
+    moves: int = 0
+    evicted: int = 0
+    collected: int = 0
+    pending: list[PendingPod] = []
+    stuck: list[str] = []
+    not_started: list[PendingPod] = []
+    held_up: list[PendingPod] = []
+    at_risk: Counter[str] = msgspec.field(default_factory=Counter)
+
+
 class PlayReading:
     """How workloads, Services, nodes and pods fared in a play.
 
-    By workload: `evicted`, `collected`, `pending`, `stuck`, `at_risk` (by the
-    field of AtRisk); `nodes`: the instants of each node, by the fields of NodeFuture; `gone`: when
-    Node objects were deleted; `held`: pods that a zone's brake keeps, by zone; `on_node`: as
-    `at_risk`, by node; `budgets`: those whose status changed. What `ignores` says is left out, and
-    counted in `ignored`.
+    `courses`: of the pods of each workload; `nodes`: the instants of each node, by the fields of
+    NodeFuture; `on_node`: `WorkloadCourse.at_risk`, by node; `budgets`: those whose status changed.
+    What `ignores` says is left out, and counted in `ignored`.
     """
 
     def __init__(
@@ -167,20 +189,11 @@ class PlayReading:
             for counted in levels.changed
             if not self._is_ignored(counted)
         }
-        self.evicted: Counter[ServedObject] = Counter()
-        self.collected: Counter[ServedObject] = Counter()
-        self.nodes: dict[str, dict[str, Any]] = {}
-        self.gone: dict[str, float] = {}
-        self._asked_to_go: dict[str, Key] = {}
-        self._count_deletions()
-        self.pending: dict[ServedObject, list[PendingPod]] = {}
-        self.stuck: dict[ServedObject, list[str]] = {}
-        self.not_started: dict[ServedObject, list[PendingPod]] = {}
-        self.held_up: dict[ServedObject, list[PendingPod]] = {}
-        self.at_risk: defaultdict[ServedObject, Counter[str]] = defaultdict(Counter)
+        self.courses: defaultdict[ServedObject, WorkloadCourse] = defaultdict(WorkloadCourse)
+        self.nodes = {name: _instants(node) for name, node in played.courses.nodes.items()}
         self.on_node: defaultdict[str, Counter[str]] = defaultdict(Counter)
-        self.held: Counter[str] = Counter()
         self.budgets = dict(self._changed_budgets())
+        self._count_pods()
         self._look_at_end()
 
     def _is_ignored(self, counted: ServedObject) -> bool:
@@ -214,78 +227,46 @@ class PlayReading:
 
     def workloads(self) -> list[ServedObject]:
         """The workloads of which anything is to be reported, in their order."""
-        found = (self.outages, self.evicted, self.collected, self.pending, self.stuck, self.at_risk)
-        return sorted({c for each in found for c in each if c.kind != SERVICE})
+        found = {*self.outages, *self.courses}
+        return sorted(c for c in found if c.kind != SERVICE and not self._ignores(c))
 
-    def _count_deletions(self) -> None:
-        for record in self.played.records:
-            if record.error or record.object.kind not in ("Pod", "Node"):
-                continue
-            if record.object.kind == "Node":
-                self._note_node(record)
-            elif is_eviction(record) and record.object.uid not in self._asked_to_go:
-                self._asked_to_go[record.object.uid] = (record.object.namespace, record.object.name)
-                workload = self.played.levels.workload_of(record.object)
-                if workload is None or self._is_ignored(workload):
-                    continue
-                by_collector = record.controller == "pod-gc"
-                (self.collected if by_collector else self.evicted)[workload] += 1
-
-    def _note_node(self, record: Record) -> None:
-        entry = self.nodes.setdefault(record.object.name, {})
-        detail, at = record.detail, record.at
-        if record.node_ready == "Unknown":
-            entry.setdefault("unknown_seconds", at)
-            entry.setdefault("because", record.reason)
-            entry.pop("back_seconds", None)
-        elif record.node_ready == "True" and "unknown_seconds" in entry:
-            entry.setdefault("back_seconds", at)
-        elif record.action == "RecordEvent" and detail.get("reason") in _LOSSES:
-            entry.setdefault("lost_seconds", at)
-        elif record.action == "RecordEvent" and detail.get("reason") == "Deleted":
-            self.gone.setdefault(record.object.name, at)
-        elif record.action == "AddTaint" and detail["effect"] == "NoExecute":
-            entry.setdefault("tainted_seconds", at)
-
-    def repeats(self) -> list[PodLoop]:
-        """Workloads whose new pods were evicted over and over, each time on the same node."""
-        return pod_loops(self.played.records, self._place_of)
-
-    def _place_of(self, made: Record, deleted: Record) -> Place:
-        levels = self.played.levels
-        workload, node = levels.workload_of(deleted.object), levels.node_of(deleted.object)
-        assert workload is not None
-        return workload.kind, workload.namespace, workload.name, node
+    def _count_pods(self) -> None:
+        for pod in self.played.courses.pods:
+            self.courses[ServedObject(*pod.workload)].moves += pod.created is not None
+        for done, pod in self.played.courses.evicted:
+            if not self._is_ignored(workload := ServedObject(*pod.workload)):
+                by_collector = done.action.controller == "pod-gc"
+                self.courses[workload].collected += by_collector
+                self.courses[workload].evicted += not by_collector
 
     def drains(self) -> list[DrainFuture]:
         """What became of each drain, by its node."""
         turns: dict[str, DrainFuture] = {}
-        refusals: dict[str, Record] = {}
-        for record in self.played.records:
-            if record.action != "RecordEvent":
-                continue
-            reason = record.detail.get("reason", "")
-            if record.object.kind == "Pod" and reason == "EvictionRefused":
-                refusals[self.played.levels.node_of(record.object)] = record
-            elif reason == "DrainStarted":
-                turns[record.object.name] = DrainFuture(node=record.object.name, ended="waits")
-            elif reason in _DRAIN_ENDS and record.object.name in turns:
-                turns[record.object.name] = DrainFuture(
-                    record.object.name, _DRAIN_ENDS[reason], record.at, record.reason
-                )
+        for node, course in sorted(self.played.courses.nodes.items()):
+            for done in course.events:
+                reason = done.action.reason
+                if reason == "DrainStarted":
+                    turns[node] = DrainFuture(node=node, ended="waits")
+                elif reason in _DRAIN_ENDS and node in turns:
+                    because = done.action.because
+                    turns[node] = DrainFuture(node, _DRAIN_ENDS[reason], done.at, because)
         return [
-            turn if turn.ended != "waits" else self._waiting(turn.node, refusals)
-            for _, turn in sorted(turns.items())
+            turn if turn.ended != "waits" else self._waiting(turn.node) for turn in turns.values()
         ]
 
-    def _waiting(self, node: str, refusals: Mapping[str, Record]) -> DrainFuture:
+    def _waiting(self, node: str) -> DrainFuture:
         """A drain that is not over, and the pod that it waits for."""
-        refusal = refusals.get(node)
-        if refusal is not None:
-            asked = refusal.object
-            pod = self.played.cluster.pod(asked.namespace, asked.name)
+        refusals = (
+            (done, asked)
+            for asked in self.played.courses.pods
+            for done in asked.events
+            if done.action.reason == "EvictionRefused" and asked.node == node
+        )
+        done, asked = max(refusals, key=lambda each: each[0].order, default=(None, None))
+        if done is not None and asked is not None:
+            pod = self.played.cluster.pod(*asked.key)
             if pod is not None and pod.uid == asked.uid:
-                because = f"{'/'.join(pod.key)}: {refusal.reason}"
+                because = f"{'/'.join(pod.key)}: {done.action.because}"
                 return DrainFuture(node, "waits", because=because)
         on_node = sorted(self.played.cluster.pods_on(node), key=lambda pod: pod.key)
         leaving = [pod for pod in on_node if pod.metadata.deletion_timestamp is not None]
@@ -294,53 +275,43 @@ class PlayReading:
         return DrainFuture(node, "waits", because="its turn has not come")
 
     def _look_at_end(self) -> None:
-        rates = {
-            record.object.name: record.detail["rate"]
-            for record in self.played.records
-            if record.action == "SetZoneState"
-        }
-        cluster, workload_of = self.played.cluster, self.played.levels.workload_of
+        rates = {zone: states[-1].action.rate for zone, states in self.played.courses.zones.items()}
+        cluster = self.played.cluster
         for key, why in self.played.no_room.items():
             pod = cluster.pods[key]
-            workload = workload_of(pod)
-            if workload is None or self._is_ignored(workload):
+            if self._is_ignored(workload := workload_of(pod)):
                 continue
             if pod.metadata.deletion_timestamp is None and pod.status.phase not in TERMINAL_PHASES:
                 pending = PendingPod(pod="/".join(key), why=why)
-                self.pending.setdefault(workload, []).append(pending)
+                self.courses[workload].pending.append(pending)
         for key, holder in sorted(self.played.volume_on.items()):
             waits = PendingPod(pod="/".join(key), why=f"volume attached to {holder}")
-            if (workload := workload_of(cluster.pods[key])) is not None:
-                self.not_started.setdefault(workload, []).append(waits)
+            self.courses[workload_of(cluster.pods[key])].not_started.append(waits)
         for pod, why in self._held_up():
             held_up = PendingPod(pod="/".join(pod.key), why=why)
-            if (workload := workload_of(pod)) is not None:
-                self.held_up.setdefault(workload, []).append(held_up)
+            self.courses[workload_of(pod)].held_up.append(held_up)
         for node in sorted(self.played.silent):
-            zone, found = self.zone_of(node), cluster.nodes.get(node)
+            found = cluster.nodes.get(node)
             taints = [t for t in found.spec.taints if t.effect == NO_EXECUTE] if found else []
-            stopped = rates.get(zone) == 0
+            stopped = rates.get(self.zone_of(node)) == 0
             for pod in sorted(cluster.pods_on(node), key=lambda pod: pod.key):
                 workload = workload_of(pod)
-                if workload is None or pod.status.phase in TERMINAL_PHASES:
-                    continue
-                if self._is_ignored(workload):
+                if pod.status.phase in TERMINAL_PHASES or self._is_ignored(workload):
                     continue
                 if pod.metadata.deletion_timestamp is not None:
-                    self.stuck.setdefault(workload, []).append("/".join(pod.key))
+                    self.courses[workload].stuck.append("/".join(pod.key))
                     continue
                 kept_by = _kept_by(pod, taints, stopped)
-                self.at_risk[workload][kept_by] += 1
+                self.courses[workload].at_risk[kept_by] += 1
                 self.on_node[node][kept_by] += 1
-                self.held[zone] += kept_by == "brake"
 
     def _held_up(self) -> Iterator[tuple[Pod, str]]:
         """The pods that are not made again, and those that were asked to go and do not: why."""
         played = self.played
         yield from played.not_made
-        for key in sorted(self._asked_to_go.values()):
+        for key, uid in sorted((asked.key, asked.uid) for _, asked in played.courses.evicted):
             pod = played.cluster.pod(*key)
-            if pod is None or not pod.metadata.finalizers or pod.uid not in self._asked_to_go:
+            if pod is None or not pod.metadata.finalizers or pod.uid != uid:
                 continue
             deleted_ns = pod.metadata.deletion_timestamp
             runs_on = pod.spec.node_name in played.silent
@@ -349,13 +320,17 @@ class PlayReading:
                 yield pod, f"held by a finalizer: {', '.join(pod.metadata.finalizers)}"
 
 
-def is_eviction(record: Record) -> bool:
-    """True if a pod is asked to go: not its end, and not what a DaemonSet does to its own pods."""
-    if record.action == "EvictPod":
-        return True
-    if record.action != "DeletePod" or record.controller == "daemonset":
-        return False
-    return not (record.ends_pod and record.controller == "cluster")
+def _instants(node: NodeCourse) -> dict[str, Any]:
+    """What came to the node, and when, by the fields of NodeFuture."""
+    found: dict[str, Any] = {
+        "lost_seconds": node.event_at("MachineLost", "LinkLost"),
+        "tainted_seconds": node.tainted[0].at if node.tainted else None,
+        "back_seconds": node.back_at,
+    }
+    if node.unknown:
+        first = node.unknown[0]
+        found |= {"unknown_seconds": first.at, "because": first.action.because}
+    return {field: value for field, value in found.items() if value is not None}
 
 
 def _kept_by(pod: Pod, taints: Sequence[Taint], stopped: bool) -> str:
@@ -374,17 +349,6 @@ def zone_futures(before: PlayReading, after: PlayReading, at_start: Cache) -> It
     changes, unchanged = zone_changes(after.played), zone_changes(before.played)
     counts = _counts(after, at_start)
     dark = _all_dark(counts, changes)
-    came_from = {
-        record.object.name: record.detail["from"]
-        for record in reversed(after.played.records)
-        if record.action == "SetZoneState"
-    }
-    written = sorted(
-        record.at
-        for record in after.played.records
-        if record.action in ("SetNodeCondition", "MarkPodNotReady")
-        and record.controller == "node-lifecycle"
-    )
     for name, states in sorted(changes.items()):
         if states == unchanged.get(name):
             continue
@@ -393,22 +357,25 @@ def zone_futures(before: PlayReading, after: PlayReading, at_start: Cache) -> It
             for node in sorted(after.played.silent)
             if after.zone_of(node) == name and after.on_node[node]["brake"]
         ]
-        first = _at_zero(after, came_from[name] or "Normal", counts.get(name, (0, 0)))
+        came_from = after.played.courses.zones[name][0].action.from_ or "Normal"
+        first = _at_zero(after, came_from, counts.get(name, (0, 0)))
         yield ZoneFuture(
             name=name,
             states=[first, *states],
             held_nodes=held,
-            held_pods=after.held[name],
+            held_pods=sum(after.on_node[node]["brake"] for node in held),
             all_dark=dark,
-            **_pass_before(after, name, states[0].at, written),
+            **_pass_before(after, name, states[0].at),
         )
 
 
-def _pass_before(
-    after: PlayReading, zone: str, at: float, written: Sequence[float]
-) -> dict[str, Any]:
-    """Of the pass that ends then, if it calls nodes of the zone Unknown; see `ZoneFuture`.
-    `written`: when passes wrote to nodes and pods; between two of them is a period at least."""
+def _pass_before(after: PlayReading, zone: str, at: float) -> dict[str, Any]:
+    """Of the pass that ends then, if it calls nodes of the zone Unknown; see `ZoneFuture`. Between
+    two passes is a period at least."""
+    courses = after.played.courses
+    unknown = (done.at for node in courses.nodes.values() for done in node.unknown)
+    marked = (done.at for pod in courses.pods for done in pod.marked)
+    written = sorted((*unknown, *marked))
     begins, period_s = at, after.settings.node_monitor_period_ns / SECOND_NS
     for before in reversed(written[: bisect_right(written, at)]):
         if begins - before >= period_s:
@@ -451,19 +418,19 @@ def _at_zero(after: PlayReading, state: str, count: tuple[int, int]) -> ZoneChan
 
 def zone_changes(played: Played) -> dict[str, list[ZoneChange]]:
     """The states that zones take in a play, by the zone's name."""
-    changes: dict[str, list[ZoneChange]] = {}
-    for at_ns, action in played.timeline.entries:
-        if isinstance(action, SetZoneState):
-            change = ZoneChange(
-                at=played.timeline.seconds(at_ns),
-                state=action.to,
-                rate=action.rate,
-                not_ready=action.not_ready,
-                nodes=action.nodes,
-                because=action.because,
-            )
-            changes.setdefault(zone_display(action.zone), []).append(change)
-    return changes
+    return {zone: list(map(_zone_change, its)) for zone, its in played.courses.zones.items()}
+
+
+def _zone_change(done: Happened[SetZoneState]) -> ZoneChange:
+    taken = done.action
+    return ZoneChange(
+        at=done.at,
+        state=taken.to,
+        rate=taken.rate,
+        not_ready=taken.not_ready,
+        nodes=taken.nodes,
+        because=taken.because,
+    )
 
 
 def _all_dark(
@@ -518,11 +485,11 @@ def chains(played: Played, about: str) -> WhyChanged:
     elif len(parts) == 3:
         workload = _workload(played, ServedObject(*parts))
         known = workload is not None
-        levels = played.levels
+        pods = {pod.key for pod in played.courses.pods if pod.workload == workload}
         found = [
             i
             for i, record in enumerate(played.records)
-            if workload is not None and levels.workload_of(record.object) == workload
+            if record.object.kind == "Pod" and (record.object.namespace, record.object.name) in pods
         ]
     else:
         remedy = "write node/NAME or NAMESPACE/KIND/NAME"
@@ -538,7 +505,7 @@ def _is_about_node(record: Record, name: str) -> bool:
 
 def _workload(played: Played, asked: ServedObject) -> ServedObject | None:
     kind = asked.kind.lower()
-    for workload in sorted(played.levels.workloads()):
+    for workload in sorted(played.workloads()):
         same = (workload.namespace, workload.name) == (asked.namespace, asked.name)
         if same and workload.kind.lower() == kind:
             return workload

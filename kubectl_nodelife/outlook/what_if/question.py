@@ -346,7 +346,6 @@ def _played(
         world.api.store,
         branch.timeline,
         world.failures,
-        branch.records(),
         levels,
         _silent(branch, question.settings.leases_count),
         _last_signs(branch, question),

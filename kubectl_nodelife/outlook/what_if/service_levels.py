@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from copy import copy
 from functools import cached_property
 from itertools import chain, pairwise
-from typing import Final, NamedTuple, Protocol
+from typing import Final, NamedTuple
 
 from kubectl_nodelife.copy_on_write import fork_dict, unchanging
 from kubectl_nodelife.engine.actions import Action
@@ -65,17 +65,6 @@ class _CountedFor(NamedTuple):
     meta: ObjectMeta
 
 
-class _PodIdentity(Protocol):
-    """A pod, or what a record says of it."""
-
-    @property
-    def namespace(self) -> str: ...
-    @property
-    def name(self) -> str: ...
-    @property
-    def uid(self) -> str: ...
-
-
 class _ClusterAtStart:
     """The cluster at the beginning, which all forks share: what a play does not reach is counted
     only when it is asked for.
@@ -93,7 +82,7 @@ class _ClusterAtStart:
         """The uids by which the pods of each workload are found."""
         uids: dict[ServedObject, list[str]] = {}
         for uid, pod in self.cluster.first_of_owners():
-            uids.setdefault(_workload_of(pod), []).append(uid)
+            uids.setdefault(workload_of(pod), []).append(uid)
         return uids
 
     @cached_property
@@ -101,10 +90,10 @@ class _ClusterAtStart:
         """The pods of workloads whose uid is not known, as in objects written by hand."""
         pods: dict[ServedObject, list[Pod]] = {}
         for pod in self.cluster.pods_of_nobody():
-            pods.setdefault(_workload_of(pod), []).append(pod)
+            pods.setdefault(workload_of(pod), []).append(pod)
         return pods
 
-    def pod(self, of: _PodIdentity) -> Pod | None:
+    def pod(self, of: Pod) -> Pod | None:
         """The pod as it was; None: it was not there."""
         pod = self._pods.get((of.namespace, of.name))
         return pod if pod is not None and pod.metadata.uid == of.uid else None
@@ -119,7 +108,7 @@ class _ClusterAtStart:
             return known.counted
         services = self._endpoints.services_of(pod)
         served = (ServedObject(namespace, SERVICE, name) for namespace, name in services)
-        found = (_workload_of(pod), *served)
+        found = (workload_of(pod), *served)
         if controller_of(meta) is not None:  # else the pod's own name is the workload's
             self._counted[key] = _CountedFor(found, meta)
         return found
@@ -134,11 +123,7 @@ class _ClusterAtStart:
             ]
         pods = [pod for uid in self._uids.get(counted, ()) for pod in self.cluster.pods_of(uid)]
         pods += self._without_uid.get(counted, ())
-        return [pod for pod in pods if _workload_of(pod) == counted]
-
-    def workloads(self) -> set[ServedObject]:
-        """All workloads that had pods."""
-        return {_workload_of(pod) for pod in self.cluster.pods.values()}
+        return [pod for pod in pods if workload_of(pod) == counted]
 
     def level(self, counted: ServedObject) -> Level:
         """How many of its pods were ready. No machine is off: one that is ready serves."""
@@ -152,9 +137,9 @@ class _ClusterAtStart:
 class ServiceLevels:
     """The levels over time of all that a world runs; it goes with the world's forks.
 
-    `changed`: workloads and Services whose level is not what it was all the time. `made`: pods that
-    came, by workload; `unbound`: the pods without a node. `all_at_start`: how many pods there were
-    at the beginning that had not ended.
+    `changed`: workloads and Services whose level is not what it was all the time; `unbound`: the
+    pods without a node. `all_at_start`: how many pods there were at the beginning that had not
+    ended.
     """
 
     def __init__(self, world: World) -> None:
@@ -166,9 +151,6 @@ class ServiceLevels:
         self._series: dict[ServedObject, list[Level]] = {}
         self._judged: dict[str, _Judged | None] = {}
         self._served: set[str] = set()
-        self._workload_of: dict[str, ServedObject] = {}
-        self._node_of: dict[str, str] = {}
-        self.made: dict[ServedObject, int] = {}
         self.changed: dict[ServedObject, None] = {}
         unsettled = cluster.unsettled_pods()
         self.unbound = {pod.key: None for pod in unsettled if not pod.spec.node_name}
@@ -186,16 +168,19 @@ class ServiceLevels:
         other._endpoints = world.endpoints
         self._series, other._series = fork_dict(self._series, list)
         self._judged, other._judged = fork_dict(self._judged)
-        self._workload_of, other._workload_of = fork_dict(self._workload_of)
-        self._node_of, other._node_of = fork_dict(self._node_of)
-        other._served, other.made = set(self._served), dict(self.made)
+        other._served = set(self._served)
         other.changed, other.unbound = dict(self.changed), dict(self.unbound)
         other._machines.on_reach(other._reach_changed)
         return other
 
-    def workloads(self) -> set[ServedObject]:
-        """All workloads that ever had pods."""
-        return self._start.workloads() | set(self._workload_of.values())
+    @property
+    def cluster_at_start(self) -> Cache:
+        """The cluster at the beginning."""
+        return self._start.cluster
+
+    def workloads_at_start(self) -> set[ServedObject]:
+        """All workloads that had pods at the beginning."""
+        return {workload_of(pod) for pod in self._start.cluster.pods.values()}
 
     def series(self, counted: ServedObject) -> list[Level]:
         """Its levels, the first one that of the beginning."""
@@ -204,20 +189,6 @@ class ServiceLevels:
     def at_start(self, counted: ServedObject) -> Level:
         """Its level at the beginning."""
         return self._start.level(counted)
-
-    def workload_of(self, pod: _PodIdentity) -> ServedObject | None:
-        """The workload of a pod that ever was there."""
-        workload = self._workload_of.get(pod.uid)
-        if workload is None and (at_start := self._start.pod(pod)) is not None:
-            return _workload_of(at_start)
-        return workload
-
-    def node_of(self, pod: _PodIdentity) -> str:
-        """The last node of a pod that ever was there; "": it had none."""
-        node = self._node_of.get(pod.uid)
-        if node is None and (at_start := self._start.pod(pod)) is not None:
-            return at_start.spec.node_name
-        return node or ""
 
     def pods_at_start(self, workload: ServedObject) -> int:
         """How many pods that had not ended it had at the beginning."""
@@ -231,7 +202,7 @@ class ServiceLevels:
     def at_zero_before(self) -> set[ServedObject]:
         """The workloads that had pods at the beginning of which none served."""
         doubtful = {
-            _workload_of(pod)
+            workload_of(pod)
             for pod in self._start.cluster.unsettled_pods()
             if pod.status.phase not in TERMINAL_PHASES
         }
@@ -242,11 +213,8 @@ class ServiceLevels:
         meta, node = pod.metadata, pod.spec.node_name
         if before is None:
             counted = self._start.counted_for(pod)
-            workload = self._workload_of[meta.uid] = counted[0]
-            self.made[workload] = self.made.get(workload, 0) + 1
         else:
             counted = before.counted
-        self._node_of[meta.uid] = node
         if not node:
             self.unbound[pod.key] = None
         elif self.unbound:
@@ -390,7 +358,8 @@ def _is_ready(pod: Pod) -> bool:
     )
 
 
-def _workload_of(pod: Pod) -> ServedObject:
+def workload_of(pod: Pod) -> ServedObject:
+    """Its controller, or the pod itself."""
     owner = controller_of(pod.metadata)
     if owner is None:
         return ServedObject(pod.namespace, "Pod", pod.name)
@@ -403,7 +372,7 @@ def named_workloads(text: str, cluster: Cache) -> set[ServedObject]:
     parts = text.split("/")
     if len(parts) == 3 and "=" not in text:
         namespace, kind, name = parts
-        known = {_workload_of(p) for p in cluster.pods.values() if p.namespace == namespace}
+        known = {workload_of(p) for p in cluster.pods.values() if p.namespace == namespace}
         services = (service.key for service in cluster.all(SERVICE))
         known |= {ServedObject(ns, SERVICE, service) for ns, service in services if ns == namespace}
         found = {w for w in known if w.kind.lower() == kind.lower() and w.name == name}
@@ -413,7 +382,7 @@ def named_workloads(text: str, cluster: Cache) -> set[ServedObject]:
         except ValueError as error:
             raise BadInput(str(error), on="--ignore") from None
         pods = cluster.pods.values()
-        found = {_workload_of(p) for p in pods if matches(wanted, p.metadata.labels)}
+        found = {workload_of(p) for p in pods if matches(wanted, p.metadata.labels)}
     if not found:
         remedy = "write NAMESPACE/KIND/NAME, or a selector of pods' labels"
         raise BadInput(f"{text!r} matches no workload", on="--ignore", remedy=remedy)
