@@ -202,7 +202,7 @@ class MetricsOptions(NamedTuple):
     @property
     def is_local(self) -> bool:
         """True if only this machine can ask."""
-        return _is_loopback(self.address()[0])
+        return is_loopback(self.address()[0])
 
     @property
     def url(self) -> str:
@@ -294,9 +294,7 @@ def _may_be_sent_to(url: str) -> bool:
         return False
     if parts.scheme == "https":
         return bool(host)
-    return parts.scheme == "http" and (
-        host == "localhost" or (_is_address(host) and _is_loopback(host))
-    )
+    return parts.scheme == "http" and (is_loopback(host))
 
 
 def _is_address(host: str) -> bool:
@@ -309,11 +307,14 @@ def _is_address(host: str) -> bool:
     return True
 
 
-def _is_loopback(address: str) -> bool:
-    """True if only this machine can reach the IP address."""
+def is_loopback(host: str) -> bool:
+    """True if only this machine can reach the host, a name or an IP address."""
     import ipaddress
 
-    return ipaddress.ip_address(address).is_loopback
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
 
 
 class DaemonFlags(NamedTuple):

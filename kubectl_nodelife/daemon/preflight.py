@@ -15,7 +15,6 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
-from ipaddress import ip_address
 from typing import Any, Final
 from urllib.parse import urlsplit
 
@@ -27,7 +26,7 @@ from kubectl_nodelife.daemon.enforce.manager import (
     unknown_flags,
     unproven,
 )
-from kubectl_nodelife.daemon.flags import Orders
+from kubectl_nodelife.daemon.flags import Orders, is_loopback
 from kubectl_nodelife.daemon.intents import CLUSTER_MARK, Intents
 from kubectl_nodelife.daemon.permissions import (
     ENFORCE_LEASE,
@@ -219,7 +218,7 @@ class ClusterChecks:
 def check_transport(target: Target, say: Callable[[str], None], *, insecure: bool) -> None:
     """https with a verified certificate; else only to a loopback address."""
     url = urlsplit(target.server)
-    local = _is_loopback(url.hostname or "")
+    local = is_loopback(url.hostname or "")
     if url.scheme != "https":
         if local and insecure:
             say("writes go over plain http, to this machine only")
@@ -237,13 +236,6 @@ def check_transport(target: Target, say: Callable[[str], None], *, insecure: boo
                 remedy="give its CA in the kubeconfig (certificate-authority)",
             )
         say("the server's certificate is not verified")
-
-
-def _is_loopback(host: str) -> bool:
-    try:
-        return ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
 
 
 GROUPS: Final = ("policy/v1", "coordination.k8s.io/v1", "apps/v1")

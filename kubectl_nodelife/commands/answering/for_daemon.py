@@ -58,8 +58,8 @@ MOST_CHANGES: Final = 20_000
 """How many changes one answer holds at most; the newest count."""
 
 WHAT_IF: Final = "what_if"
-_FORKED: Final = ("drain_plan", "drains")
-"""Modules beside this one, each with `reading` and `answer`."""
+_PLANS: Final = {"drain_plan": "answer", "drains": "under_way"}
+"""Questions for plans of drains -> what answers each in the module `drain_plan` beside this one."""
 
 _BUDGET: Final = "PodDisruptionBudget"
 _NAMED_ALONE: Final = ("Node", "Pod", "DaemonSet")
@@ -103,7 +103,7 @@ def make_answers(sources: Sources) -> tuple[dict[str, Answer], dict[str, Stream]
             "explain": _explained(sources),
             daemonset.QUESTION: sets_now,
             "changes": changes,
-            **{name: _forked_answer(sources, forked, name) for name in _FORKED},
+            **{name: _planned(sources, forked, make) for name, make in _PLANS.items()},
             "replay": _replay_answer(sources, forked),
             "upgrade": _upgrade_answer(sources, forked),
         },
@@ -168,15 +168,15 @@ def _led(
     )
 
 
-def _forked_answer(sources: Sources, forked: ForkedAnswers, question: str) -> Answer:
-    """The answer to a question of which more must be read than the daemon watches."""
+def _planned(sources: Sources, forked: ForkedAnswers, make: str) -> Answer:
+    """The answer to a question for plans of drains, by the function of that name."""
 
     async def answer_now(query: Query) -> Response:
-        asked = await _module_of(question)
+        asked = await _module_of("drain_plan")
         wanted: KindsToRead = asked.reading(query)
 
         def made(more: ListedOnce) -> Response:
-            response: Response = asked.answer(_whole_view(sources, wanted, more), query)
+            response: Response = getattr(asked, make)(_whole_view(sources, wanted, more), query)
             return response
 
         return await forked.answer(lambda: _list(sources, wanted), made)
