@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Final, NamedTuple
 
 from kubectl_nodelife.controllers.upgrade.policy import LEASE_NAME, UpgradePolicy, WorkMode
+from kubectl_nodelife.kube.kinds import group_of, kind_named
 
 ENFORCE_LEASE: Final = "kubectl-nodelife-enforce"
 """The Lease of the one daemon that writes."""
@@ -66,13 +67,16 @@ class PolicyRule(NamedTuple):
                 yield Right(self.group, self.resource, self.subresource, verb, namespace, name)
 
 
+def _rows_of(kinds: str, *verbs: str) -> tuple[PolicyRule, ...]:
+    """A row for each of these kinds."""
+    found = map(kind_named, kinds.split())
+    return tuple(PolicyRule(group_of(k.api_version), k.plural, "", verbs) for k in found)
+
+
+_WATCHED: Final = ("list", "watch")
 READS: Final = (
-    PolicyRule("", "nodes", "", ("get", "list", "watch")),
-    PolicyRule("", "pods", "", ("get", "list", "watch")),
-    PolicyRule("coordination.k8s.io", "leases", "", ("get", "list", "watch")),
-    PolicyRule("apps", "daemonsets", "", ("get", "list", "watch")),
-    PolicyRule("apps", "controllerrevisions", "", ("get", "list", "watch")),
-    PolicyRule("", "namespaces", "", ("get",)),
+    *_rows_of("Node Pod Lease DaemonSet ControllerRevision", "get", *_WATCHED),
+    *_rows_of("Namespace", "get"),
 )
 NAMESPACE_SYSTEM: Final = "kube-system"
 KILL_SWITCH: Final = PolicyRule("", "configmaps", "", ("get",), (STOP,))
@@ -125,41 +129,19 @@ def merged(rows: Iterable[PolicyRule]) -> Iterator[PolicyRule]:
         yield row._replace(verbs=tuple(sorted(found)))
 
 
-_WATCHED: Final = ("list", "watch")
-UPGRADE_READS: Final = (
-    PolicyRule("", "nodes", "", ("get", *_WATCHED)),
-    PolicyRule("", "pods", "", ("get", *_WATCHED)),
-    PolicyRule("coordination.k8s.io", "leases", "", ("get", *_WATCHED)),
-    PolicyRule("", "namespaces", "", ("get", *_WATCHED)),
+UPGRADE_READS: Final = _rows_of("Node Pod Lease Namespace", "get", *_WATCHED)
+WATCHED_IF_ALLOWED: Final = _rows_of(
+    "DaemonSet Deployment ReplicaSet StatefulSet ReplicationController "
+    "PersistentVolumeClaim PersistentVolume Service HorizontalPodAutoscaler Job EndpointSlice "
+    "PodDisruptionBudget CSINode StorageClass VolumeAttachment "
+    "MutatingWebhookConfiguration ValidatingWebhookConfiguration "
+    "ValidatingAdmissionPolicy ValidatingAdmissionPolicyBinding",
+    *_WATCHED,
 )
-WATCHED_IF_ALLOWED: Final = (
-    PolicyRule("apps", "daemonsets", "", _WATCHED),
-    PolicyRule("apps", "deployments", "", _WATCHED),
-    PolicyRule("apps", "replicasets", "", _WATCHED),
-    PolicyRule("apps", "statefulsets", "", _WATCHED),
-    PolicyRule("", "replicationcontrollers", "", _WATCHED),
-    PolicyRule("", "persistentvolumeclaims", "", _WATCHED),
-    PolicyRule("", "persistentvolumes", "", _WATCHED),
-    PolicyRule("", "services", "", _WATCHED),
-    PolicyRule("autoscaling", "horizontalpodautoscalers", "", _WATCHED),
-    PolicyRule("batch", "jobs", "", _WATCHED),
-    PolicyRule("discovery.k8s.io", "endpointslices", "", _WATCHED),
-    PolicyRule("policy", "poddisruptionbudgets", "", _WATCHED),
-    PolicyRule("storage.k8s.io", "csinodes", "", _WATCHED),
-    PolicyRule("storage.k8s.io", "storageclasses", "", _WATCHED),
-    PolicyRule("storage.k8s.io", "volumeattachments", "", _WATCHED),
-    PolicyRule("admissionregistration.k8s.io", "mutatingwebhookconfigurations", "", _WATCHED),
-    PolicyRule("admissionregistration.k8s.io", "validatingwebhookconfigurations", "", _WATCHED),
-    PolicyRule("admissionregistration.k8s.io", "validatingadmissionpolicies", "", _WATCHED),
-    PolicyRule("admissionregistration.k8s.io", "validatingadmissionpolicybindings", "", _WATCHED),
-)
-EVIDENCE: Final = (
-    PolicyRule("apps", "daemonsets", "", _WATCHED),
-    PolicyRule("storage.k8s.io", "volumeattachments", "", _WATCHED),
-)
+EVIDENCE: Final = _rows_of("DaemonSet VolumeAttachment", *_WATCHED)
 """Kinds that must be seen for a drain to be over, and for a node to be well again. What is not seen
 is not good, so that without these no run is begun."""
-_OF_JOBS: Final = PolicyRule("batch", "jobs", "", _WATCHED)
+(_OF_JOBS,) = _rows_of("Job", *_WATCHED)
 UPGRADE_WRITES: Final = (
     PolicyRule("", "nodes", "", ("patch",)),
     PolicyRule("", "pods", "eviction", ("create",)),
