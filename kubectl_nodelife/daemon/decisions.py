@@ -29,7 +29,7 @@ from kubectl_nodelife.daemon.gate import (
     Message,
     events_of,
 )
-from kubectl_nodelife.daemon.kinds import out_of_reach, runnable
+from kubectl_nodelife.daemon.kinds import runnable
 from kubectl_nodelife.daemon.lease_check import LeaseCheck, LeasesRead, ReadLeases
 from kubectl_nodelife.daemon.ledger import Ledger
 from kubectl_nodelife.daemon.logs import fill, log, log_bug, take_in
@@ -173,7 +173,7 @@ class DecisionTask(GatedFeed):
             if self.unread() or self.gate.other_cluster:
                 return ()
             return await self._begin("the daemon has just started")
-        missing = frozenset(out_of_reach(self.feed.states))
+        missing = frozenset(self.out_of_reach())
         if missing != self._missing:
             self._missing, self._anew_because = missing, "what may be read has changed"
         held_back = bool(self.stands_still)
@@ -194,7 +194,6 @@ class DecisionTask(GatedFeed):
         if isinstance(item, WatchNews):
             return [*seen, (self._instant(item.seen_ns), item.events)]
         if isinstance(item, ListNews):
-            self.gate.listed(item.kind, item.asked_ns)
             # a list is newer than what was seen of the kind before it, and complete
             kind = item.kind
             kept = [
@@ -310,18 +309,15 @@ class DecisionTask(GatedFeed):
 
     async def _listed(self, listed: ListNews) -> list[Put | Gone | Unreadable]:
         """A list as what has changed since; the first one goes into the cache as it is."""
-        kind = listed.kind
-        first = kind not in self.read
-        self.read.add(kind)
-        self.host.cache.quarantine.relisted(kind, listed.unreadable, self.clock.now_ns())
-        if first and self.host.engine is None:
+        is_first = self._note_list(listed, self.host.cache)
+        if is_first and self.host.engine is None:
             fill(self.host.cache, listed.objects, self.clock.now_ns())
             return []
         return await events_of(listed, self.host, self.slices)
 
     async def _begin(self, because: str) -> Iterable[Tick]:
         """Join the running controllers on what was read."""
-        self._missing, self._anew_because = frozenset(out_of_reach(self.feed.states)), ""
+        self._missing, self._anew_because = frozenset(self.out_of_reach()), ""
         if self._read_settings is not None:
             self.settings = await self._read_settings(self.host.cache)
         manager, self._manager = self._manager, None
@@ -361,7 +357,7 @@ class DecisionTask(GatedFeed):
         if self._manager is None:
             self._fill(seen)
             seen = []
-        for kind in out_of_reach(self.feed.states):
+        for kind in self.out_of_reach():
             self.host.forget(kind)
             self.read.discard(kind)
         return chain(await self._begin(because), self._ticks(seen))

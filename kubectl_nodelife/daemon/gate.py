@@ -19,12 +19,12 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import Any, Final, NamedTuple, Protocol
 
 from kubectl_nodelife.daemon.kinds import REQUIRED_WATCHES, out_of_reach
 from kubectl_nodelife.daemon.lease_check import LeasesRead
-from kubectl_nodelife.engine.cache import Key
+from kubectl_nodelife.engine.cache import Cache, Key
 from kubectl_nodelife.engine.events import Gone, Outcome, Put, Unreadable
 from kubectl_nodelife.engine.settings import Settings
 from kubectl_nodelife.kube.meta import KubeObject
@@ -84,21 +84,12 @@ class Feed(Protocol):
         """List these kinds anew, over fresh connections."""
 
 
-class TeeFeed:
-    """One reader's feed."""
+class TeeFeed(NamedTuple):
+    """One reader's feed: a queue of its own; what is listed anew comes to every reader."""
 
-    def __init__(self, source: ListWatchSource) -> None:
-        self.queue: asyncio.Queue[Any] = asyncio.Queue()
-        self._source = source
-
-    @property
-    def states(self) -> Mapping[str, KindState]:
-        """How it stands with each kind."""
-        return self._source.states
-
-    def relist(self, kinds: Iterable[str]) -> None:
-        """List these kinds anew; every reader gets the lists."""
-        self._source.relist(kinds)
+    queue: asyncio.Queue[Any]
+    states: Mapping[str, KindState]
+    relist: Callable[[Iterable[str]], None]
 
 
 class Tee:
@@ -110,7 +101,7 @@ class Tee:
 
     def open(self) -> TeeFeed:
         """A feed with all news from now on."""
-        feed = TeeFeed(self._source)
+        feed = TeeFeed(asyncio.Queue(), self._source.states, self._source.relist)
         self._feeds.append(feed)
         return feed
 
@@ -307,9 +298,13 @@ class GatedFeed:
         self.cold_until_ns = 0
         self.cold_because = ""
 
+    def out_of_reach(self) -> dict[str, str]:
+        """The kinds that cannot be read, and why."""
+        return out_of_reach(self.feed.states)
+
     def unread(self) -> list[str]:
         """The kinds whose first list is still to come."""
-        beyond = out_of_reach(self.feed.states)
+        beyond = self.out_of_reach()
         return [k for k in self.feed.states if k not in self.read and k not in beyond]
 
     def is_cold(self, now_ns: int) -> bool:
@@ -338,6 +333,14 @@ class GatedFeed:
         while not queue.empty():
             messages.append(queue.get_nowait())
         return messages
+
+    def _note_list(self, listed: ListNews, cache: Cache) -> bool:
+        """A list has come, with what of it cannot be read; True for the first one of its kind."""
+        is_first = listed.kind not in self.read
+        self.read.add(listed.kind)
+        self.gate.listed(listed.kind, listed.asked_ns)
+        cache.quarantine.relisted(listed.kind, listed.unreadable, self.clock.now_ns())
+        return is_first
 
     def _note_watch(self, news: KindPhase | OtherCluster) -> None:
         """It stands differently with a watch, or this is another cluster, or no more."""

@@ -19,7 +19,6 @@ from typing import Any, Final
 from kubectl_nodelife.controllers.upgrade.controller import LeaderEngine, UpgradeController
 from kubectl_nodelife.controllers.upgrade.marks import CONTROLLER
 from kubectl_nodelife.daemon.gate import GatedFeed, Tee, events_of
-from kubectl_nodelife.daemon.kinds import out_of_reach
 from kubectl_nodelife.daemon.logs import log_bug, take_in
 from kubectl_nodelife.engine.cache import Cache, Key
 from kubectl_nodelife.engine.events import Event, Gone, Put
@@ -59,10 +58,6 @@ class LiveCache(GatedFeed):
         self.cache = Cache()
         self.engine: LeaderEngine | None = None
         self.lists = PodLists(client, self)
-
-    def out_of_reach(self) -> dict[str, str]:
-        """The kinds that cannot be read, and why."""
-        return out_of_reach(self.feed.states)
 
     def blind(self) -> str:
         """Why nothing may be decided or written at this moment; "" where it may."""
@@ -130,9 +125,7 @@ class LiveCache(GatedFeed):
             at_ns = self.clock.at_ns(news.seen_ns) if news.seen_ns else now_ns
             self.take_in((e for e in news.events if not is_old(e, self.cache)), at_ns)
         elif isinstance(news, ListNews):
-            self.gate.listed(news.kind, news.asked_ns)
-            self.cache.quarantine.relisted(news.kind, news.unreadable, now_ns)
-            self.read.add(news.kind)
+            self._note_list(news, self.cache)
             self.take_in(await events_of(news, self, self.slices), now_ns)
         elif isinstance(news, KindPhase | OtherCluster):
             self._note_watch(news)
