@@ -7,12 +7,12 @@ events by comparing it with the objects shown so far (`events_of`).
 
 No controller decides while a required watch (Node, Lease, Pod) is down. Nor does one, after a
 suspend, a gap in a watch, a stop of this process or a change of the server's clock, before the
-kinds concerned have been listed anew (`Freshness`): what was seen before may be out of date, and a
-watch that looks alive may be a dead connection. Nor does any controller decide while another
-cluster is meant or seen than the one that the plans and the journal are of. There is no upstream to
-follow: a kube-controller-manager that was suspended loses its lease, ends, and begins anew. After
-such a time of which nothing is known the input is *cold* for a grace period: the gate is open, but
-silence so far counts for nothing.
+kinds concerned have been listed anew: what was seen before may be out of date, and a watch that
+looks alive may be a dead connection. Nor does any controller decide while another cluster is meant
+or seen than the one that the plans and the journal are of. There is no upstream to follow: a
+kube-controller-manager that was suspended loses its lease, ends, and begins anew. After such a time
+of which nothing is known the input is *cold* for a grace period: the gate is open, but silence so
+far counts for nothing.
 """
 
 from __future__ import annotations
@@ -125,46 +125,6 @@ _PULSE_S = 0.25
 _WORDS_AT_MOST = 3
 
 
-class Freshness:
-    """The lists still waited for. Instants are ns of the steady clock (`live.clock.steady_ns`)."""
-
-    def __init__(self) -> None:
-        self._needed: dict[str, int] = {}  # kind -> a list must have been asked for at or after it
-        self._asked: dict[str, int] = {}  # kind -> when the newest list was asked for
-        self._because = ""
-
-    def demand(self, kinds: Iterable[str], since_ns: int, because: str) -> list[str]:
-        """Wait for a list of each of these kinds asked for at or after `since_ns`.
-
-        Returns those of which no such list has come yet, which are to be listed anew.
-        """
-        wanting = [kind for kind in kinds if self._asked.get(kind, -1) < since_ns]
-        for kind in wanting:
-            self._needed[kind] = max(since_ns, self._needed.get(kind, 0))
-        if wanting:
-            self._because = because
-        return wanting
-
-    def listed(self, kind: str, asked_ns: int) -> None:
-        """A list of the kind has come that was asked for then."""
-        self._asked[kind] = max(asked_ns, self._asked.get(kind, 0))
-        if kind in self._needed and asked_ns >= self._needed[kind]:
-            del self._needed[kind]
-
-    def excuse(self, kinds: Iterable[str]) -> None:
-        """These kinds cannot be read: they are not waited for."""
-        for kind in kinds:
-            self._needed.pop(kind, None)
-
-    def waiting(self) -> str:
-        """Why nothing is decided, and what is waited for; "" where nothing is."""
-        if not self._needed:
-            return ""
-        kinds = sorted(self._needed)
-        named = ", ".join(kinds[:_WORDS_AT_MOST]) + (", …" if kinds[_WORDS_AT_MOST:] else "")
-        return f"{self._because}: waiting for a new list of {named}"
-
-
 class DecisionGate:
     """`closed_because`: why nothing is decided, "" where the controllers may decide.
 
@@ -178,7 +138,9 @@ class DecisionGate:
         self.other_cluster: dict[str, str] = {}
         self._feed = feed
         self._clock = clock
-        self._freshness = Freshness()
+        self._needed: dict[str, int] = {}  # kind -> a list must have been asked for at or after it
+        self._asked: dict[str, int] = {}  # kind -> when the newest list was asked for
+        self._because = ""  # what is needed is needed because of that
         self._down: set[str] = set()  # required kinds of which no working watch was reported since
         self._demanded = ""
         self._pulse = time.monotonic()
@@ -191,7 +153,8 @@ class DecisionGate:
             k for k in REQUIRED_WATCHES if k in states and states[k].broken_since_ns is not None
         }
         self._down -= set(missing)
-        self._freshness.excuse(missing)
+        for kind in missing:
+            self._needed.pop(kind, None)
         self.closed_because = self.waiting()
         if not self.closed_because and self._down:
             down = [kind for kind in REQUIRED_WATCHES if kind in self._down]
@@ -202,11 +165,18 @@ class DecisionGate:
 
     def waiting(self) -> str:
         """Which cluster this is not, or what must be listed anew, and why; "" for nothing."""
-        return "; ".join(self.other_cluster.values()) or self._freshness.waiting()
+        if self.other_cluster or not self._needed:
+            return "; ".join(self.other_cluster.values())
+        kinds = sorted(self._needed)
+        named = ", ".join(kinds[:_WORDS_AT_MOST]) + (", …" if kinds[_WORDS_AT_MOST:] else "")
+        return f"{self._because}: waiting for a new list of {named}"
 
     def listed(self, kind: str, asked_ns: int) -> None:
         """A list came that was asked for at that instant of the steady clock; 0: just now."""
-        self._freshness.listed(kind, asked_ns or self._clock.steady_ns())
+        asked_ns = asked_ns or self._clock.steady_ns()
+        self._asked[kind] = max(asked_ns, self._asked.get(kind, 0))
+        if kind in self._needed and asked_ns >= self._needed[kind]:
+            del self._needed[kind]
 
     def phase(self, news: KindPhase, period_ns: int) -> str:
         """It stands differently with a watch. Why silence counts afresh, "" where it does not."""
@@ -275,8 +245,17 @@ class DecisionGate:
         self._pulse = now
 
     def _demand(self, kinds: Iterable[str], because: str) -> None:
+        """Wait for a list of each of these kinds that is asked for from now on. Those of which none
+        such has come yet are listed anew.
+        """
+        since_ns = self._clock.steady_ns()
+        wanting = [kind for kind in kinds if self._asked.get(kind, -1) < since_ns]
+        for kind in wanting:
+            self._needed[kind] = max(since_ns, self._needed.get(kind, 0))
+        if wanting:
+            self._because = because
         self._demanded = because
-        self._feed.relist(self._freshness.demand(kinds, self._clock.steady_ns(), because))
+        self._feed.relist(wanting)
         self.closed_because = self.waiting()
 
 

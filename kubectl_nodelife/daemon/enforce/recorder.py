@@ -16,7 +16,7 @@ import shlex
 import socket
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
@@ -104,21 +104,18 @@ def _class_of(code: int) -> str:
     return f"{code // 100}xx" if 200 <= code < 600 else "lost"
 
 
-class IntentJournal:
-    """`executor.Journal` over the journal of writes. `epoch`: that of the Lease."""
+class IntentJournal(NamedTuple):
+    """The executor's `IntentWriter` over the journal of writes. `epoch`: that of the Lease."""
 
-    def __init__(
-        self, intents: Intents, now_ns: Callable[[], int], epoch: Callable[[], int]
-    ) -> None:
-        self._intents = intents
-        self._now_ns = now_ns
-        self._epoch = epoch
+    intents: Intents
+    now_ns: Callable[[], int]
+    epoch: Callable[[], int]
 
     async def begin(self, action: Action, version: str, digest: str) -> int:
         """Bring the intent to the disk. Raises OSError."""
         kind, (namespace, name) = action.target
         intent = Intent(
-            self._now_ns(),
+            self.now_ns(),
             action.controller,
             action_text(action),
             kind,
@@ -127,15 +124,15 @@ class IntentJournal:
             action.uid,
             version,
             digest,
-            self._epoch(),
+            self.epoch(),
         )
-        return await self._intents.begin(intent)
+        return await self.intents.begin(intent)
 
     def note(
         self, number: int, state: str, code: int = 0, message: str = "", version: str = ""
     ) -> None:
         """Write down the state of a write."""
-        self._intents.note(number, state, code, message, version)
+        self.intents.note(number, state, code, message, version)
 
 
 def action_text(action: Action) -> str:
