@@ -158,6 +158,7 @@ def followed_answer(
     told = None if where.direct or where.filename else follow(where.connection, question, **asked)
     if told is None:
         return answer(where, question, query, exit_code=exit_code)
+    from kubectl_nodelife.kube.times import human_seconds
     from kubectl_nodelife.report.live_line import LiveLine
 
     line, first = LiveLine(), ""
@@ -167,7 +168,7 @@ def followed_answer(
         if progress and not first:
             first = progress["first"]
             line.say(first)
-        line.show(f"{progress['says']} ({progress['seconds']:.0f}s)" if progress else "")
+        line.show(f"{progress['says']} ({human_seconds(progress['seconds'])})" if progress else "")
     return show(response, exit_code=exit_code)
 
 

@@ -254,6 +254,24 @@ def human_duration(duration_ns: int) -> str:
     return f"{seconds // _YEAR}y"
 
 
+def human_seconds(seconds: float) -> str:
+    """`human_duration` of seconds."""
+    return human_duration(round(seconds * SECOND_NS))
+
+
+def precise_duration(duration_ns: int) -> str:
+    """As `human_duration`, but with tenths below two minutes: `2.5s`, `40s`, `2m43s`."""
+    if duration_ns < 2 * MINUTE_NS:
+        return f"{duration_ns / SECOND_NS:.1f}".removesuffix(".0") + "s"
+    return human_duration(duration_ns)
+
+
+def precise_due(duration_ns: int) -> str:
+    """The same of what is to come, which is never said to be sooner than it is."""
+    whole_ns = -(-duration_ns // SECOND_NS) * SECOND_NS
+    return precise_duration(duration_ns if duration_ns < 2 * MINUTE_NS else whole_ns)
+
+
 def age(instant_ns: int | None, now_ns: int) -> str:
     """How long ago `instant_ns` was; `<unknown>` where there is none. As kubectl's AGE column."""
     return "<unknown>" if instant_ns is None else human_duration(now_ns - instant_ns)

@@ -23,7 +23,7 @@ from kubectl_nodelife.kube.lifecycle import Eviction
 from kubectl_nodelife.kube.meta import KubeObject, Time, controller_of
 from kubectl_nodelife.kube.names import first_names
 from kubectl_nodelife.kube.pod import TERMINAL_PHASES, Pod
-from kubectl_nodelife.kube.times import SECOND_NS, format_time, human_duration
+from kubectl_nodelife.kube.times import SECOND_NS, format_time, human_duration, human_seconds
 from kubectl_nodelife.outlook.explain import ExplainedQuestion, quoted
 from kubectl_nodelife.sim.kubectl.options import DrainOptions
 from kubectl_nodelife.workloads.admission import Admission
@@ -150,7 +150,7 @@ def _replacement(snapshot: PlanSnapshot, pod: Pod) -> Iterator[str]:
     if rule.assumed:
         yield f"That is assumed: {chain[0]} was not read."
     if rule.min_ready_seconds:
-        yield f"It counts as available {rule.min_ready_seconds}s after it is Ready."
+        yield f"It counts as available {human_seconds(rule.min_ready_seconds)} after it is Ready."
 
 
 def _who_finished(pod: Pod) -> str:

@@ -18,7 +18,15 @@ from kubectl_nodelife.kube.names import counted, first_names, subject
 from kubectl_nodelife.kube.node import Node, Taint
 from kubectl_nodelife.kube.pod import TERMINAL_PHASES, Pod
 from kubectl_nodelife.kube.taints import no_execute_taints
-from kubectl_nodelife.kube.times import SECOND_NS, format_duration, format_time, human_duration
+from kubectl_nodelife.kube.times import (
+    SECOND_NS,
+    format_duration,
+    format_time,
+    human_duration,
+    human_seconds,
+    precise_due,
+    precise_duration,
+)
 from kubectl_nodelife.kube.wellknown import (
     NO_EXECUTE,
     TAINT_NODE_NOT_READY,
@@ -50,9 +58,6 @@ from kubectl_nodelife.outlook.node_verdict import (
 from kubectl_nodelife.outlook.zone import LossByZone, ZoneOutlook, not_counted, zone_brakes, zone_of
 from kubectl_nodelife.workloads.force_advice import force_advice, release_of
 from kubectl_nodelife.workloads.node_readiness import NodeReadiness, node_readiness
-
-_LONG_NS = 600 * SECOND_NS
-
 
 _CLOSE_S = 0.15
 _FEWEST_PARTIAL = 3
@@ -128,8 +133,8 @@ def _evictions(
 
 def _waiting_pods(outlook: Outlook, of_node: NodeOutlook) -> str:
     first, count = of_node.timers[0], len(of_node.timers)
-    in_time = _s(max(0, first.comes_ns - outlook.now_ns))
-    last = _s(max(0, of_node.timers[-1].comes_ns - outlook.now_ns))
+    in_time = precise_due(max(0, first.comes_ns - outlook.now_ns))
+    last = precise_due(max(0, of_node.timers[-1].comes_ns - outlook.now_ns))
     many = f"{count} in all, the last one in {last}" if count > 1 else ""
     many = of_node.leaving or many
     many = f"; {many}" if many else ""
@@ -157,11 +162,11 @@ def _foreseen(outlook: Outlook, of_node: NodeOutlook, terms: list[DelayTerm]) ->
 
 
 def _span(low: float, high: float | None) -> str:
-    at_least = _s(round(low * SECOND_NS))
+    at_least = precise_due(round(low * SECOND_NS))
     return (
         f"{at_least} at the earliest"
         if high is None
-        else (at_least if low == high else f"{at_least} to {_s(round(high * SECOND_NS))}")
+        else (at_least if low == high else f"{at_least} to {precise_due(round(high * SECOND_NS))}")
     )
 
 
@@ -182,7 +187,8 @@ def _first_to_go(outlook: Outlook, of_node: NodeOutlook) -> str:
     if not after:
         return "; no pod on it would be deleted" if of_node.pods else ""
     seconds, name = min(after, key=lambda pair: (pair[0] or 0, pair[1]))
-    return f", and its first pod ({name}) deleted {f'{seconds}s later' if seconds else 'at once'}"
+    when = f"{human_seconds(seconds)} later" if seconds else "at once"
+    return f", and its first pod ({name}) deleted {when}"
 
 
 def overdue_sentence(upcoming: NextAction) -> str:
@@ -241,7 +247,7 @@ def _terms_today(outlook: Outlook, of_node: NodeOutlook, zone: ZoneOutlook) -> l
         age = ""
         if of_node.sign_age_ns is not None:
             sign = "lease renewed" if of_node.leases_count else "status posted"
-            age = f", {sign} {_s(of_node.sign_age_ns)} ago"
+            age = f", {sign} {precise_duration(of_node.sign_age_ns)} ago"
         low = unknown_in.low_ns / SECOND_NS
         origin = f"{flag} {grace} ({settings.origins[flag]}){age}"
         terms.append(DelayTerm("grace period left, if no heartbeat comes", low, low, origin))
@@ -291,19 +297,12 @@ def _token_term(zone: ZoneOutlook, after: ZoneAfterLoss) -> DelayTerm:
     return DelayTerm("waiting for a token", low, high, origin)
 
 
-def _s(duration_ns: int) -> str:
-    """A duration in seconds with at most one decimal; a long one as kubectl writes ages."""
-    if duration_ns >= _LONG_NS:
-        return human_duration(duration_ns)
-    return f"{duration_ns / SECOND_NS:.1f}".removesuffix(".0") + "s"
-
-
 def _state(outlook: Outlook, of_node: NodeOutlook, verdict: NodeVerdict) -> Iterator[str]:
     yield f"{in_words(verdict.state)}: {verdict.because}".rstrip("?.") + "."
     if not of_node.leases_count:
         yield "Its Lease does not count: the gate NodeLease is off, only status posts do."
     elif of_node.lease_age_ns is not None:
-        yield f"Its lease was renewed {_s(of_node.lease_age_ns)} before this moment."
+        yield f"Its lease was renewed {precise_duration(of_node.lease_age_ns)} before this moment."
     elif of_node.doubt:
         pass
     elif outlook.cache.heartbeats:
@@ -311,7 +310,8 @@ def _state(outlook: Outlook, of_node: NodeOutlook, verdict: NodeVerdict) -> Iter
     else:
         yield "No Lease was read, so the age of its last sign of life is unknown."
     if of_node.status_age_ns is not None:
-        yield f"Its kubelet last posted a status {_s(of_node.status_age_ns)} before this moment."
+        posted = precise_duration(of_node.status_age_ns)
+        yield f"Its kubelet last posted a status {posted} before this moment."
     ready = of_node.node.ready()
     if ready is not None and ready.last_transition_time is not None:
         since = outlook.now_ns - ready.last_transition_time
@@ -390,7 +390,7 @@ def _pods(outlook: Outlook, of_node: NodeOutlook) -> Iterator[str]:
         if pod.metadata.deletion_timestamp is not None:
             yield f"{name} is Terminating: {why_terminating(outlook, of_node.node, pod)}"
         elif timer is not None:
-            left = _s(max(0, timer.comes_ns - outlook.now_ns))
+            left = precise_due(max(0, timer.comes_ns - outlook.now_ns))
             verdict = eviction_forecast(pod, taints, comparison_operators=operators)
             yield f"{name} is deleted in {left}: {verdict.because}, counted from the taint."
         elif of_node.classic is not None:
@@ -409,7 +409,9 @@ def _pods(outlook: Outlook, of_node: NodeOutlook) -> Iterator[str]:
 def _staying(pod: Pod, name: str, what: EvictionForecast) -> str:
     if what.after_seconds is None:
         return f"{name} stays, whatever happens to the node: {what.because}."
-    after = "at once" if what.after_seconds == 0 else f"{what.after_seconds}s after the taint"
+    after = "at once"
+    if what.after_seconds:
+        after = f"{human_seconds(what.after_seconds)} after the taint"
     return f"{name} would be deleted {after}: {what.because}."
 
 
@@ -424,7 +426,8 @@ def _counted(pods: Sequence[Pod]) -> Iterator[str]:
             many = counted(count, "pod")
             yield f"{many} tolerating a lost node for ever would stay (DaemonSet pods do)."
         else:
-            yield f"{counted(count, 'pod')} would be deleted {seconds}s after an unreachable taint."
+            after_s = human_seconds(seconds)
+            yield f"{counted(count, 'pod')} would be deleted {after_s} after an unreachable taint."
 
 
 def taint_sections(

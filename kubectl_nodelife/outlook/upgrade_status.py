@@ -45,7 +45,7 @@ from kubectl_nodelife.errors import BadInput, NotFound
 from kubectl_nodelife.kube.meta import LabelSelector
 from kubectl_nodelife.kube.node import Lease, Node
 from kubectl_nodelife.kube.selectors import matches
-from kubectl_nodelife.kube.times import SECOND_NS, parse_time
+from kubectl_nodelife.kube.times import SECOND_NS, human_seconds, parse_time
 
 NO_RUN: Final = "None"
 Json = dict[str, Any]
@@ -274,9 +274,10 @@ def _not_evaluated(view: RunNodes) -> Iterator[str]:
     if not view.report.at:
         yield "gates, budgets, and what nodes wait for: no leader has reported anything so far"
     elif not view.is_led:
+        ago = human_seconds(seconds_since(view.now_ns, view.report.at) or 0)
         yield (
             "gates and what holds a claim are unknown: no leader answers; budgets, and what each"
-            f" node waits for, are as they were {seconds_since(view.now_ns, view.report.at)}s ago"
+            f" node waits for, are as they were {ago} ago"
         )
 
 

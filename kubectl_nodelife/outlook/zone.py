@@ -27,7 +27,7 @@ from kubectl_nodelife.engine.pace import pace_of
 from kubectl_nodelife.engine.settings import Settings
 from kubectl_nodelife.kube.names import counted, first_names
 from kubectl_nodelife.kube.node import Node, zone_display
-from kubectl_nodelife.kube.times import SECOND_NS, human_duration
+from kubectl_nodelife.kube.times import due_in, due_within, human_duration
 from kubectl_nodelife.outlook.explain import ExplainedQuestion
 from kubectl_nodelife.outlook.foretold import (
     LATE_NS,
@@ -352,8 +352,8 @@ def _queue(zone: ZoneOutlook, nodes: list[NodeOutlook]) -> Iterator[str]:
         if place.turn is None:
             yield f"{shown}: {place.held}."
             continue
-        low, high = place.turn.low_ns / SECOND_NS, place.turn.high_ns / SECOND_NS
-        when = f"in {low:.0f} to {high:.0f}s, at {zone.rate:g} a second"
+        when = due_within(place.turn.low_ns, place.turn.high_ns)
+        when += f", at {zone.rate:g} a second"
         if len(names) > 1:
             yield f"{shown}: their turns come {when}, in an order that is chance."
         else:
@@ -373,7 +373,6 @@ def _running(outlook: Outlook, nodes: list[NodeOutlook]) -> Iterator[str]:
         if not _is_terminating(outlook, (t.namespace, t.name))
     )
     for due_ns, pod, node in timers[:_MOST]:
-        left = max(0, due_ns - outlook.now_ns) / SECOND_NS
-        yield f"{pod} on {node} is deleted in {left:.0f}s."
+        yield f"{pod} on {node} is deleted {due_in(due_ns - outlook.now_ns)}."
     if len(timers) > _MOST:
         yield f"{counted(len(timers) - _MOST, 'more pod')} will be deleted later."

@@ -16,7 +16,7 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from kubectl_nodelife.kube.names import counted
-from kubectl_nodelife.kube.times import SECOND_NS, human_duration
+from kubectl_nodelife.kube.times import human_seconds
 from kubectl_nodelife.report.formats import Block, Page
 from kubectl_nodelife.report.table import UNKNOWN, Column, Table, columns
 
@@ -130,7 +130,7 @@ def _cluster_row(answer: ClusterAnswer, source: Any) -> list[object]:
     return [
         answer.context,
         source.get("kind") or UNKNOWN,
-        human_duration(round(age * SECOND_NS)) if is_age else None,
+        human_seconds(age) if is_age else None,
         source.get("server"),
     ]
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from kubectl_nodelife.document import document
 from kubectl_nodelife.kube.names import counted
-from kubectl_nodelife.kube.times import SECOND_NS, human_duration
+from kubectl_nodelife.kube.times import human_seconds
 from kubectl_nodelife.report.formats import Block, Page
 from kubectl_nodelife.report.table import NONE, Table, columns
 
@@ -145,4 +145,4 @@ def _quarantined(entry: dict[str, Any]) -> str:
 
 
 def _age(seconds: float | None) -> str:
-    return NONE if seconds is None else human_duration(round(seconds * SECOND_NS))
+    return NONE if seconds is None else human_seconds(seconds)

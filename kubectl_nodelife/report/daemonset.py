@@ -17,7 +17,7 @@ import msgspec
 from kubectl_nodelife.kube.meta import LabelSelector
 from kubectl_nodelife.kube.names import counted, first_names
 from kubectl_nodelife.kube.selectors import format_selector
-from kubectl_nodelife.kube.times import SECOND_NS, age, human_duration
+from kubectl_nodelife.kube.times import age, human_seconds
 from kubectl_nodelife.kube.workload import default_pod_template
 from kubectl_nodelife.outlook.daemonset.rollout_outlook import (
     RevisionRow,
@@ -464,8 +464,8 @@ def _rollout_sentences(outlook: RolloutOutlook) -> Iterator[str]:
 
 
 def _duration(estimate: RolloutEstimate) -> str:
-    low = human_duration(round(estimate.low_seconds * SECOND_NS))
-    high = human_duration(round(estimate.high_seconds * SECOND_NS))
+    low = human_seconds(estimate.low_seconds)
+    high = human_seconds(estimate.high_seconds)
     return f"about {low} to {high} more: {estimate.basis}"
 
 

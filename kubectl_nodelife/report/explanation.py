@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from kubectl_nodelife.kube.times import SECOND_NS, human_duration
+from kubectl_nodelife.kube.times import SECOND_NS, precise_due
 from kubectl_nodelife.outlook.explain import ExplainedQuestion, total
 from kubectl_nodelife.report.formats import Block, Page
 from kubectl_nodelife.report.table import Table, columns
@@ -14,7 +14,6 @@ from kubectl_nodelife.report.terminal import printable
 if TYPE_CHECKING:
     from kubectl_nodelife.outlook.explain_document import Explanation
 
-_LONG_SECONDS = 1000
 _TERM_COLUMNS = columns("term | earliest | latest | from")
 
 
@@ -86,8 +85,4 @@ def _term_rows(section: ExplainedQuestion) -> list[list[object]]:
 
 
 def _seconds(value: float | None) -> str:
-    if value is None:
-        return "never"
-    if value >= _LONG_SECONDS:
-        return human_duration(round(value) * SECOND_NS)
-    return f"{value:.1f}".removesuffix(".0") + "s"
+    return "never" if value is None else precise_due(round(value * SECOND_NS))

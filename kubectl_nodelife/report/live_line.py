@@ -133,16 +133,13 @@ def progress_bar(what: str, total: int | None = None) -> Iterator[Callable[[int]
 
 
 def _bar(what: str, done: int, total: int | None, seconds: float) -> str:
+    from kubectl_nodelife.kube.times import human_seconds  # heavy for `status -w`, which has none
+
     if not total:
-        return f"{what}: {done:,} ({seconds:.0f}s)"
+        return f"{what}: {done:,} ({human_seconds(seconds)})"
     share = min(1.0, done / total)
     filled = "#" * round(share * 30)
     left = ""
     if done and seconds >= _LEFT_AFTER_S:
-        left = f", {_span(seconds / share - seconds)} left"
-    return f"{what}: [{filled:<30}] {share:4.0%} ({seconds:.0f}s{left})"
-
-
-def _span(seconds: float) -> str:
-    minutes, rest = divmod(round(seconds), 60)
-    return f"{minutes}m{rest}s" if minutes else f"{rest}s"
+        left = f", {human_seconds(seconds / share - seconds)} left"
+    return f"{what}: [{filled:<30}] {share:4.0%} ({human_seconds(seconds)}{left})"

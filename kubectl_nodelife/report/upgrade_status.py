@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any, Final
 
 from kubectl_nodelife.kube.names import counted, first_names
-from kubectl_nodelife.kube.times import SECOND_NS, human_duration
+from kubectl_nodelife.kube.times import human_seconds
 from kubectl_nodelife.report.formats import Block, Page
 from kubectl_nodelife.report.table import Table, Widths, columns
 from kubectl_nodelife.report.terminal import BAD, GOOD, WARN, ColoredText, this_screen
@@ -261,4 +261,4 @@ def _budget(budget: dict[str, Any]) -> tuple[object, ...]:
 
 
 def _span(seconds: int | None) -> str:
-    return "" if seconds is None else human_duration(seconds * SECOND_NS)
+    return "" if seconds is None else human_seconds(seconds)

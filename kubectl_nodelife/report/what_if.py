@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from kubectl_nodelife.drain.results import DEGRADED, FULL, BudgetPoint
 from kubectl_nodelife.kube.names import first_names
-from kubectl_nodelife.kube.times import SECOND_NS, clock, human_duration
+from kubectl_nodelife.kube.times import clock, human_seconds
 from kubectl_nodelife.outlook.fates import BACK, PODS_LEAVE, Fate, FateStep, folded
 from kubectl_nodelife.outlook.what_if.document import (
     BudgetFuture,
@@ -128,17 +128,18 @@ def ranking_page(answer: WhatIfRanking) -> Page:
 
 def _horizon_line(answer: WhatIf) -> str:
     horizon = answer.horizon
-    until = _span(horizon.until_seconds)
+    until = human_seconds(horizon.until_seconds)
     if horizon.ended == "quiet":
+        quiet = human_seconds(horizon.ended_seconds)
         return (
-            f"played for {until}, of which nothing happens after {_span(horizon.ended_seconds)};"
+            f"played for {until}, of which nothing happens after {quiet};"
             " 'to the end' means until then"
         )
     due = sum(each.count for each in horizon.pending_events)
     still = "1 thing was still to come" if due == 1 else f"{due} things were still to come"
     if horizon.pending_events:
         first = min(horizon.pending_events, key=lambda each: each.first_seconds)
-        still += f", the first at {_span(first.first_seconds)} ({first.action})"
+        still += f", the first at {human_seconds(first.first_seconds)} ({first.action})"
     return f"played for {until}; 'to the end' means until then; {still}"
 
 
@@ -147,11 +148,12 @@ def _why_lines(why: WhyChanged) -> Iterable[str]:
     for chain in why.changes:
         for depth, change in enumerate(chain):
             mark = "" if depth == 0 else f"{'  ' * depth}because "
-            yield f"  {mark}{_span(change.at)} {change.action} {change.object}: {change.reason}"
+            at = human_seconds(change.at)
+            yield f"  {mark}{at} {change.action} {change.object}: {change.reason}"
 
 
 def _ranking_headline(answer: WhatIfRanking) -> str:
-    span = human_duration(round(answer.horizon["untilSeconds"] * SECOND_NS))
+    span = human_seconds(answer.horizon["untilSeconds"])
     what = f"each {answer.each}, {answer.act}: {answer.futures:,} played for {span}"
     down = sum(bool(item.down) for item in answer.items)
     if answer.partial:
@@ -172,7 +174,7 @@ def _ranked_row(item: RankedTarget) -> list[object]:
         len(item.nodes),
         more("workloads_at_zero"),
         more("services_without_endpoints"),
-        _span(item.down_seconds),
+        human_seconds(item.down_seconds),
         more("pods_pending"),
         more("pods_stuck"),
         more("pods_evicted"),
@@ -198,7 +200,7 @@ def _workload_row(workload: WorkloadFuture) -> list[object]:
         back = back_each_time(workload) or back
     outage = workload.outage
     if outage not in _TONES and (more := gained(workload)):
-        outage, back = f"gains {more}", _span(gained_at(workload))
+        outage, back = f"gains {more}", human_seconds(gained_at(workload))
     low, high = _back(workload.low.back_seconds), _back(workload.high.back_seconds)
     return [
         workload.namespace,
@@ -213,7 +215,7 @@ def _workload_row(workload: WorkloadFuture) -> list[object]:
         workload.moves,
         len(workload.pending),
         len(workload.stuck),
-        _span(workload.blind_seconds),
+        human_seconds(workload.blind_seconds),
         f"back in {low} to {high}" if workload.first_seconds is not None else "-",
     ]
 
@@ -224,8 +226,8 @@ def _service_row(service: ServiceFuture) -> list[object]:
         service.name,
         service.endpoints_before,
         service.lowest,
-        _span(service.blind_seconds),
-        _span(service.without_endpoints_seconds),
+        human_seconds(service.blind_seconds),
+        human_seconds(service.without_endpoints_seconds),
     ]
 
 
@@ -234,14 +236,21 @@ def _zone_rows(zone: ZoneFuture) -> Iterable[list[object]]:
         tone = GOOD if change.state == "Normal" else BAD
         held = zone.held_pods if change is zone.states[-1] else "-"
         state = ColoredText(change.state, tone)
-        yield [zone.name, state, f"{change.rate:g}/s", _span(change.at), held, change.because]
+        yield [
+            zone.name,
+            state,
+            f"{change.rate:g}/s",
+            human_seconds(change.at),
+            held,
+            change.because,
+        ]
 
 
 def _unknown(node: NodeFuture) -> str:
     """When it is called Unknown; it may be just after the end of the play, or just before it."""
     may_be = node.ranges.get("unknownSeconds")
     if node.unknown_seconds is None and may_be is not None:
-        return f"{_span(may_be.earliest_seconds)} or later"
+        return f"{human_seconds(may_be.earliest_seconds)} or later"
     return _range(may_be) if may_be is not None else _dash(node.unknown_seconds)
 
 
@@ -280,31 +289,27 @@ def _budget_row(budget: BudgetFuture) -> list[object]:
         budget.healthy,
         budget.lowest,
         budget.desired,
-        _span(budget.at_zero_seconds),
-        _span(budget.below_seconds),
-        ", ".join(f"{p.healthy}/{p.desired} at {_span(p.at)}" for p in budget.points),
+        human_seconds(budget.at_zero_seconds),
+        human_seconds(budget.below_seconds),
+        ", ".join(f"{p.healthy}/{p.desired} at {human_seconds(p.at)}" for p in budget.points),
     ]
 
 
 def _back(at: float | None) -> str:
-    return "never" if at is None else _span(at)
+    return "never" if at is None else human_seconds(at)
 
 
 def _dash(at: float | None) -> str:
-    return "-" if at is None else _span(at)
+    return "-" if at is None else human_seconds(at)
 
 
 def _range(span: InstantRange) -> str:
     """To the nearest second: `50s-55s`, `50s` where both ends are shown alike, `50s or never`."""
-    low, latest = _span(round(span.earliest_seconds)), span.latest_seconds
+    low, latest = human_seconds(round(span.earliest_seconds)), span.latest_seconds
     if latest is None:
         return f"{low} or never"
-    high = _span(round(latest))
+    high = human_seconds(round(latest))
     return low if low == high else f"{low}-{high}"
-
-
-def _span(span_s: float) -> str:
-    return human_duration(round(span_s * SECOND_NS))
 
 
 _BARS: Final = (
@@ -384,13 +389,8 @@ def _rows(answer: WhatIf, last: float) -> Iterator[Row]:
         yield Row(act_words(act), [Bar(act.at_seconds, end, "act")], style="group")
     for zone in answer.zones:
         states = [(state.at, state.state) for state in zone.states]
-        yield zone_row(zone.name, states, last, _in_words)
-    yield from rows_of(folded(_fate(node) for node in answer.nodes), last, _in_words)
-
-
-def _in_words(seconds: float) -> str:
-    """As in the tables: whole seconds that have passed."""
-    return human_duration(round(seconds * SECOND_NS))
+        yield zone_row(zone.name, states, last, human_seconds)
+    yield from rows_of(folded(_fate(node) for node in answer.nodes), last, human_seconds)
 
 
 def _fate(node: NodeFuture) -> Fate:
@@ -420,11 +420,11 @@ def _served_lane(workload: WorkloadFuture, last: float) -> Row:
     text = f"{workload.ready_before} ready before, lowest {few}"
     between = _back_between(workload, last)
     if between is not None:
-        text += f", back in {_in_words(between[0])} to {_in_words(between[1])}"
+        text += f", back in {human_seconds(between[0])} to {human_seconds(between[1])}"
     elif workload.first_seconds is not None and workload.back_seconds is None:
         text += ", not back"
     elif workload.back_seconds is not None:
-        text += f", back in {_in_words(workload.back_seconds)}"
+        text += f", back in {human_seconds(workload.back_seconds)}"
     return Row(
         f"{workload.namespace}/{workload.name}",
         [*_levels(workload, last), *_back_range(workload, last)],

@@ -161,7 +161,7 @@ def test_a_deletion_before_its_time(diverge: Any) -> None:
     )
     lost = of_zone("a", "Unknown", 600, taints=lost_taints(UNREACHABLE, 600))
     (found,) = diverge(lost, lease("a", ago(650)), early)["items"]
-    assert found["kind"] == "early" and "came 200s before its tolerations" in found["message"]
+    assert found["kind"] == "early" and "came 3m20s before its tolerations" in found["message"]
 
 
 def test_who_cordoned_and_tainted_is_a_note(diverge: Any) -> None:

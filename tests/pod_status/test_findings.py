@@ -139,7 +139,7 @@ def test_an_eviction_waits_for_the_taint() -> None:
     (finding,) = sweep(subject, nodes=(LOST,)).findings
     assert finding.eviction is not None
     assert finding.eviction.due_ns is None
-    assert finding.eviction.because.startswith("evicted 300s after the node's NoExecute taint")
+    assert finding.eviction.because.startswith("evicted 5m after the node's NoExecute taint")
 
 
 def test_a_ready_node_that_was_not_heard_of_since_is_named_so() -> None:

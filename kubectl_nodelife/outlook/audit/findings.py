@@ -25,7 +25,7 @@ from kubectl_nodelife.kube.pod import (
     is_daemon_pod,
 )
 from kubectl_nodelife.kube.taints import no_execute_taints
-from kubectl_nodelife.kube.times import SECOND_NS, format_time, human_duration
+from kubectl_nodelife.kube.times import SECOND_NS, format_time, human_duration, human_seconds
 from kubectl_nodelife.kube.wellknown import (
     DISRUPTION_TARGET,
     FALSE,
@@ -165,7 +165,7 @@ class PodFinding(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         if outcome.after_seconds is None:
             return ExpectedEviction(None, f"never evicted: {outcome.because}")
         if due_ns is None:
-            wait = f"{outcome.after_seconds}s after the node's NoExecute taint"
+            wait = f"{human_seconds(outcome.after_seconds)} after the node's NoExecute taint"
             return ExpectedEviction(None, f"evicted {wait}: {outcome.because}")
         return ExpectedEviction(due_ns, outcome.because)
 

@@ -352,7 +352,7 @@ def _node_refusals(node: NodeReadiness, limits: RepairLimits, now_ns: int) -> It
     if node.ready_since_ns is None:
         yield f"node {node.name} does not say since when it is Ready"
     elif now_ns - node.ready_since_ns < settle_ns:
-        yield f"node {node.name} has been Ready for less than {settle_ns // SECOND_NS}s"
+        yield f"node {node.name} has been Ready for less than {human_duration(settle_ns)}"
     if node.heartbeat_ns is None:
         yield f"node {node.name} has no heartbeat that was read: no lease and no lastHeartbeatTime"
     elif now_ns - node.heartbeat_ns >= limits.heartbeat_of(node):
@@ -405,6 +405,6 @@ def _first_seen_refusals(
         yield "nothing proves since when it has been so"
         return
     if now_ns - first_seen.first_seen_ns < settle_ns:
-        yield f"it is not proven to have been so for {settle_ns // SECOND_NS}s"
+        yield f"it is not proven to have been so for {human_duration(settle_ns)}"
     if first_seen.resource_version not in ("", pod.metadata.resource_version):
         yield "its status changed meanwhile: a kubelet at work repairs it by itself"

@@ -31,7 +31,7 @@ from kubectl_nodelife.controllers.daemonset.update_plan import (
 from kubectl_nodelife.engine.actions import DeleteControllerRevision, SetPodLabel
 from kubectl_nodelife.engine.cache import Cache
 from kubectl_nodelife.kube.names import counted, first_names
-from kubectl_nodelife.kube.times import MINUTE_NS, format_time
+from kubectl_nodelife.kube.times import MINUTE_NS, format_time, human_seconds
 from kubectl_nodelife.kube.wellknown import LABEL_CONTROLLER_REVISION_HASH
 from kubectl_nodelife.kube.workload import ControllerRevision, DaemonSet, default_pod_template
 from kubectl_nodelife.outlook.daemonset.kubectl_rollout import (
@@ -214,9 +214,10 @@ def _estimate(view: SetView, budget: UpdateBudget, old_nodes: int) -> RolloutEst
     stop = 0 if budget.max_surge else DEFAULT_GRACE_SECONDS if grace is None else grace
     low = rounds * (times[len(times) // 2] + settled)
     high = rounds * (times[-1] + 2 * settled + stop)
+    half, last = human_seconds(times[len(times) // 2]), human_seconds(times[-1])
     basis = (
-        f"{rounds} {'round' if rounds == 1 else 'rounds'} of {at_once}; of {len(times)} pods half"
-        f" were Ready within {times[len(times) // 2]:g}s, all within {times[-1]:g}s"
+        f"{counted(rounds, 'round')} of {at_once}; of {len(times)} pods half"
+        f" were Ready within {half}, all within {last}"
     )
     return RolloutEstimate(round(low, 1), round(high, 1), basis)
 

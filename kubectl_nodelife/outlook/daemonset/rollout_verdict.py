@@ -15,7 +15,7 @@ import msgspec
 from kubectl_nodelife.controllers.daemonset.node_status_index import differences
 from kubectl_nodelife.controllers.daemonset.rolling_update import NodeUpdateState, UpdateBudget
 from kubectl_nodelife.kube.pod import Pod
-from kubectl_nodelife.kube.times import MINUTE_NS, SECOND_NS, human_duration
+from kubectl_nodelife.kube.times import MINUTE_NS, SECOND_NS, human_duration, human_seconds
 from kubectl_nodelife.outlook.daemonset.kubectl_rollout import RolloutState
 from kubectl_nodelife.outlook.daemonset.view import PodTrouble, SetView, TroubleKind, trouble_of
 from kubectl_nodelife.workloads.scheduling import REASON_PORTS, host_ports
@@ -169,7 +169,7 @@ def _unready(view: SetView, node: str, pod: Pod, trouble: PodTrouble) -> Hindran
     )
     because = f"{pod.name}{which} on {node}{state} for {human_duration(waited_ns)}"
     if usual:
-        because += f", similar pods needed {human_duration(round(usual * SECOND_NS))}"
+        because += f", similar pods needed {human_seconds(usual)}"
     verdict = GOES_ON
     if waited_ns > 2 * usual * SECOND_NS + MINUTE_NS:
         verdict = NEVER if waited_ns > PROGRESS_DEADLINE_NS else SLOW

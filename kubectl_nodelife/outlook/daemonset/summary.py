@@ -30,6 +30,7 @@ from kubectl_nodelife.engine.settings import Settings
 from kubectl_nodelife.kube.names import first_names
 from kubectl_nodelife.kube.node import Taint
 from kubectl_nodelife.kube.taints import no_execute_taints
+from kubectl_nodelife.kube.times import human_seconds
 from kubectl_nodelife.kube.unreadable import InputError
 from kubectl_nodelife.kube.wellknown import NO_EXECUTE
 from kubectl_nodelife.kube.workload import DaemonSet, DaemonSetStatus
@@ -341,8 +342,9 @@ def _update(view: SetView) -> Iterator[str]:
         yield f"Its budget is used by {first_names(users, _MOST)}."
     yield from (f"It waits: {text}." for text in outlook.waits_for)
     if outlook.estimate is not None:
-        low, high = outlook.estimate.low_seconds, outlook.estimate.high_seconds
-        yield f"It takes {low:.0f} to {high:.0f}s more, by {outlook.estimate.basis}."
+        low = human_seconds(outlook.estimate.low_seconds)
+        high = human_seconds(outlook.estimate.high_seconds)
+        yield f"It takes {low} to {high} more, by {outlook.estimate.basis}."
 
 
 def _some(lines: list[str]) -> list[str]:

@@ -34,7 +34,7 @@ from kubectl_nodelife.kube.meta import controller_of
 from kubectl_nodelife.kube.node import Lease, Node, zone_display
 from kubectl_nodelife.kube.pod import Pod
 from kubectl_nodelife.kube.taints import no_execute_taints
-from kubectl_nodelife.kube.times import MINUTE_NS, SECOND_NS
+from kubectl_nodelife.kube.times import MINUTE_NS, SECOND_NS, human_duration
 from kubectl_nodelife.kube.wellknown import (
     CONTROLLER_MANAGERS,
     DELETION_BY_TAINT_MANAGER,
@@ -302,8 +302,8 @@ def _too_early(outlook: Outlook, pods: Iterable[Pod]) -> Iterator[Divergence]:
                 namespace=pod.namespace,
                 name=pod.name,
                 node=pod.spec.node_name,
-                message=f"DeletePod on {name} came {early_ns // SECOND_NS}s before its tolerations "
-                "of the node's taints ran out, unless the node was tainted before",
+                message=f"DeletePod on {name} came {human_duration(early_ns)} before its "
+                "tolerations of the node's taints ran out, unless the node was tainted before",
                 sure=LIKELY,
                 controller=EVICTION,
                 action="DeletePod",

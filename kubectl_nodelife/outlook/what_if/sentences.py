@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 
 from kubectl_nodelife.drain.results import DEGRADED, FULL
 from kubectl_nodelife.kube.names import counted, first_names
-from kubectl_nodelife.kube.times import SECOND_NS, human_duration
+from kubectl_nodelife.kube.times import human_seconds
 from kubectl_nodelife.outlook.what_if.acts import ENFORCED, Act
 from kubectl_nodelife.outlook.what_if.document import (
     DrainFuture,
@@ -56,8 +56,8 @@ def act_words(act: Act) -> str:
         ENFORCED: f"our daemon enforces ({', '.join(act.targets)}; its caps aside)",
         "file": f"the events of {names} happen",
     }
-    lasts = f" for {_human(act.for_seconds)}" if act.for_seconds is not None else ""
-    at = f" at {_human(act.at_seconds)}" if act.at_seconds else ""
+    lasts = f" for {human_seconds(act.for_seconds)}" if act.for_seconds is not None else ""
+    at = f" at {human_seconds(act.at_seconds)}" if act.at_seconds else ""
     many = f" ({len(act.nodes)} nodes)" if len(act.nodes) > 1 else ""
     return f"{phrases[act.act]}{lasts}{at}{many}"
 
@@ -150,7 +150,7 @@ def _how_long(down: Sequence[WorkloadFuture]) -> str:
         return "to the end"
     if len(down) == 1:
         return down_words(down[0])
-    longest = f"longest {_human(max(w.at_zero_seconds for w in down))}"
+    longest = f"longest {human_seconds(max(w.at_zero_seconds for w in down))}"
     return f"{longest}, {stay} of them to the end" if stay else longest
 
 
@@ -159,7 +159,7 @@ def down_words(workload: WorkloadFuture) -> str:
     if stays_down(workload):
         return "to the end"
     times = len(zero_spans(workload))
-    span = _human(workload.at_zero_seconds)
+    span = human_seconds(workload.at_zero_seconds)
     return f"{span} in all, {times} times" if times > 1 else span
 
 
@@ -168,7 +168,7 @@ def back_each_time(workload: WorkloadFuture) -> str:
     spans = zero_spans(workload)
     if len(spans) < _CIRCLE or workload.outage != FULL:
         return ""
-    return f"{_human(max(end - begin for begin, end in spans if end is not None))} each"
+    return f"{human_seconds(max(end - begin for begin, end in spans if end is not None))} each"
 
 
 def _otherwise(down: Sequence[WorkloadFuture], without: str, sets: bool) -> str:
@@ -180,7 +180,7 @@ def _otherwise(down: Sequence[WorkloadFuture], without: str, sets: bool) -> str:
     ours_s = max(w.at_zero_seconds for w in down)
     same = len(also) == len(down) and abs(longest_s - ours_s) <= _SAME_S
     some = f"{len(also)} of them, " * (1 < len(down) != len(also))
-    longest = f"{'longest ' * (len(also) > 1)}{_human(longest_s)}"
+    longest = f"{'longest ' * (len(also) > 1)}{human_seconds(longest_s)}"
     return f" ({without} {some}{'as long' if same else longest})"
 
 
@@ -252,7 +252,7 @@ def _gain_words(workloads: Sequence[WorkloadFuture]) -> Iterator[str]:
 
 
 def _since(workloads: Sequence[WorkloadFuture]) -> str:
-    at = _human(max(map(gained_at, workloads)))
+    at = human_seconds(max(map(gained_at, workloads)))
     return f"the last from {at} on" if len(workloads) > 1 else f"from {at} on"
 
 
@@ -291,7 +291,3 @@ def zero_spans(workload: WorkloadFuture) -> list[tuple[float, float | None]]:
         elif point.serving and is_open:
             spans[-1] = (spans[-1][0], point.at)
     return spans
-
-
-def _human(span_s: float) -> str:
-    return human_duration(round(span_s * SECOND_NS))
