@@ -1,21 +1,29 @@
-"""Asks several clusters at once, a thread each, until all have answered or the time is up.
+"""Asks several clusters at once, a thread each, until all have answered or the time is up; and puts
+their answers on one page: what is wrong and where, then a table of each kind, CONTEXT first.
 
-A thread runs the verb itself; what that writes goes into its answer (`screen.sink`). Reads end at
+A thread runs the verb itself; what that writes goes into its answer (`terminal.sink`). Reads end at
 the moment of `answer_by`, with the credential plugins that they wait for; what cannot be ended, a
 name that is looked up or a plan that is played, is left, and the process ends without it (`leave`).
 Of contexts of one cluster the next is asked only where the server does not take the credentials of
 the one before: a server that cannot be reached is not tried again.
+
+The first line of the page says how many of those that answered have trouble, and how many did not
+answer. Clusters in trouble come first, and where those that are well are not asked for, they are
+but named. Tables with the same columns become one. At the end stand the errors, folded by their
+cause. The document is a List of the clusters' documents.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from queue import Empty, SimpleQueue
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import click
 
@@ -29,10 +37,166 @@ from kubectl_nodelife.errors import (
     NodelifeError,
     Unreachable,
 )
+from kubectl_nodelife.kube.names import counted
+from kubectl_nodelife.kube.times import human_seconds
 from kubectl_nodelife.report import terminal
-from kubectl_nodelife.report.clusters import ClusterAnswer
+from kubectl_nodelife.report.formats import Block, Page
 from kubectl_nodelife.report.live_line import progress_bar
+from kubectl_nodelife.report.table import UNKNOWN, Column, Table, columns
 from kubectl_nodelife.report.terminal import Sink, sink
+
+_CLUSTERS = columns("context | source | age | server*")
+_CONTEXT = Column("context")
+
+
+class ClusterAnswer(NamedTuple):
+    """The answer of one cluster. `context`: the name, or names, by which it is known; `code`: the
+    exit code; `text`: what it wrote to stdout, `notes`: the lines of its stderr; `error`: why there
+    is no answer, `cause` the same without what is of this cluster alone, and without `remedy`."""
+
+    context: str
+    code: int
+    text: str
+    error: str = ""
+    notes: tuple[str, ...] = ()
+    cause: str = ""
+    remedy: str = ""
+
+
+def clusters_page(
+    answers: Sequence[ClusterAnswer],
+    trouble: str = "",
+    *,
+    well: bool = True,
+    only_trouble: bool = False,
+) -> Page:
+    """The answers of several clusters as one page. Their texts are parts of pages or documents.
+
+    `trouble`: of what a cluster in trouble has some, such as "nodes in trouble"; "": nothing is
+    judged. `well`: those without any are shown, and not only named. `only_trouble`: not even that.
+    It gives no names: those of several clusters are shown beside their contexts.
+    """
+
+    def blocks(*, wide: bool) -> Iterable[Block]:
+        """What is wrong and where; the clusters; then the tables, and what stands between them for
+        each cluster; last those that are well, and those that did not answer."""
+        parts = {a.context: json.loads(a.text) if a.text else {} for a in answers}
+        answered = [a for a in answers if not a.error]
+        answered.sort(key=lambda answer: -_troubles(parts[answer.context]))
+        all_shown = well and not only_trouble
+        shown = [a for a in answered if all_shown or not _is_well(parts[a.context])]
+        troubled = {a.context: n for a in answered if (n := _troubles(parts[a.context]))}
+        yield _headline(len(answered), len(answers) - len(answered), trouble, troubled)
+        yield Table(_CLUSTERS, [_cluster_row(a, parts[a.context].get("source")) for a in shown])
+        yield from _merged({a.context: parts[a.context].get("blocks", []) for a in shown})
+        if (named := [a.context for a in answered if a not in shown]) and not only_trouble:
+            are = "is" if len(named) == 1 else "are"
+            yield f"{counted(len(named), 'cluster')} {are} well: {_listed(named)}"
+        if unanswered := list(_causes(answers)):
+            yield "\n".join(["No answer:", *unanswered])
+
+    return Page(blocks, partial(_document, answers), lambda: ())
+
+
+def _headline(answered: int, silent: int, trouble: str, troubled: dict[str, int]) -> str:
+    """`troubled`: context -> how much is in trouble."""
+    if not answered:
+        return f"None of {counted(silent, 'cluster')} answered"
+    rest = f"; {silent} did not answer" if silent else ""
+    many = counted(answered, "answering cluster")
+    if not trouble:
+        return f"{counted(answered, 'cluster')} answered{rest}"
+    if not troubled:
+        return f"None of {many} has {trouble}{rest}"
+    has = "has" if len(troubled) == 1 else "have"
+    named = _listed(f"{context} ({n})" for context, n in troubled.items())
+    return f"{len(troubled)} of {many} {has} {trouble}: {named}{rest}"
+
+
+def _document(answers: Sequence[ClusterAnswer]) -> object:
+    """A List; `source.context` says of which cluster each item is. A cluster without an answer
+    stands in `unanswered`."""
+    items = [with_context(json.loads(a.text), a.context) for a in answers if a.text]
+    unanswered = [{"context": a.context, "error": a.error} for a in answers if a.error]
+    return {"apiVersion": "v1", "kind": "List", "items": items, "unanswered": unanswered}
+
+
+def _listed(clusters: Iterable[str]) -> str:
+    """The clusters in prose: those with several contexts as `a = b`."""
+    return ", ".join(name.replace(", ", " = ") for name in clusters)
+
+
+def _troubles(parts: dict[str, Any]) -> int:
+    return int(parts.get("trouble") or 0)
+
+
+def _is_well(parts: dict[str, Any]) -> bool:
+    """True where the cluster was seen just now, and nothing is wrong with it."""
+    seen = not (parts.get("source") or {}).get("standsStill")
+    return seen and parts.get("trouble") == 0
+
+
+def _causes(answers: Iterable[ClusterAnswer]) -> Iterable[str]:
+    """A line for each reason why clusters did not answer, the most frequent first."""
+    causes: dict[str, list[ClusterAnswer]] = {}
+    for answer in answers:
+        if answer.error:
+            causes.setdefault(answer.cause or answer.error, []).append(answer)
+    for cause, ofs in sorted(causes.items(), key=lambda each: -len(each[1])):
+        remedies = {answer.remedy for answer in ofs}
+        advice = f"; {remedies.pop()}" if len(remedies) == 1 and all(remedies) else ""
+        yield f"  {cause} ({len(ofs)}): {_listed(a.context for a in ofs)}{advice}"
+
+
+def _cluster_row(answer: ClusterAnswer, source: Any) -> list[object]:
+    source = source if isinstance(source, dict) else {}
+    age = source.get("age")
+    is_age = isinstance(age, int | float)
+    return [
+        answer.context,
+        source.get("kind") or UNKNOWN,
+        human_seconds(age) if is_age else None,
+        source.get("server"),
+    ]
+
+
+def with_context(document: Any, context: str) -> Any:
+    """The document with the context in its source."""
+    if isinstance(document, dict):
+        source = document.get("source")
+        document["source"] = {**(source if isinstance(source, dict) else {}), "context": context}
+    return document
+
+
+def _merged(parts: dict[str, list[Any]]) -> Iterable[Block]:
+    """Tables with the same columns as one, paragraphs below the names of their contexts; in the
+    order of their first appearance."""
+    rows: dict[str, list[list[object]]] = {}
+    merged: dict[object, Table | list[str]] = {}
+    for context, blocks in parts.items():
+        place = 0
+        for block in blocks:
+            if isinstance(block, str):
+                texts = merged.setdefault(("text", place), [])
+                assert isinstance(texts, list)
+                texts.append(_paragraph(context, block))
+                continue
+            place += 1
+            table = Table.from_json(block)
+            key = " | ".join(column.header for column in table.columns)
+            if key not in rows:
+                merged[key] = Table((_CONTEXT, *table.columns), rows.setdefault(key, []))
+            rows[key] += ([context, *row] for row in table.rows)
+    for block in merged.values():
+        yield "\n".join(block) if isinstance(block, list) else block
+
+
+def _paragraph(context: str, text: str) -> str:
+    lines = text.strip("\n").splitlines()
+    if len(lines) == 1:
+        return f"{context}: {lines[0]}"
+    return "\n".join([f"{context}:", *(f"  {line}" if line else "" for line in lines)])
+
 
 _GRACE_S: Final = 0.5
 """What ends at the moment still has to say so."""

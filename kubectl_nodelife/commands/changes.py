@@ -1,11 +1,16 @@
 """`kubectl nodelife changes`: what the daemon would have changed, with reasons, and how it ended;
 of a dump, what was changed and by whom.
+
+What a controller does alike to many objects, without a long pause, is one line, and the newest
+stand first; `-o wide` has a line for each change, in order of time.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import datetime
+from functools import partial
 from typing import Any, Final
 
 import click
@@ -16,11 +21,232 @@ from kubectl_nodelife.commands.flags import Connection, Output, Where, output_fl
 from kubectl_nodelife.commands.several_clusters import several_clusters
 from kubectl_nodelife.document import document
 from kubectl_nodelife.errors import BadInput
+from kubectl_nodelife.kube.names import counted, first_names
 from kubectl_nodelife.kube.subjects import NODE, POD, parse_subject
 from kubectl_nodelife.report import terminal
-from kubectl_nodelife.report.changes import changes_page, lines
-from kubectl_nodelife.report.table import Widths
-from kubectl_nodelife.report.terminal import ENDLESS, this_screen
+from kubectl_nodelife.report.formats import Block, Page
+from kubectl_nodelife.report.table import Column, Table, Widths, columns
+from kubectl_nodelife.report.terminal import ENDLESS, Screen, this_screen
+
+_COLUMNS = columns(
+    "time | outcome | settled* | controller* | action | object | detail | reason:1 | id* | cause*"
+)
+_ONE_LINE = columns(
+    "time | outcome | settled* | controller* | action | object | detail:1 | reason:2 | id* | cause*"
+)
+"""Of a page that is drawn each second: a change is one line, whatever gives way for it."""
+
+_BY = Column("by")
+_PREFIX = "node.kubernetes.io/"
+_NOT_KNOWN = "not known"
+_OUTCOMES = {
+    "would": "planned (would)",
+    "confirmed": "confirmed by the cluster",
+    "decided": "decided, of which a cluster shows nothing",
+}
+_DAY = len("2026-11-21T")
+_NAMED = 2
+_MOST_LINES = 17
+"""So many lines of a terminal the table takes, which leaves the page 25 with what stands around."""
+_PAUSE_S = 10.0
+"""So soon the next of its kind must follow to stand in one line: kube-controller-manager's clients
+make twenty requests a second, and one pod that is marked or evicted takes up to three."""
+
+
+def changes_page(
+    items: Sequence[dict[str, Any]],
+    source: dict[str, Any],
+    *,
+    briefly: bool = False,
+    screen: Screen = ENDLESS,
+) -> Page:
+    """A list of changes as an answer. Names: kind/name of each object, as often as it changed.
+
+    `briefly`: instants are shown to the second, as on a screen that is drawn each second.
+    `screen`: of what is older only as much is shown as has room on this one.
+    """
+    return Page(
+        partial(_blocks, items, briefly, screen),
+        lambda: document("ChangeList", source=source, items=list(items)),
+        lambda: (_object(item).lower() for item in items),
+    )
+
+
+def _blocks(
+    items: Sequence[dict[str, Any]], briefly: bool, screen: Screen, *, wide: bool
+) -> Iterator[Block]:
+    """How many of which outcome, and the last; then one table: of writes that were seen, with
+    whose they are."""
+    if items:
+        yield _headline(items)
+    if briefly:
+        items = [{**item, **_to_the_second(item)} for item in items]
+    days = {item["time"][:_DAY] for item in items}
+    begin = 0 if len(days) > 1 else _DAY
+    grouped = not (wide or briefly)
+    groups = _alike(items)[::-1] if grouped else [[item] for item in items]
+    rows = [_group_row(group, begin) if grouped else _row(group[0], begin) for group in groups]
+    if any("by" in item for item in items):
+        whose = [group[0]["by"]["name"] for group in groups]
+        rows = [[*row[:2], by, *row[2:]] for row, by in zip(rows, whose, strict=True)]
+        table = Table((*_COLUMNS[:2], _BY, *_COLUMNS[2:]), rows)
+    else:
+        table = Table(_ONE_LINE if briefly else _COLUMNS, rows)
+    if grouped and screen.width:
+        table = _newest(table, screen)
+    yield table
+    if older := groups[len(list(table.rows)) :]:
+        many = counted(sum(len(group) for group in older), "older change")
+        yield f"{many} in {counted(len(older), 'line')}: -v 1 shows all"
+    elif len(rows) < len(items):
+        yield f"{len(items)} changes in {len(rows)} lines (-o wide has a line for each)"
+
+
+def _newest(table: Table, screen: Screen) -> Table:
+    """As many of its first rows as have room, and at least one."""
+    rows = list(table.rows)[:_MOST_LINES]
+    while len(rows) > 1 and table._replace(rows=rows).text(screen=screen).count("\n") > _MOST_LINES:
+        rows = rows[:-1]
+    return table._replace(rows=rows)
+
+
+def lines(
+    items: Sequence[dict[str, Any]], widths: Widths, *, wide: bool, headers: bool
+) -> list[str]:
+    """The rows alone, to stand below what was printed with these widths before."""
+    table = Table(_COLUMNS, [_row(item, _DAY) for item in items])
+    return table.lines(widths, wide=wide, headers=headers, screen=this_screen())
+
+
+def _headline(items: Sequence[dict[str, Any]]) -> str:
+    """How many changes, from when to when, what came of them, and the last one."""
+    counts: dict[str, int] = {}
+    for item in items:
+        counts[item["outcome"]] = counts.get(item["outcome"], 0) + 1
+    by_time = sorted(items, key=lambda item: str(item["time"]))
+    last = by_time[-1]
+    begin, end = _clock(by_time[0]["time"]), _clock(last["time"])
+    which = ", ".join(f"{count} {_OUTCOMES.get(name, name)}" for name, count in counts.items())
+    many = "1 change was" if len(items) == 1 else f"{len(items)} changes were"
+    when = f"at {begin}" if begin == end else f"from {begin} to {end}"
+    doer = last["by"]["name"] if "by" in last else last["controller"]
+    whose = "The last, by whom is not known" if doer == _NOT_KNOWN else f"The last is of {doer}"
+    details = first_names(list(_detail(last["action"], last["detail"])), _NAMED)
+    what = f"{last['action']} {details}".rstrip()
+    return f"{many} seen or planned {when}: {which}.\n{whose}: {what}, {_object(last)}."
+
+
+def _to_the_second(item: dict[str, Any]) -> dict[str, str]:
+    """Its instants without a fraction."""
+    times = {key: str(item.get(key, "")) for key in ("time", "settledTime")}
+    return {k: f"{t.partition('.')[0]}Z" if "." in t else t for k, t in times.items()}
+
+
+def _row(item: dict[str, Any], begin: int) -> list[object]:
+    """`begin`: where in an instant that what is shown of it begins: the day, or the time."""
+    return [
+        _clock(item["time"])[begin:],
+        item["outcome"],
+        _clock(item.get("settledTime", ""))[begin:],
+        item["controller"],
+        _action(item),
+        _object(item),
+        ",".join(_detail(item["action"], item["detail"])),
+        item["reason"],
+        item["id"],
+        item["cause"],
+    ]
+
+
+def _action(item: dict[str, Any]) -> str:
+    """The action, and of an Event how often it came."""
+    count = item.get("count") or 1
+    return f"{item['action']} (x{count})" if count > 1 else str(item["action"])
+
+
+def _alike(items: Sequence[dict[str, Any]]) -> list[list[dict[str, Any]]]:
+    """The changes that stand in one line each, in the order in which the first of each came."""
+    groups: list[list[dict[str, Any]]] = []
+    open_groups: dict[tuple[object, ...], list[dict[str, Any]]] = {}
+    for item in items:
+        by = item["by"]["name"] if "by" in item else ""
+        action, kind = item["action"], item["object"]["kind"]
+        key = (item["outcome"], item["controller"], action, by, kind)
+        group = open_groups.get(key)
+        if group is None or _seconds_between(group[-1], item) >= _PAUSE_S:
+            group = open_groups[key] = []
+            groups.append(group)
+        group.append(item)
+    return groups
+
+
+def _seconds_between(one: Mapping[str, Any], other: Mapping[str, Any]) -> float:
+    first, second = (datetime.fromisoformat(str(each["time"])) for each in (one, other))
+    return (second - first).total_seconds()
+
+
+def _group_row(group: Sequence[dict[str, Any]], begin: int) -> list[object]:
+    """The row of changes that are alike: from when to when, which objects, the first reason."""
+    row, last = _row(group[0], begin), _row(group[-1], begin)
+    for at, column in enumerate(_COLUMNS):
+        if column.header.lower() == "detail":
+            row[at] = _group_detail(group)
+        elif column.header.lower() in ("time", "settled") and row[at] != last[at]:
+            row[at] = f"{row[at]} to {last[at]}"
+        elif column.header.lower() == "object":
+            row[at] = first_names(list(dict.fromkeys(map(_object, group))), _NAMED)
+        elif column.header.lower() == "reason" and any(each["reason"] != row[at] for each in group):
+            row[at] = f"{row[at]} (and alike)"
+    return row
+
+
+def _group_detail(group: Sequence[dict[str, Any]]) -> str:
+    """The first details of changes that are alike, each once; of what is due from when to when."""
+    if any("due" in item["detail"] for item in group):
+        spans = [next(iter(_detail(item["action"], item["detail"]))) for item in group]
+        return " to ".join(dict.fromkeys((spans[0], spans[-1])))
+    if group[0]["action"] == "RecordEvent":  # whose messages name each object once more
+        details = [str(item["detail"].get("reason", "")) for item in group]
+    else:
+        details = [text for item in group for text in _detail(item["action"], item["detail"])]
+    return first_names(list(dict.fromkeys(details)), _NAMED)
+
+
+def _object(item: dict[str, Any]) -> str:
+    obj = item["object"]
+    inside = f"{obj['namespace']}/" if obj.get("namespace") else ""
+    return f"{obj['kind']}/{inside}{obj['name']}"
+
+
+def _clock(time: str) -> str:
+    """The instant to the millisecond, as far as it has them: `2026-11-21T14:43:50.123Z`."""
+    whole, dot, fraction = time.partition(".")
+    milliseconds = fraction[:3].strip("0Z") and fraction[:3]
+    return f"{whole}.{milliseconds}Z" if milliseconds else f"{whole}Z" if dot else time
+
+
+_CONDITIONS = ("SetNodeCondition", "SetPodCondition", "MarkPodNotReady")
+
+
+def _detail(action: str, detail: dict[str, Any]) -> Iterable[str]:
+    """The detail in as few words as possible."""
+    if action in ("AddTaint", "RemoveTaint"):
+        value = f"={detail['value']}" if detail.get("value") else ""
+        yield f"{detail['key'].removeprefix(_PREFIX)}{value}:{detail['effect']}"
+    elif action in _CONDITIONS and "type" in detail:
+        reason = f" ({detail['reason']})" if detail.get("reason") else ""
+        yield f"{detail['type']}={detail['status']}{reason}"
+    elif action == "SetZoneState":
+        yield f"{detail['from']} to {detail['to']} at {detail['rate']:g}/s"
+    else:
+        for key, value in detail.items():
+            if key == "due":
+                yield f"due {_clock(value)}"
+            elif key == "told":
+                yield value
+            elif not isinstance(value, (list, dict)):
+                yield f"{key}={value}"
+
 
 OUTCOMES = (
     *("would", "applied", "confirmed", "decided", "superseded", "failed", "held", "sent"),

@@ -1,10 +1,9 @@
 """Asks one question of several clusters: `--contexts a,b,'prod-*'` and `--all-contexts`.
 
 All are asked at once, each by a thread of this process (`asking_clusters.py`) that runs the same
-verb for one context; what they write becomes one page (`report/clusters.py`), one list of
-documents, one exit code. What has not answered in time is left, so a cluster that hangs, wants a
-login or is gone delays no other. What `kubectl config get-contexts` lists can be named, also by a
-pattern.
+verb for one context; what they write becomes one page, one list of documents, one exit code. What
+has not answered in time is left, so a cluster that hangs, wants a login or is gone delays no other.
+What `kubectl config get-contexts` lists can be named, also by a pattern.
 
 Nothing heavy is imported before several clusters are asked for.
 """
@@ -75,7 +74,7 @@ def several_clusters(
             given = SeveralClusters(*(kwargs.pop(name) for name in SeveralClusters._fields))
             if given.contexts is None and not given.all_contexts:
                 return callback(*args, **kwargs)
-            from kubectl_nodelife.report.clusters import clusters_page
+            from kubectl_nodelife.commands.asking_clusters import clusters_page
 
             page = functools.partial(
                 clusters_page,
@@ -216,7 +215,7 @@ def _with_contexts(text: str, context: str) -> str:
     """The documents of the text, one a line, each with its context."""
     import json
 
-    from kubectl_nodelife.report.clusters import with_context
+    from kubectl_nodelife.commands.asking_clusters import with_context
     from kubectl_nodelife.report.terminal import escape_json
 
     lines, decoder, text = [], json.JSONDecoder(), text.strip()

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 import yaml
 
+from kubectl_nodelife.commands.asking_clusters import ClusterAnswer, clusters_page
 from kubectl_nodelife.commands.several_clusters import exit_code_of
-from kubectl_nodelife.report.clusters import ClusterAnswer, clusters_page
 from kubectl_nodelife.report.formats import render
 from kubectl_nodelife.sandbox.tls import Sandbox
 from tests.daemon.user import FLAGS, User, lines_of, silence, user

@@ -7,10 +7,10 @@ from typing import Any, cast
 
 import pytest
 
+from kubectl_nodelife.commands.daemon import not_enforced, state_of
 from kubectl_nodelife.daemon.metrics.cluster_sample import ClusterSample
 from kubectl_nodelife.daemon.metrics.recorder import MetricsRecorder
 from kubectl_nodelife.live.lease import LeaseKeeper
-from kubectl_nodelife.report.daemon import not_enforced, state_of
 
 NOW = 1_767_225_600 * 10**9
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from kubectl_nodelife.report.daemon import _enforcement
+from kubectl_nodelife.commands.daemon import _enforcement
 from tests.deep import one_of
 from tests.enforce.simulated_api import Fault, Sent
 from tests.hostile.battery import Scenario, Stand, faults_found

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from kubectl_nodelife.report.changes import changes_page
+from kubectl_nodelife.commands.changes import changes_page
 from kubectl_nodelife.report.formats import as_table, render
 from kubectl_nodelife.report.terminal import ENDLESS, Screen
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kubectl_nodelife.report.daemon import daemons_page
+from kubectl_nodelife.commands.daemon import daemons_page
 
 
 def test_all_addresses_are_shown() -> None:
