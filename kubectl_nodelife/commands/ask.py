@@ -238,8 +238,7 @@ def for_ever(answers: Iterator[dict[str, Any]]) -> Iterator[dict[str, Any]]:
 def show(answer: dict[str, object], *, exit_code: bool = False) -> int:
     """Print the answer, and return the exit code."""
     warnings = answer.get("warnings")
-    for warning in warnings if isinstance(warnings, list) else ():
-        terminal.warn(warning)
+    terminal.warn(*(warnings if isinstance(warnings, list) else ()))
     if answer.get("note"):
         terminal.note(str(answer["note"]))
     terminal.write(str(answer.get("text", "")))

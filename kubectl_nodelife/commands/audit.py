@@ -100,8 +100,7 @@ def audit_command(
     answer = pod_audit(view, seen)
     if classes:
         answer = replace(answer, audit=only(answer.audit, classes), beforehand=())
-    for warning in (*answer.warnings, *answer.audit.not_evaluated):
-        terminal.warn(warning)
+    terminal.warn(*answer.warnings, *answer.audit.not_evaluated)
     if not seen.pods and output.format in NOTHING_TO_SHOW:
         terminal.note(none_found(namespace))
         return 0

@@ -71,8 +71,7 @@ def show(
     labels = label_selector(selector)
     found = look_for_drain(where, read)
     answer = survey(found.snapshot, namespace, pool_label, names, labels)
-    for warning in (*found.warnings, *answer.warnings):
-        terminal.warn(warning)
+    terminal.warn(*found.warnings, *answer.warnings)
     if not answer.budgets:
         terminal.note(none_found(namespace))
     output.show(budgets_page(answer, about_one=len(names) == 1))

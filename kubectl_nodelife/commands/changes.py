@@ -306,8 +306,7 @@ def changes(
     source: dict[str, Any] = {"kind": "daemon"}
     if answer is None:
         answer, source = _from_file(connection, question, acts), {"kind": "journal"}
-    for warning in answer.get("warnings", ()):
-        terminal.warn(warning)
+    terminal.warn(*answer.get("warnings", ()))
     source |= {key: answer[key] for key in ("server", "identity") if key in answer}
     items = sorted([*answer["items"], *acts], key=lambda item: str(item["time"]))
     _show(items, source, output)
@@ -327,8 +326,7 @@ def _of_dump(where: Where, question: ChangesQuestion, watch: bool, output: Outpu
     if watch:
         raise BadInput("a dump does not change", on="--watch", remedy="leave -w away, or -f")
     answer = changes_of_dump(where.filename, where.now, question)
-    for warning in answer["warnings"]:
-        terminal.warn(warning)
+    terminal.warn(*answer["warnings"])
     _show(answer["items"], answer["source"], output)
 
 
@@ -367,8 +365,7 @@ def _watch(connection: Connection, question: ChangesQuestion, output: Output) ->
         raise ask.no_daemon()
     widths = Widths()
     for answer in ask.for_ever(answers):
-        for warning in answer.get("warnings", ()):
-            terminal.warn(warning)
+        terminal.warn(*answer.get("warnings", ()))
         items = answer["items"]
         if output.format == "json":
             terminal.write(_one_a_line(items))

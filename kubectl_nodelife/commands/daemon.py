@@ -313,8 +313,7 @@ def _report_start(
             health = client.ask(instance.socket, "health")
         except client.NotRunning:
             raise Failed("the daemon has ended again", on=_log(instance)) from None
-    for warning in health.get("warnings", ()):
-        terminal.warn(warning)
+    terminal.warn(*health.get("warnings", ()))
     where = f"{known.context or 'the cluster'} ({known.server})"
     counts = {k["kind"]: k for k in health.get("kinds", ())}
     if health.get("synced"):

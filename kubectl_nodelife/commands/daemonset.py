@@ -234,8 +234,7 @@ def roll_back(where: Where, question: SetQuestion, act: ActFlags, output: Output
     from kubectl_nodelife.report.daemonset import undo_page
 
     view = look(where, answering.reading(as_sent(question._asdict())))
-    for warning in view.warnings:
-        terminal.warn(warning)
+    terminal.warn(*view.warnings)
     sets = daemon_sets(view, question.namespace, question.name)()
     names = answering.set_names(view)
     found = answering.DaemonSetsView(sets, view.source, [], names)

@@ -79,8 +79,7 @@ def diverge(
         _watch(connection, query, output)
         return 0
     made = made or _of_daemon(connection, query)
-    for sentence in made["notEvaluated"]:
-        terminal.warn(sentence)
+    terminal.warn(*made["notEvaluated"])
     output.show(divergence_page(made))
     return _CODES.get(made["verdict"], 0) if exit_code else 0
 
@@ -97,8 +96,7 @@ def _of_dump(where: Where, since_ns: int | None, *, watch: bool) -> dict[str, An
         raise BadInput("a dump does not change", on="--watch", remedy="leave -w away, or -f")
 
     made, warnings = divergence_of_dump(where, since_ns)
-    for warning in warnings:
-        terminal.warn(warning)
+    terminal.warn(*warnings)
     return made
 
 

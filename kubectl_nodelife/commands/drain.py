@@ -116,8 +116,7 @@ def show_plan(plan: DrainPlan, found: DrainLook) -> None:
     from kubectl_nodelife.report.drain import drain_page
     from kubectl_nodelife.report.formats import render
 
-    for warning in (*found.warnings, *plan.warnings):
-        terminal.warn(warning)
+    terminal.warn(*found.warnings, *plan.warnings)
     terminal.write(render(drain_page(plan, found.source), "table"))
 
 

@@ -141,8 +141,7 @@ class Audited(NamedTuple):
 
         if first_look:
             say_first_look(FIRST_LOOK)
-        for warning in (*self.answer.warnings, *self.answer.audit.not_evaluated):
-            terminal.warn(warning)
+        terminal.warn(*self.answer.warnings, *self.answer.audit.not_evaluated)
 
     def head(self) -> dict[str, Any]:
         """The fields that the document shares with other answers."""

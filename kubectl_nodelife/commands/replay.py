@@ -108,8 +108,7 @@ def _replay(found: Traces, wanted: ReplayFilter, begin_ns: int, *, whole: bool) 
 def _show(replay: Replay, output: Output, subject: str) -> None:
     from kubectl_nodelife.kube.times import format_time
 
-    for warning in replay.warnings:
-        terminal.warn(warning)
+    terminal.warn(*replay.warnings)
     if not replay.lines:
         begin, end = format_time(replay.since_ns), format_time(replay.until_ns)
         terminal.note(f"Nothing was found of nodes and pods from {begin} to {end}; see --since")

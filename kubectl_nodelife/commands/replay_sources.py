@@ -191,8 +191,7 @@ def review_page(found: Traces, begin_ns: int, node: str, plan: str | None) -> Pa
         raise NotFound("nodes", node, among=list(nodes))
     promised = None if plan is None else _promised(plan)
     lines = timeline(found.sources, ReplayFilter(begin_ns, found.now_ns + 10**9))
-    for warning in found.warnings:
-        terminal.warn(warning)
+    terminal.warn(*found.warnings)
     review = drain_review(lines, found.sources.pods, found.budgets, nodes[node])
     return drain_review_page(review, found.source, promised, found.warnings)
 

@@ -77,10 +77,8 @@ def simulate(
     if (stand_in := setting.profile.stands_in()) is not None:
         terminal.warn(stand_in)
     setting = setting.under(settings)
-    for assumed in assumed_of(setting) if scenario.join else ():
-        terminal.warn(assumed)
-    for doubt in settings.doubts(_heartbeat_ns(setting, settings)):
-        terminal.warn(doubt)
+    terminal.warn(*(assumed_of(setting) if scenario.join else ()))
+    terminal.warn(*settings.doubts(_heartbeat_ns(setting, settings)))
     names, until_ns = setting.scenario.controllers, _until_ns(until)
     controllers = make_controllers(
         settings, names, pass_drift_ns=PASS_DRIFT_NS, workers_seed=workers_seed

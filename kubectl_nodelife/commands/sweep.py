@@ -98,8 +98,7 @@ def sweep(asked: SweepFlags, output: Output) -> int:
     )
     where = read_where(asked.on)
     base, pods, warnings = read_base(study)
-    for warning in warnings:
-        terminal.warn(warning)
+    terminal.warn(*warnings)
     points, today = settled_points(base, study.space, study.sampling)
     _refuse_too_many(len(points) * len(study.seeds), asked.filename)
     runs = runs_of(points, study.seeds)

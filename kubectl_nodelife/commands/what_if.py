@@ -219,8 +219,7 @@ def _rank(where: Where, words: tuple[str, ...], asked: QuestionFlags, output: Ou
     view = look(where, reading({}))
     if not where.filename:
         ask.say_first_look("a first look: what was not seen is taken from the objects")
-    for warning in view.warnings:
-        terminal.warn(warning)
+    terminal.warn(*view.warnings)
     answer = rank(view, words, asked)
     output.show(ranking_page(answer))
     if answer.partial:

@@ -51,9 +51,7 @@ def _blocks(survey: BudgetSurvey, *, wide: bool) -> Iterator[Block]:
     if survey.budgets:
         yield _headline(survey)
     yield Table(_COLUMNS, [_row(view) for view in survey.budgets])
-    lines = list(_finding_lines(survey))
-    if lines:
-        yield "\n".join(lines)
+    yield "\n".join(_finding_lines(survey))
     if any(pool.undrainable for pool in survey.pools):
         yield Table(_POOL_COLUMNS, [_pool_row(pool) for pool in survey.pools])
 

@@ -378,11 +378,9 @@ def truth_table_page(summary: SetSummary, rows: Sequence[NodeRow], source: dict[
     def blocks(*, wide: bool) -> Iterator[Block]:
         yield _where_it_runs(summary, rows)
         yield Table(_NODE_COLUMNS, [_node_row(row) for row in rows])
-        failed = [why for row in rows for why in row.failed_placements]
-        if failed:
-            yield "\n".join(f"FailedPlacement: {why}" for why in failed)
-        if summary.odd:
-            yield "\n".join(summary.odd)
+        failed = (why for row in rows for why in row.failed_placements)
+        yield "\n".join(f"FailedPlacement: {why}" for why in failed)
+        yield "\n".join(summary.odd)
 
     return Page(
         blocks,
@@ -419,10 +417,8 @@ def rollout_page(outlook: RolloutOutlook, source: dict[str, Any]) -> Page:
 
     def blocks(*, wide: bool) -> Iterator[Block]:
         yield outlook.state.message
-        sentences = list(_rollout_sentences(outlook))
-        if sentences:
-            yield "\n".join(sentences)
-        if outlook.used and outlook.old_nodes:
+        yield "\n".join(_rollout_sentences(outlook))
+        if outlook.old_nodes:
             rows = [[user.node, user.counts_as, user.because] for user in outlook.used]
             yield Table(_BUDGET_COLUMNS, rows)
 

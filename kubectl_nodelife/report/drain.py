@@ -245,23 +245,18 @@ def _blocks(plan: DrainPlan, wide: bool, not_seen: str) -> Iterable[Block]:
     if not_seen:
         lines = [not_seen, *(f"Of the rest: {line}" for line in lines)]
     yield "\n".join(lines)
-    if costs := list(consequences(plan)):
-        yield "\n".join(costs)
-    blockers = list(_blocker_lines(plan))
-    if blockers:
-        yield "\n".join(blockers)
+    yield "\n".join(consequences(plan))
+    yield "\n".join(_blocker_lines(plan))
     yield Table(_NODE_COLUMNS, [_node_row(node) for node in plan.nodes])
     pods = _pods_to_show(plan, wide)
-    if pods:
-        yield Table(_POD_COLUMNS, [_pod_row(pod) for pod in pods])
+    yield Table(_POD_COLUMNS, [_pod_row(pod) for pod in pods])
     hidden = len(plan.pods()) - len(pods)
     if hidden and plan.with_flags is None:
         verbs = "goes at the first try or stays" if hidden == 1 else "go at the first try or stay"
         yield f"{counted(hidden, 'more pod')} {verbs} (-o wide shows them)"
     hit = [w for w in plan.workloads if w.outage != "none"]
-    if hit:
-        yield Table(_WORKLOAD_COLUMNS, [_workload_row(w) for w in hit])
-    if wide and plan.budgets:
+    yield Table(_WORKLOAD_COLUMNS, [_workload_row(w) for w in hit])
+    if wide:
         yield Table(_BUDGET_COLUMNS, [_budget_row(budget) for budget in plan.budgets])
     if plan.with_flags is None:
         yield "\n".join(

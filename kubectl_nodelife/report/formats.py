@@ -41,7 +41,8 @@ Block = Table | str
 class Page(NamedTuple):
     """The findings of a verb, before they have a form.
 
-    `blocks(wide=...)`: the page for people: tables and paragraphs, top to bottom. `document()`: the
+    `blocks(wide=...)`: the page for people: tables and paragraphs, top to bottom; a table without
+    rows and a paragraph without text are left out, whatever the format. `document()`: the
     answer as plain JSON values or msgspec structs, with `apiVersion` and `kind`. `names()`:
     `kind/name` of each object in the answer. `trouble()`: of how many something is wrong; None: the
     page does not judge.
@@ -210,6 +211,7 @@ def _parts(answer: Page, *, wide: bool) -> str:
     blocks = [
         printable_text(block) if isinstance(block, str) else block.as_json()
         for block in answer.blocks(wide=wide)
+        if block
     ]
     document = msgspec.to_builtins(answer.document())
     source = document.get("source") if isinstance(document, dict) else None

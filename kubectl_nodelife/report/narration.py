@@ -80,21 +80,16 @@ def narration_page(summary: RunSummary) -> Page:
 
 def narration(summary: RunSummary, *, wide: bool) -> Iterator[Block]:
     """The story in short, what happened, the losses, the end, the settings."""
-    if story := "\n".join(_story(summary)):
-        yield story
+    yield "\n".join(_story(summary))
     lines = list(_each(summary.records) if wide else _folded(summary.records))
     yield Table(_COLUMNS, lines) if lines else "Nothing happened."
-    if summary.nodes:
-        rows = [_node_row(loss) for loss in summary.nodes]
-        yield from _cut(_NODE_COLUMNS, rows, "nodes that were lost", wide)
-    if summary.workloads:
-        rows = [_workload_row(loss) for loss in summary.workloads]
-        yield from _cut(_WORKLOAD_COLUMNS, rows, "workloads that lost pods", wide)
+    nodes = [_node_row(loss) for loss in summary.nodes]
+    yield from _cut(_NODE_COLUMNS, nodes, "nodes that were lost", wide)
+    workloads = [_workload_row(loss) for loss in summary.workloads]
+    yield from _cut(_WORKLOAD_COLUMNS, workloads, "workloads that lost pods", wide)
     yield from (loop.sentence for loop in summary.loops)
     yield _ending(summary)
-    settings = _settings(summary)
-    if settings:
-        yield settings
+    yield _settings(summary)
 
 
 def _story(summary: RunSummary) -> Iterator[str]:
@@ -518,10 +513,12 @@ def _blocks(summary: RunSummary) -> tuple[list[_ShownTable], list[str], list[str
     tables, above, below, more = list[_ShownTable](), list[str](), list[str](), 0
     for block in narration(summary, wide=False):
         if isinstance(block, str):
-            (below if tables else above).extend(line.strip() for line in block.split("\n"))
+            lines = (line.strip() for line in block.split("\n") if block)
+            (below if tables else above).extend(lines)
             continue
         headers, rows = block.cells(wide=False)
-        tables.append((_HEADINGS[headers[0]], headers, rows[:_MOST_ROWS]))
+        if rows:
+            tables.append((_HEADINGS[headers[0]], headers, rows[:_MOST_ROWS]))
         more += max(0, len(rows) - _MOST_ROWS)
     return tables, above, below, more
 

@@ -96,9 +96,8 @@ def status_page(by_name: NodeLifeStatus, shown: StatusTable) -> Page:
 def _blocks(status: NodeLifeStatus, shown: StatusTable, *, wide: bool) -> Iterator[Block]:
     """The lines on what is wrong, on zones, nodes and settings."""
     yield _headline(status)
-    if status.zones:
-        rows = [_zone_row(z, status.brakes[z.key], status.now_ns) for z in status.zones]
-        yield Table(_ZONE_COLUMNS, rows)
+    rows = [_zone_row(z, status.brakes[z.key], status.now_ns) for z in status.zones]
+    yield Table(_ZONE_COLUMNS, rows)
     most = shown.most or len(status.nodes)
     yield shown.of(status, status.nodes[:most])
     if rest := status.nodes[most:]:
@@ -106,8 +105,8 @@ def _blocks(status: NodeLifeStatus, shown: StatusTable, *, wide: bool) -> Iterat
     flags = status.settings.items()
     if wide:
         yield "\n".join(f"{k}={v['value']} ({v['origin']})" for k, v in flags)
-    elif assumed := _assumed(status):
-        yield assumed
+    else:
+        yield _assumed(status)
 
 
 def _left_out(nodes: Sequence[NodeEntry]) -> str:

@@ -40,8 +40,7 @@ def study_page(answer: StudyResult) -> Page:
         if answer.front_of:
             better = " and ".join(map(measure_words, answer.front_of))
             yield f"no other point is better in {better}: {'; '.join(front)}"
-        if answer.asserts:
-            yield "\n".join(assertion_lines(answer))
+        yield "\n".join(assertion_lines(answer))
 
     return Page(blocks, lambda: answer, lambda: (f"point/{words}" for words in front))
 

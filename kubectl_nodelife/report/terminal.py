@@ -323,11 +323,15 @@ def was_warned(text: str) -> bool:
     return text in (_warned if elsewhere is None else elsewhere.warned)
 
 
-def warn(text: str) -> None:
-    """A warning line on stderr, worded as kubectl's: once for each text, and its beginning alone
-    unless `choose_verbose` was called, or it names a command, of which half may do harm."""
-    if was_warned(text):
-        return
+def warn(*texts: str) -> None:
+    """A warning line on stderr for each, worded as kubectl's: once for each text, and its beginning
+    alone unless `choose_verbose` was called, or it names a command, of which half may do harm."""
+    for text in texts:
+        if not was_warned(text):
+            _warn(text)
+
+
+def _warn(text: str) -> None:
     elsewhere = sink.get()
     (_warned if elsewhere is None else elsewhere.warned).add(text)
     if len(text) > WARNING_LENGTH and not _verbose and "kubectl " not in text:

@@ -45,16 +45,13 @@ def upgrade_plan_page(plan: UpgradePlan, source: dict[str, Any]) -> Page:
 def _blocks(plan: UpgradePlan, *, wide: bool) -> Iterator[Block]:
     """The answer, what is against the start, steps, nodes, budgets, what it rests on."""
     yield "\n".join(headlines(plan))
-    for lines in (list(lowest_lines(plan)), list(finding_lines(plan)), list(undone_lines(plan))):
-        if lines:
-            yield "\n".join(lines)
-    if plan.course.steps:
-        yield Table(_STEP_COLUMNS, _step_rows(plan))
+    for lines in (lowest_lines(plan), finding_lines(plan), undone_lines(plan)):
+        yield "\n".join(lines)
+    yield Table(_STEP_COLUMNS, _step_rows(plan))
     shown = plan.nodes
     if not wide and len(shown) > _MANY:
         shown = [node for node in plan.nodes if node.decision != CLAIM]
-    if shown:
-        yield Table(_NODE_COLUMNS, [_node_row(node) for node in shown])
+    yield Table(_NODE_COLUMNS, [_node_row(node) for node in shown])
     if len(shown) < len(plan.nodes):
         hidden = len(plan.nodes) - len(shown)
         yield f"{counted(hidden, 'more node')} as the steps say (-o wide shows them)"

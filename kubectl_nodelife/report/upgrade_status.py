@@ -36,21 +36,18 @@ def _blocks(status: dict[str, Any], named: bool, *, wide: bool) -> Iterator[Bloc
     """The run, what holds it, its nodes, their checks, and the budgets."""
     all_of_it = wide or named
     yield "\n".join(_answer(status))
-    details = list(_details(status))
-    if details:
-        yield "\n".join(details)
+    yield "\n".join(_details(status))
     nodes = [n for n in status["nodes"] if all_of_it or n["state"] not in _HIDDEN]
-    if nodes:
-        yield Table(_COLUMNS, [_row(node) for node in nodes])
+    yield Table(_COLUMNS, [_row(node) for node in nodes])
     if len(nodes) < len(status["nodes"]):
         hidden = counted(len(status["nodes"]) - len(nodes), "more node")
         yield f"{hidden} that wait or are skipped (-o wide shows them)"
-    checks = [(node["name"], check) for node in nodes for check in node["checks"]]
-    if checks and all_of_it:
-        yield Table(_CHECK_COLUMNS, [_check(name, check) for name, check in checks])
-    if status["budgets"] and not named:
+    if all_of_it:
+        checks = [_check(node["name"], check) for node in nodes for check in node["checks"]]
+        yield Table(_CHECK_COLUMNS, checks)
+    if not named:
         yield Table(_BUDGET_COLUMNS, [_budget(budget) for budget in status["budgets"]])
-    if all_of_it and status["notEvaluated"]:
+    if all_of_it:
         yield "\n".join(f"not evaluated: {text}" for text in status["notEvaluated"])
 
 

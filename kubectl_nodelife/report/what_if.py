@@ -87,8 +87,7 @@ def _blocks(answer: WhatIf, *, wide: bool) -> Iterator[Block]:
     yield Table(_WORKLOADS, [_workload_row(w) for w in answer.workloads])
     yield Table(_SERVICES, [_service_row(s) for s in answer.services])
     yield Table(_ZONES, [row for zone in answer.zones for row in _zone_rows(zone)])
-    if late := [zone.sentence for zone in answer.zones if zone.sentence]:
-        yield "\n".join(late)
+    yield "\n".join(zone.sentence for zone in answer.zones if zone.sentence)
     yield Table(_NODES, [_node_row(node) for node in answer.nodes])
     yield Table(_BUDGETS, [_budget_row(budget) for budget in answer.budgets])
     yield Table(_WRITES, [_writes_row(each) for each in answer.writes])
@@ -118,8 +117,7 @@ def ranking_page(answer: WhatIfRanking) -> Page:
         more = len(harmful) - len(shown)
         lines = [f"... and {more:,} more that do harm: -o wide shows all"] if more else []
         lines += [f"... and {answer.harmless:,} that do no harm"] if answer.harmless else []
-        if lines:
-            yield "\n".join(lines)
+        yield "\n".join(lines)
         rows = [[p.namespace, p.kind, p.name, _targets(p.targets)] for p in answer.single_points]
         yield Table(_POINTS, rows)
 
@@ -348,7 +346,7 @@ def html_page(answer: WhatIf) -> str:
             what = headers[headers[0] == "namespace"]
             tables += [(f"{what.capitalize()}s", headers, rows)] if rows else []
         else:
-            texts += block.split("\n")
+            texts += block.split("\n") if block else []
     last = _last(answer)
     lanes = list(_rows(answer, last))
     moved = [workload for workload in answer.workloads if not is_level(_points(workload))]

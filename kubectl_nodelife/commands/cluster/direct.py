@@ -37,8 +37,7 @@ async def bulk_client(target: Target) -> AsyncIterator[Client]:
     Whatever is still going on at the moment of `answer_by` is ended, credential plugins included.
     Raises Unreachable then.
     """
-    for warning in connection_warnings(target):
-        terminal.warn(warning)
+    terminal.warn(*connection_warnings(target))
     client = Client(Session(target, os.environ))
     by = answer_by.get()
     gc.disable()

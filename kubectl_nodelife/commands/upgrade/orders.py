@@ -559,8 +559,7 @@ def status(
         answer = upgrade_status(read.nodes, read.lease, read.now_ns, read.source, names, labels)
         if follower is None:
             follower = StatusFollower(answer, wide=output.format == "wide")
-            for warning in (*read.warnings, *answer["warnings"]):
-                terminal.warn(warning)
+            terminal.warn(*read.warnings, *answer["warnings"])
             terminal.write(output.render(upgrade_status_page(answer, named=bool(nodes))))
         elif output.format in ("table", "wide"):
             terminal.write(follower.news(answer))

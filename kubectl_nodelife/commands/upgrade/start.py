@@ -98,8 +98,7 @@ def plan(
         )
     flags = kubectl_flags(connection.for_kubectl(), look.source)
     upgrade_plan.rights = [right.can_i(flags) for right in rights(policy)]
-    for warning in look.warnings:
-        terminal.warn(warning)
+    terminal.warn(*look.warnings)
     terminal.write(rendered(upgrade_plan, look.source, output))
     return EXIT_NO if exit_code and (upgrade_plan.undone or upgrade_plan.refusals) else 0
 
@@ -374,8 +373,7 @@ def _prepare(
     look = look_for_upgrade(Where(connection, assignments=lead.assignments))
     run = document_or_refused(read.lease)
     foreign = foreign_marks(read.nodes, run)
-    for warning in (*look.warnings, *filter(None, [foreign])):
-        terminal.warn(warning)
+    terminal.warn(*look.warnings, *filter(None, [foreign]))
     if goes_on and run is not None:
         _check_target(look, policy)
         if resumes and (other := differences(run, policy)):
@@ -522,8 +520,7 @@ def preview(release: str | None, output: Output, where: Where) -> int:
     from kubectl_nodelife.report.releases import preview_page
 
     view = look(where, KindsToRead(KINDS, needed=("Node",)))
-    for warning in view.warnings:
-        terminal.warn(warning)
+    terminal.warn(*view.warnings)
     for kind in view.unread:
         terminal.warn(f"{kind_named(kind).resource} were not read: what concerns them is left out")
     before = view.settings.profile
