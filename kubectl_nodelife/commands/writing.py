@@ -31,6 +31,9 @@ MAX_WRITES: Final = 500
 T = TypeVar("T")
 
 
+insecure_flag = click.option(
+    "--insecure-enforce", "insecure", is_flag=True, help="Without verified TLS; labs only."
+)
 _OPTIONS = (
     click.option("--yes", "-y", is_flag=True, help="Do not ask."),
     click.option(
@@ -49,9 +52,7 @@ _OPTIONS = (
         metavar="N",
         help="So many writes at most.",
     ),
-    click.option(
-        "--insecure-enforce", "insecure", is_flag=True, help="Without verified TLS; labs only."
-    ),
+    insecure_flag,
 )
 ROLLOUT = "rollout"
 Show = Callable[[str], None]

@@ -37,7 +37,7 @@ def test_how_far_it_is_goes_to_a_terminal_alone(
     assert capsys.readouterr().out == "the answer\n"
     shown = stream.getvalue()
     if stream.isatty():
-        assert shown.count(FIRST) == 1 and "plays on (2s)" in shown
+        assert shown.count(FIRST) == 1 and "plays on (1s)" in shown
         assert shown.endswith("\r\x1b[K")
     else:
         assert shown == ""

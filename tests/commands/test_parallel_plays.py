@@ -64,9 +64,9 @@ def test_without_it_all_are_there_in_order(jobs: int) -> None:
 @pytest.mark.parametrize(
     "done, seconds, line",
     [
-        (1, 0.9, "playing: [###                           ]  10% (1s)"),
+        (1, 0.9, "playing: [###                           ]  10% (0s)"),
         (1, 2.0, "playing: [###                           ]  10% (2s, 18s left)"),
-        (5, 90.0, "playing: [###############               ]  50% (90s, 1m30s left)"),
+        (5, 90.0, "playing: [###############               ]  50% (90s, 90s left)"),
         (0, 9.0, "playing: [                              ]   0% (9s)"),
     ],
 )

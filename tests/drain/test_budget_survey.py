@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from kubectl_nodelife.commands.budgets import budgets_page
 from kubectl_nodelife.drain.budget_survey import BudgetSurvey, PodUnderTwo, survey
-from kubectl_nodelife.report.budgets import budgets_page
 from tests.drain.build import Json, budget, merged, node, pod, replica_set, snapshot
 from tests.objects import workload
 

@@ -20,12 +20,14 @@ from kubectl_nodelife.commands.flags import (
     Connection,
     Output,
     connection_flags,
+    gathered_flags,
     output_flags,
 )
 from kubectl_nodelife.commands.writing import (
     ActFlags,
     environ,
     identity_of,
+    insecure_flag,
     is_confirmed,
     run_interruptible,
 )
@@ -154,20 +156,21 @@ lease_namespace_flag = click.option(
 )
 
 
-def _order_flags(callback: Callable[..., Any]) -> Callable[..., Any]:
-    """The flags of all orders: where the Lease is, and `--insecure-enforce`."""
-    insecure = click.option(
-        "--insecure-enforce", "insecure", is_flag=True, help="Without verified TLS; labs only."
-    )
-    return lease_namespace_flag(insecure(callback))
+class OrderFlags(NamedTuple):
+    """The flags of all orders: where the Lease is, and whether TLS need not be verified."""
+
+    lease_namespace: str
+    insecure: bool
+
+
+_order_flags = gathered_flags("order", OrderFlags, (lease_namespace_flag, insecure_flag))
 
 
 @contextlib.asynccontextmanager
 async def _order_session(
     connection: Connection,
-    namespace: str,
+    flags: OrderFlags,
     *,
-    insecure: bool,
     rights: tuple[Right, ...] = (),
     max_writes: int = 500,
 ) -> AsyncIterator[tuple[ActSession, LiveCarrier]]:
@@ -182,10 +185,10 @@ async def _order_session(
     from kubectl_nodelife.engine.workqueue import TokenBucket
 
     leases = tuple(
-        Right("coordination.k8s.io", "leases", "", verb, namespace, LEASE_NAME)
+        Right("coordination.k8s.io", "leases", "", verb, flags.lease_namespace, LEASE_NAME)
         for verb in LEASE_RIGHTS
     )
-    order = ActOrder(CONTROLLER, (*leases, *rights), max_writes=max_writes, insecure=insecure)
+    order = ActOrder(CONTROLLER, (*leases, *rights), max_writes=max_writes, insecure=flags.insecure)
     target = target_of(connection)
     opened = act_session(order, target, environ(), identity_of(connection), terminal.warn)
     async with opened as session:
@@ -247,8 +250,7 @@ def resume(
     retry: tuple[str, ...],
     assume_done: tuple[str, ...],
     skip: tuple[str, ...],
-    lease_namespace: str,
-    insecure: bool,
+    order: OrderFlags,
     connection: Connection,
 ) -> int:
     """End a pause and forgive the failures so far.
@@ -276,9 +278,9 @@ def resume(
         skip=_names(skip),
         rebase=rebase,
     )
-    read = asyncio.run(read_run(connection, lease_namespace))
+    read = asyncio.run(read_run(connection, order.lease_namespace))
     _check_names(request, open_document(read.lease), read.nodes)
-    return _ask(request, connection, lease_namespace, insecure)
+    return _ask(request, connection, order)
 
 
 def _names(given: Iterable[str]) -> tuple[str, ...]:
@@ -310,17 +312,14 @@ _UNDONE: Final = {
 }
 
 
-def _ask(
-    request: UpgradeRequest, connection: Connection, lease_namespace: str, insecure: bool
-) -> int:
+def _ask(request: UpgradeRequest, connection: Connection, order: OrderFlags) -> int:
     """Leave the request on the run's Lease; 1 where nobody is there to do it. Raises
     NodelifeError.
     """
 
     async def work() -> int:
-        session = _order_session(connection, lease_namespace, insecure=insecure)
-        async with session as (opened, carrier):
-            if await _ask_leader(opened, carrier, lease_namespace, request):
+        async with _order_session(connection, order) as (opened, carrier):
+            if await _ask_leader(opened, carrier, order.lease_namespace, request):
                 terminal.write(f"{_DONE[request.verb]}\n")
                 return 0
             terminal.warn(_UNDONE[request.verb])
@@ -334,9 +333,7 @@ def _ask(
 @click.option("--because", default="", metavar="TEXT", help="The reason, which status shows.")
 @_order_flags
 @connection_flags
-def abort(
-    now: bool, because: str, lease_namespace: str, insecure: bool, connection: Connection
-) -> int:
+def abort(now: bool, because: str, order: OrderFlags, connection: Connection) -> int:
     """End a run: its leader gives back what is drained, waits for work, proves what was worked on.
 
     Nothing is rolled back on a machine. Nodes Failed or Held are left, and listed with kubectl's
@@ -349,7 +346,7 @@ def abort(
       kubectl nodelife upgrade abort --now --because wrong-image
     """
     request = _request("abort", "aborted", because, now=now)
-    return _ask(request, connection, lease_namespace, insecure)
+    return _ask(request, connection, order)
 
 
 def _request(verb: str, done: str, because: str, *, now: bool = False) -> UpgradeRequest:
@@ -366,7 +363,7 @@ def _request(verb: str, done: str, because: str, *, now: bool = False) -> Upgrad
 @click.option("--because", default="", metavar="TEXT", help="The reason, which status shows.")
 @_order_flags
 @connection_flags
-def pause(because: str, lease_namespace: str, insecure: bool, connection: Connection) -> int:
+def pause(because: str, order: OrderFlags, connection: Connection) -> int:
     """Pause a run: nothing more is claimed, evicted or begun until `upgrade resume`.
 
     What is in work is waited for, proven and released. Nobody need lead the run for it.
@@ -376,7 +373,7 @@ def pause(because: str, lease_namespace: str, insecure: bool, connection: Connec
       kubectl nodelife upgrade pause --because storage-rebuilds
     """
     request = _request("pause", "paused", because)
-    return _ask(request, connection, lease_namespace, insecure)
+    return _ask(request, connection, order)
 
 
 class _Remains(NamedTuple):
@@ -401,9 +398,7 @@ class _Remains(NamedTuple):
 @click.option("--yes", "-y", is_flag=True, help="Do not ask.")
 @_order_flags
 @connection_flags
-def clean(
-    release_failed: bool, yes: bool, lease_namespace: str, insecure: bool, connection: Connection
-) -> int:
+def clean(release_failed: bool, yes: bool, order: OrderFlags, connection: Connection) -> int:
     """Take off what runs have left: marks, cordons of ours, canaries, Jobs, the Lease.
 
     Shows the kubectl lines that do the same, and asks. Nodes that were taken and not proven stay
@@ -420,31 +415,27 @@ def clean(
     from kubectl_nodelife.commands.cluster.direct import target_of
     from kubectl_nodelife.controllers.upgrade.leaving import leftovers
 
-    read = asyncio.run(read_run(connection, lease_namespace))
+    namespace = order.lease_namespace
+    read = asyncio.run(read_run(connection, namespace))
     marks = leftovers(read.nodes, proof_only=check_over(read.lease), release_failed=release_failed)
     objects = asyncio.run(_read_left_objects(connection, terminal.warn))
     remains = _Remains(list(marks), objects, read.lease is not None)
     if not any(remains):
         terminal.write("nothing is left of an upgrade\n")
         return 0
-    for line in _shown(remains, lease_namespace):
+    for line in _shown(remains, namespace):
         terminal.write(terminal.printable(line))
     target = target_of(connection)
-    act = ActFlags(yes=yes, dry_run="none", max_writes=0, insecure=insecure)
+    act = ActFlags(yes=yes, dry_run="none", max_writes=0, insecure=order.insecure)
     question = f"Clean up {target.context or target.server}?"
     if not is_confirmed(act, question, target.server):
         terminal.note("not confirmed: nothing was changed")
         return 0
 
-    session = _order_session(
-        connection,
-        lease_namespace,
-        insecure=insecure,
-        rights=_rights(lease_namespace, remains),
-        max_writes=3 * remains.writes,
-    )
+    rights, most = _rights(namespace, remains), 3 * remains.writes
+    session = _order_session(connection, order, rights=rights, max_writes=most)
     return run_interruptible(
-        lambda: _clean(session, lease_namespace, remains, release_failed=release_failed)
+        lambda: _clean(session, namespace, remains, release_failed=release_failed)
     )
 
 

@@ -25,7 +25,7 @@ from kubectl_nodelife.commands.flags import (
 )
 from kubectl_nodelife.commands.upgrade.flags import policy_flags, policy_of, split_dumps
 from kubectl_nodelife.commands.upgrade.orders import read_lease_named, read_run
-from kubectl_nodelife.commands.writing import ActFlags, environ, identity_of
+from kubectl_nodelife.commands.writing import ActFlags, environ, identity_of, insecure_flag
 from kubectl_nodelife.commands.writing import is_confirmed as is_confirmed_act
 from kubectl_nodelife.errors import EXIT_FAILED, EXIT_NO, BadInput, Failed, NotFound, Refused
 from kubectl_nodelife.kube.subjects import parse_names
@@ -178,9 +178,7 @@ _LEAD_OPTIONS = (
     click.option(
         "--set", "assignments", multiple=True, metavar="FLAG=VALUE", help="A setting; repeatable."
     ),
-    click.option(
-        "--insecure-enforce", "insecure", is_flag=True, help="Without verified TLS; labs only."
-    ),
+    insecure_flag,
     click.option(
         "--lease-duration",
         default="60s",
