@@ -18,9 +18,8 @@ from kubectl_nodelife.commands.several_clusters import exit_code_of
 from kubectl_nodelife.report.formats import render
 from kubectl_nodelife.sandbox.tls import Sandbox
 from tests.daemon.user import FLAGS, User, lines_of, silence, user
-from tests.hostile.sicknesses import failing
 from tests.loopback import sandbox, until
-from tests.raw_server import raw_server
+from tests.raw_server import Request, raw_server
 
 PATIENCE = "--cluster-timeout=90s"
 """For clusters that do answer: a busy machine takes long."""
@@ -90,8 +89,12 @@ async def bad_servers(dead: int = 3) -> AsyncIterator[dict[str, str]]:
     """Servers by name: some on which nothing listens, one that accepts and never answers, and one
     to which nobody is known."""
 
+    async def refuse(request: Request) -> bool:
+        await request.status(401, "Unauthorized")
+        return True
+
     async with raw_server() as refusing, contextlib.AsyncExitStack() as open_sockets:
-        refusing.sickness = failing(401)
+        refusing.sickness = refuse
         silent = open_sockets.enter_context(socket.create_server(("127.0.0.1", 0)))
         ports = {"hangs": silent.getsockname()[1]}
         for number in range(dead):

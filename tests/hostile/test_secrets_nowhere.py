@@ -92,7 +92,7 @@ def test_no_replay_tells_them() -> None:
     lines = timeline(sources, ReplayFilter(0, 2 * NOW_NS, "", None, True))
     assert lines
     page = Replay(lines, {"kind": "cluster"}, 0, NOW_NS, [])
-    texts = [replay.html_page(page, "node a"), *(render(page, o) for o in ("wide", "json"))]
+    texts = [replay.html_page(page, "node a"), *(render(page.page(), o) for o in ("wide", "json"))]
     found = found_in("".join(texts))
     assert all(one.startswith("message") for one in found), found
 
