@@ -6,6 +6,9 @@ what happens to pods is decided there. Nothing happens that no component would d
 finalizer or by a silent kubelet stays, and a budget whose replacement fits on no node never
 refills.
 
+The record is kept while the run goes on, and not read off its timeline afterwards as that of other
+plays is (`sim/reading.py`): kubectl and the waves decide by it.
+
 Once only the questions of kubectl processes are left in the world's agenda and each has been
 answered since the last change, nothing will ever change, and the run ends. That is how "never" is
 found without waiting. Where only something far away will change anything (a grace period may be 292

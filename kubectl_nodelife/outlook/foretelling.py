@@ -5,7 +5,8 @@ things go on depends on more than they name: nodes that are silent together stop
 before this one, and those that wait today are served before it joins them. So the controller itself
 is played, with the kubelets that are late silent on, and no other act. Their pods are played, too:
 a pass that marks them lasts as long as its requests, and zones are judged at its end. The end of a
-pass that lasts longer than is played is reckoned.
+pass that lasts longer than is played is reckoned. Its states and taints are read to the nanosecond
+and by the zone's key, which `sim/reading.py` does not keep.
 """
 
 from __future__ import annotations

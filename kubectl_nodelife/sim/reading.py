@@ -40,7 +40,6 @@ from kubectl_nodelife.engine.cache import Cache, Key
 from kubectl_nodelife.engine.events import Outcome
 from kubectl_nodelife.kube.meta import KubeObject, OwnerReference, controller_of
 from kubectl_nodelife.kube.node import Taint, zone_display
-from kubectl_nodelife.kube.pod import PodCondition
 from kubectl_nodelife.kube.times import MILLISECOND_NS, format_duration
 from kubectl_nodelife.kube.wellknown import NO_EXECUTE
 from kubectl_nodelife.sim.api import CLUSTER, BindPod, MakePod
@@ -243,6 +242,15 @@ class Courses:
 
     def _read(self, done: Happened[Any]) -> None:
         match done.action:
+            case RecordEvent(kind=kind, name=name):
+                if kind == "Pod":
+                    self._pod(done.action).events.append(done)
+                elif kind == "Node":
+                    self.nodes[name].events.append(done)
+            case SetPodCondition(condition=condition):
+                if (condition.type, condition.status) == ("Ready", "True"):
+                    pod = self._pod(done.action)
+                    pod.ready_at = done.at if pod.ready_at is None else pod.ready_at
             case MakePod() | CreatePod():
                 self._created(done)
             case BindPod(node=node):
@@ -259,9 +267,6 @@ class Courses:
                 pod.due_at = pod.due_at if pod.deletions else self._seconds(due_ns)
             case DeletePod() | EvictPod():
                 self._deleted(done)
-            case SetPodCondition(condition=PodCondition(type="Ready", status="True")):
-                pod = self._pod(done.action)
-                pod.ready_at = done.at if pod.ready_at is None else pod.ready_at
             case SetNodeConditions(node=node, conditions=conditions):
                 ready = next((c.status for c in conditions if c.type == "Ready"), None)
                 if ready is not None:
@@ -273,10 +278,6 @@ class Courses:
                     loss.tainted_at = done.at
             case RemoveTaints(node=node, taints=taints) if _no_execute(taints):
                 self.nodes[node].untainted.append(done)
-            case RecordEvent(kind="Node", name=name):
-                self.nodes[name].events.append(done)
-            case RecordEvent(kind="Pod"):
-                self._pod(done.action).events.append(done)
             case SetZoneState(zone=zone):
                 self.zones[zone_display(zone)].append(done)
 

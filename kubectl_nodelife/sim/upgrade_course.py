@@ -3,7 +3,8 @@ least availability), which `upgrade plan` shows of the run that it plays, and th
 `final.upgrade`.
 
 The least availability is measured while it runs, at each change of a node or a pod, and not taken
-from the controller; turns, steps and the result of each node are read from the records' actions.
+from the controller; turns, steps and the result of each node are read from the marks that its
+leaders write, of which `sim/reading.py` knows nothing.
 
 Instants of the course are nanoseconds since the leader has watched for one grace period, before
 which it claims nothing; None: not reached.

@@ -22,7 +22,6 @@ from kubectl_nodelife.outlook.what_if.acts import Act
 from kubectl_nodelife.outlook.what_if.document import (
     AtRisk,
     Both,
-    BudgetFuture,
     CountRange,
     Difference,
     Horizon,
@@ -63,7 +62,6 @@ from kubectl_nodelife.outlook.what_if.service_levels import (
 from kubectl_nodelife.sim.present import Present
 from kubectl_nodelife.sim.reading import Courses, Happened, pod_loops
 from kubectl_nodelife.sim.timeline import Record
-from kubectl_nodelife.workloads.budgets import rule_of
 
 ASSUMED: Final = (
     "no node is added, and nothing scales a workload",
@@ -114,7 +112,7 @@ def make_answer(
         services=services,
         zones=zones,
         nodes=nodes,
-        budgets=list(_budgets(before, after)),
+        budgets=[b for key, b in sorted(after.budgets.items()) if b != before.budgets.get(key)],
         writes=_writes(plays, acts),
         already_down=_already_down(before),
         repeats=pod_loops(after.played.courses),
@@ -349,25 +347,6 @@ def _services(before: PlayReading, after: PlayReading) -> Iterator[ServiceFuture
             )
 
 
-def _budgets(before: PlayReading, after: PlayReading) -> Iterator[BudgetFuture]:
-    for key, course in sorted(after.budgets.items()):
-        if course != before.budgets.get(key):
-            status, points = course.status, course.points
-            yield BudgetFuture(
-                namespace=key[0],
-                name=key[1],
-                rule=rule_of(course.spec),
-                expected=status.expected_pods,
-                desired=points[0].desired,
-                healthy=points[0].healthy,
-                allowed=points[0].allowed,
-                lowest=min(point.healthy for point in points),
-                points=points,
-                at_zero_seconds=course.at_zero_seconds,
-                below_seconds=course.below_seconds,
-            )
-
-
 def _already_down(before: PlayReading) -> list[str]:
     levels = before.played.levels
     return ["/".join(workload) for workload in sorted(levels.at_zero_before())]
@@ -439,7 +418,7 @@ def figures_of(reading: PlayReading) -> dict[str, float]:
     return {
         "workloads_at_zero": sum(o.lowest_serving == 0 for o in were_up),
         "services_without_endpoints": sum(o.lowest_ready == 0 for o in services),
-        "budgets_below": sum(course.below_seconds > 0 for course in reading.budgets.values()),
+        "budgets_below": sum(budget.below_seconds > 0 for budget in reading.budgets.values()),
         "pods_pending": sum(len(course.pending) for course in courses),
         "pods_stuck": sum(len(course.stuck) for course in courses),
         "pods_evicted": sum(course.evicted for course in courses),

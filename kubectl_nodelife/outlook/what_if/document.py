@@ -190,9 +190,8 @@ class ServiceFuture(_Document, frozen=True):
 
 
 class BudgetFuture(_Document, frozen=True):
-    """The course of a budget. `at_zero_seconds`: how long it allows no disruption; `below_seconds`:
-    how long fewer pods are healthy than it asks for.
-    """
+    """The course of a budget: as it was at t=0, and the `points` since. `at_zero_seconds`: how long
+    it allows no disruption; `below_seconds`: how long fewer pods are healthy than it asks for."""
 
     namespace: str
     name: str

@@ -18,6 +18,7 @@ import msgspec
 
 from kubectl_nodelife.controllers.nodelifecycle.health import lost_after_ns
 from kubectl_nodelife.controllers.podgc import GC_CHECK_PERIOD_NS, QUARANTINE_NS
+from kubectl_nodelife.engine.actions import DeletePod, EvictPod
 from kubectl_nodelife.engine.pace import pace_of
 from kubectl_nodelife.engine.settings import Settings
 from kubectl_nodelife.kube.times import MILLISECOND_NS, SECOND_NS
@@ -37,9 +38,14 @@ from kubectl_nodelife.outlook.what_if.play_reading import (
     zone_changes,
 )
 from kubectl_nodelife.outlook.what_if.service_levels import Outage, ServedObject
+from kubectl_nodelife.sim.reading import Happened
 
 _TOLERANCE_S: Final = 0.2
 """How far an instant may lie outside of its reckoned range by requests and the eviction loop."""
+_COLLECTOR: Final = "pod-gc"
+
+Deletion = Happened[DeletePod | EvictPod]
+"""When a pod of a node is asked to go in the play, and by whom."""
 
 
 def node_futures(
@@ -72,8 +78,7 @@ def deletions_by_node(after: PlayReading) -> tuple[dict[str, list[Deletion]], di
     deletions: defaultdict[str, list[Deletion]] = defaultdict(list)
     waited: dict[str, float] = {}
     for done, pod in after.played.courses.evicted:
-        by_collector = done.action.controller == "pod-gc"
-        deletions[pod.node].append(Deletion(done.at, by_collector))
+        deletions[pod.node].append(done)
         waited.setdefault(pod.node, 0.0 if pod.due_at is None else done.at - pod.due_at)
     return deletions, waited
 
@@ -138,10 +143,10 @@ def _ranges(
             yield "taintedSeconds", _moved(instants["tainted_seconds"], of_loss.token, of_loss)
         words = ("taintedSeconds", "firstDeletionSeconds", "lastDeletionSeconds")
         yield from zip(words, (InstantRange(at, None) for at in of_loss.may_come), strict=False)
-    collected = [d.at for d in deletions if d.by_collector]
+    collected = [d.at for d in deletions if d.action.controller == _COLLECTOR]
     each = [
         _of_collector(name, deletion.at, min(collected), after)
-        if deletion.by_collector
+        if deletion.action.controller == _COLLECTOR
         else _of_taint(deletion.at, instants.get("tainted_seconds"), of_loss)
         for deletion in deletions
     ]
@@ -179,13 +184,6 @@ def _of_collector(name: str, at: float, first: float, after: PlayReading) -> Ins
     return InstantRange(
         round(gone + quarantine, 3), round(gone + quarantine + runs * period + takes, 3)
     )
-
-
-class Deletion(NamedTuple):
-    """When a pod of a node is asked to go in the play, and whether pod-gc asks."""
-
-    at: float
-    by_collector: bool
 
 
 class Losses:

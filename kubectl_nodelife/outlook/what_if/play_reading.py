@@ -29,9 +29,9 @@ from kubectl_nodelife.kube.pod import TERMINAL_PHASES, Pod, is_mirror_pod
 from kubectl_nodelife.kube.taints import tolerates
 from kubectl_nodelife.kube.times import SECOND_NS
 from kubectl_nodelife.kube.wellknown import NO_EXECUTE
-from kubectl_nodelife.kube.workload import PodDisruptionBudgetSpec, PodDisruptionBudgetStatus
 from kubectl_nodelife.outlook.what_if.acts import Act
 from kubectl_nodelife.outlook.what_if.document import (
+    BudgetFuture,
     CausedChange,
     DrainFuture,
     PendingPod,
@@ -55,6 +55,7 @@ from kubectl_nodelife.sim.reading import (
 )
 from kubectl_nodelife.sim.timeline import Record, Timeline
 from kubectl_nodelife.workloads.budget_ledger import BudgetLedger
+from kubectl_nodelife.workloads.budgets import rule_of
 
 
 class DueThing(NamedTuple):
@@ -127,30 +128,6 @@ def seconds(at_ns: int | None, start_ns: int) -> float | None:
 _DRAIN_ENDS: Final = {"DrainRefused": "refused", "DrainFailed": "failed", "Drained": "drained"}
 
 
-class BudgetCourse(msgspec.Struct, frozen=True):
-    """A budget as its status went in a play: at t=0, and the points since."""
-
-    spec: PodDisruptionBudgetSpec
-    status: PodDisruptionBudgetStatus
-    points: list[BudgetPoint]
-    at_zero_seconds: float
-    below_seconds: float
-
-    @classmethod
-    def of(cls, ledger: BudgetLedger, played: Played) -> BudgetCourse:
-        """Of that ledger at the end of the play."""
-        entries, end_ns = ledger.entries, played.end_ns - played.start_ns
-        at_zero_ns = below_ns = 0
-        for entry, ends_ns in zip(entries, [*(e.at_ns for e in entries[1:]), end_ns], strict=True):
-            lasts_ns = ends_ns - entry.at_ns
-            at_zero_ns += lasts_ns * (entry.allowed == 0)
-            below_ns += lasts_ns * (entry.healthy < entry.desired)
-        points = list(map(BudgetPoint.of, entries))
-        budget = ledger.budget
-        zero_s, below_s = map(span_seconds, (at_zero_ns, below_ns))
-        return cls(budget.spec, budget.status, points, zero_s, below_s)
-
-
 class WorkloadCourse(msgspec.Struct, eq=False):
     """What became of a workload's pods, as `WorkloadFuture` has it; `at_risk`: by the field of
     AtRisk."""
@@ -192,7 +169,7 @@ class PlayReading:
         self.courses: defaultdict[ServedObject, WorkloadCourse] = defaultdict(WorkloadCourse)
         self.nodes = {name: _instants(node) for name, node in played.courses.nodes.items()}
         self.on_node: defaultdict[str, Counter[str]] = defaultdict(Counter)
-        self.budgets = dict(self._changed_budgets())
+        self.budgets = dict(self._budgets())
         self._count_pods()
         self._look_at_end()
 
@@ -202,10 +179,11 @@ class PlayReading:
             self.ignored.add(counted)
         return found
 
-    def _changed_budgets(self) -> Iterator[tuple[Key, BudgetCourse]]:
+    def _budgets(self) -> Iterator[tuple[Key, BudgetFuture]]:
+        end_ns = self.played.end_ns - self.played.start_ns
         for key, ledger in self.played.budgets.items():
             if len(ledger.entries) > 1:
-                yield key, BudgetCourse.of(ledger, self.played)
+                yield key, _budget_future(ledger, end_ns)
 
     def seconds(self, at_ns: int | None) -> float | None:
         """An instant as seconds after the question."""
@@ -331,6 +309,28 @@ def _instants(node: NodeCourse) -> dict[str, Any]:
         first = node.unknown[0]
         found |= {"unknown_seconds": first.at, "because": first.action.because}
     return {field: value for field, value in found.items() if value is not None}
+
+
+def _budget_future(ledger: BudgetLedger, end_ns: int) -> BudgetFuture:
+    """As its status went: at t=0, and the points since, until `end_ns` after it."""
+    entries, status = ledger.entries, ledger.budget.status
+    at_zero_ns = below_ns = 0
+    for entry, ends_ns in zip(entries, [*(e.at_ns for e in entries[1:]), end_ns], strict=True):
+        lasts_ns = ends_ns - entry.at_ns
+        at_zero_ns += lasts_ns * (entry.allowed == 0)
+        below_ns += lasts_ns * (entry.healthy < entry.desired)
+    return BudgetFuture(
+        *ledger.budget.key,
+        rule=rule_of(ledger.budget.spec),
+        expected=status.expected_pods,
+        desired=entries[0].desired,
+        healthy=entries[0].healthy,
+        allowed=entries[0].allowed,
+        lowest=min(entry.healthy for entry in entries),
+        points=list(map(BudgetPoint.of, entries)),
+        at_zero_seconds=span_seconds(at_zero_ns),
+        below_seconds=span_seconds(below_ns),
+    )
 
 
 def _kept_by(pod: Pod, taints: Sequence[Taint], stopped: bool) -> str:
