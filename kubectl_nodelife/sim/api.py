@@ -359,14 +359,10 @@ class MakePod(PodAction, frozen=True, kw_only=True, gc=False):
         yield "CreatePod", {"node": self.node, "owner": self.owner, "revision": self.revision}
 
 
-class BindPod(PodAction, frozen=True, kw_only=True, gc=False):
-    """A pod that had to wait is bound to a node."""
+class BindPod(RecordEvent, frozen=True, kw_only=True, gc=False):
+    """The scheduler's Event of a pod that had to wait, and is bound to a node."""
 
     node: str
-
-    def records(self) -> Iterator[tuple[str, Detail]]:
-        """The scheduler's Event."""
-        yield "RecordEvent", {"type": "Normal", "reason": "Scheduled", "message": self.because}
 
 
 def deletion(

@@ -242,6 +242,11 @@ class Courses:
 
     def _read(self, done: Happened[Any]) -> None:
         match done.action:
+            case BindPod(node=node):
+                pod = self._pod(done.action)
+                self._on[pod.node] -= 1
+                self._on[node] += 1
+                pod.bound, pod.node = done, node
             case RecordEvent(kind=kind, name=name):
                 if kind == "Pod":
                     self._pod(done.action).events.append(done)
@@ -253,10 +258,6 @@ class Courses:
                     pod.ready_at = done.at if pod.ready_at is None else pod.ready_at
             case MakePod() | CreatePod():
                 self._created(done)
-            case BindPod(node=node):
-                pod = self._pod(done.action)
-                self._on.update({pod.node: -1, node: 1})
-                pod.bound, pod.node = done, node
             case MarkPodNotReady():
                 pod = self._pod(done.action)
                 pod.marked.append(done)

@@ -22,7 +22,7 @@ from collections.abc import Callable, Hashable, Iterator, Mapping
 from copy import copy
 from typing import Any, Final, NamedTuple
 
-from msgspec.structs import replace
+from msgspec.structs import asdict, replace
 
 from kubectl_nodelife.copy_on_write import fork_dict
 from kubectl_nodelife.engine.actions import Action, put_condition
@@ -43,7 +43,7 @@ from kubectl_nodelife.kube.service import Service
 from kubectl_nodelife.kube.storage import PersistentVolume, PersistentVolumeClaim, StorageClass
 from kubectl_nodelife.kube.times import SECOND_NS, whole_seconds
 from kubectl_nodelife.kube.workload import ReplicaSet, ReplicationController, StatefulSet
-from kubectl_nodelife.sim.api import CLUSTER, Api, BindPod, event_record
+from kubectl_nodelife.sim.api import Api, BindPod, event_record
 from kubectl_nodelife.sim.timeline import OWNER, Agenda
 from kubectl_nodelife.workloads.placement import PlacementSimulator, pinned_node, priority
 from kubectl_nodelife.workloads.pod_classes import PodClasses, RoomOnNodes, stock
@@ -287,14 +287,8 @@ class Scheduler:
                 heapq.heappush(turns, (line.first().turn, number, name))
 
     def _bind_waiting(self, pod: Pod, node: str) -> None:
-        done = BindPod(
-            controller=CLUSTER,
-            because=f"the pod fits on {node}",
-            namespace=pod.namespace,
-            pod=pod.name,
-            pod_uid=pod.uid,
-            node=node,
-        )
+        event = event_record(pod, "Scheduled", f"the pod fits on {node}")
+        done = BindPod(**asdict(event), node=node)
         self._api.put("Pod", _bound(pod, node), self._api.note(done))
 
     def _failed(self, pod: Pod) -> None:

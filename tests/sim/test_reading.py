@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from kubectl_nodelife.engine.actions import RecordEvent
 from kubectl_nodelife.engine.settings import make_settings
 from kubectl_nodelife.sim.reading import PodCourse, WorkloadLoss
 from kubectl_nodelife.sim.run import Run, summarize_run
@@ -45,6 +46,8 @@ def test_a_pod_that_had_to_wait_is_where_it_was_bound() -> None:
     second = course(run, 1)
     assert second.created is not None and second.created.action.node == ""
     assert second.bound is not None and second.node == "a1"
+    assert isinstance(second.bound.action, RecordEvent)  # of which a sandbox makes an Event
+    assert (second.bound.action.kind, second.bound.action.reason) == ("Pod", "Scheduled")
     assert second.bound.at >= 300 and second.ready_at is not None
     first_loss, second_loss = run.courses.losses
     assert (first_loss.pods, first_loss.deleted) == (1, 1)
