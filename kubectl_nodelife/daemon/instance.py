@@ -26,7 +26,7 @@ from typing import Any, Final
 import kubectl_nodelife
 from kubectl_nodelife import __version__
 from kubectl_nodelife.daemon.client import PROTOCOL, NotRunning, ask
-from kubectl_nodelife.daemon.paths import file_inode, lock_file, socket_path
+from kubectl_nodelife.daemon.paths import file_inode, lock_file, replace_json, socket_path
 from kubectl_nodelife.errors import Failed, NodelifeError, error_of
 
 STOP_SECONDS: Final = 10.0
@@ -82,10 +82,7 @@ class Instance:
 
     def write_card(self, card: dict[str, Any]) -> None:
         """Say which daemon runs here, for people."""
-        draft = f"{self.card}.{os.getpid()}"
-        with open(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
-            json.dump(card, file)
-        os.replace(draft, self.card)
+        replace_json(self.card, card)
 
     def release(self) -> None:
         """Take socket and card away, and let the lock go."""

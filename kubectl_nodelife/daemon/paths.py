@@ -141,6 +141,24 @@ def file_inode(path: str) -> tuple[int, int] | None:
     return found.st_dev, found.st_ino
 
 
+def file_stamp(path: str) -> list[int] | None:
+    """Device, inode, size and time of a file, which change when it does; None: there is none."""
+    try:
+        found = os.stat(path)
+    except OSError:
+        return None
+    return [found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns]
+
+
+def replace_json(path: str, document: object) -> None:
+    """Put the document there in one step, for the user alone. Raises OSError."""
+    draft = f"{path}.{os.getpid()}"
+    handle = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600)
+    with open(handle, "w", encoding="utf-8") as file:
+        json.dump(document, file)
+    os.replace(draft, path)
+
+
 def lock_file(path: str) -> int | None:
     """The file's lock, held until its descriptor is closed; None where another holds it. No link is
     followed. Raises OSError.
@@ -263,7 +281,7 @@ def recall(folder: str, flags: Any, environ: Mapping[str, str]) -> CachedIdentit
     """The cluster that these flags meant the last time, if nothing that decides it has changed."""
     entry = _read(folder).get(_key(flags, environ))
     try:
-        if entry is None or any(_stamp(path) != stamp for path, stamp in entry["files"]):
+        if entry is None or any(file_stamp(path) != stamp for path, stamp in entry["files"]):
             return None
         return CachedIdentity(
             entry["identity"], entry["server"], entry["context"], entry["namespace"]
@@ -288,17 +306,12 @@ def remember(
         "server": known.server,
         "context": known.context,
         "namespace": known.namespace,
-        "files": [[os.path.abspath(path), _stamp(path)] for path in files],
+        "files": [[os.path.abspath(path), file_stamp(path)] for path in files],
     }
     while len(entries) > _MOST:
         del entries[next(iter(entries))]
-    path = os.path.join(folder, CACHE_FILE)
-    draft = f"{path}.{os.getpid()}"
     try:
-        handle = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600)
-        with open(handle, "w", encoding="utf-8") as file:
-            json.dump(entries, file)
-        os.replace(draft, path)
+        replace_json(os.path.join(folder, CACHE_FILE), entries)
     except OSError:
         return
 
@@ -329,12 +342,3 @@ def _paths(given: Mapping[str, Any]) -> list[str]:
     )
     paths.append(given.get("certificate_authority", ""))
     return [path for path in paths if path]
-
-
-def _stamp(path: str) -> list[int] | None:
-    """Device, inode, size and time of a file, which change when it does; None: there is none."""
-    try:
-        found = os.stat(path)
-    except OSError:
-        return None
-    return [found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns]

@@ -44,7 +44,7 @@ from kubectl_nodelife.daemon.metrics.recorder import MetricsRecorder
 from kubectl_nodelife.daemon.metrics.values import Histogram, Values, timed
 from kubectl_nodelife.daemon.notices import Notifier
 from kubectl_nodelife.daemon.own_program import HandOver, OwnProgram
-from kubectl_nodelife.daemon.paths import config_file, log_path, page_port_path
+from kubectl_nodelife.daemon.paths import config_file, file_stamp, log_path, page_port_path
 from kubectl_nodelife.daemon.server import (
     ADDRESS,
     Answer,
@@ -79,8 +79,6 @@ LOOK_SECONDS: Final = 5.0
 _SETTLE_SECONDS = 0.2  # editors write in several steps
 _SHARED: Final = ("nfs", "cifs", "smb", "9p", "fuse", "ceph", "virtiofs", "afs", "lustre")
 
-Stamp = tuple[int, int, int, int] | None
-
 
 class FileWatch(FileSystemEventHandler):
     """Calls `changed` once whenever one of the files is not what it was."""
@@ -89,7 +87,7 @@ class FileWatch(FileSystemEventHandler):
         self._files = [os.path.abspath(file) for file in files]
         self._changed = changed
         self._stamps = self._look()
-        self._watched: dict[str, tuple[int, int]] = {}
+        self._watched: dict[str, list[int]] = {}
         self._hint = asyncio.Event()
         self._loop: asyncio.AbstractEventLoop | None = None
 
@@ -118,7 +116,7 @@ class FileWatch(FileSystemEventHandler):
         elsewhere.
         """
         folders = {os.path.dirname(file) for file in self._files}
-        there = {folder: found[:2] for folder in folders if (found := _stamp(folder))}
+        there = {folder: found[:2] for folder in folders if (found := file_stamp(folder))}
         try:
             if there != self._watched:
                 observer.unschedule_all()
@@ -139,8 +137,8 @@ class FileWatch(FileSystemEventHandler):
             with contextlib.suppress(RuntimeError):  # the loop has ended
                 self._loop.call_soon_threadsafe(self._hint.set)
 
-    def _look(self) -> list[Stamp]:
-        return [_stamp(file) for file in self._files]
+    def _look(self) -> list[list[int] | None]:
+        return [file_stamp(file) for file in self._files]
 
 
 def _is_shared(folder: str) -> bool:
@@ -153,14 +151,6 @@ def _is_shared(folder: str) -> bool:
     above = [m for m in mounts if m[0] == "/" or f"{folder}/".startswith(f"{m[0]}/")]
     _, kind = max(above, key=lambda mount: len(mount[0]), default=("", ""))
     return kind.startswith(_SHARED)
-
-
-def _stamp(path: str) -> Stamp:
-    try:
-        found = os.stat(path)
-    except OSError:
-        return None
-    return (found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns)
 
 
 _KEEP_SECONDS: Final = 2.0
