@@ -4,7 +4,7 @@
 imports more than a socket and json. The rest is the process itself, in the order of a run:
 
 - `instance` starts it in the background and sees that there is one for each user and cluster,
-  `process` takes its state folder, `options` and `settings` say how it runs, and
+  `process` takes its state folder, `flags` and `settings` say how it runs, and
   `run` plugs it together, up to `own_program`, which passes the work to a newer version.
 - News come to `decisions`, the one task that touches the engine; `gate` (with their queue) and
   `lease_check` say whether the controllers may decide, `kinds` what is watched.
