@@ -107,7 +107,7 @@ def test_a_daemon_without_a_page_has_not_loaded_it() -> None:
     assert done.returncode == 0, done.stderr
     loaded = set(done.stdout.split())
     page = {"daemon.ui.endpoint", "daemon.ui.live_feed"}
-    page |= {"outlook.live_wall", "outlook.works", "commands.answering.drains"}
+    page |= {"outlook.live_wall", "outlook.works", "commands.answering.drain_plan"}
     assert "kubectl_nodelife.daemon.run" in loaded
     named = {f"kubectl_nodelife.{name}" for name in page}
     assert not loaded & named and all(find_spec(name) is not None for name in named)
