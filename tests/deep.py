@@ -120,6 +120,8 @@ DEEP: Final = {
         tests/claims/test_what_if.py::test_a_wrong_exit_code_is_caught
         tests/claims/test_explained.py::test_lies_about_a_pod_and_its_node_are_caught
         tests/claims/test_drain_timeouts.py
+        tests/claims/test_daemonsets.py::test_what_did_not_come_once_is_not_said
+        tests/claims/test_daemonsets.py::test_a_lie_about_a_daemonset_is_caught
         tests/engine/test_fork.py::test_two_branches_of_an_outage_of_5000_nodes_are_as_two_runs
         tests/enforce/test_as_simulated.py
         tests/enforce/test_mass_loss.py

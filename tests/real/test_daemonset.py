@@ -88,7 +88,7 @@ def test_at_rest_our_copy_has_nothing_left_to_do(name: str, both: Both) -> None:
             assert view.current is not None, "the real revision is not recognized"
             step = view.update_step()
             assert step is None or (step.create, step.delete) == ([], [])
-            assert not any(d.create_because or d.delete for d in view.decisions().values())
+            assert not any(d.create_because or d.delete for d in view.decisions.values())
 
 
 @pytest.mark.parametrize("name", [n for n, s in SETUPS.items() if "undo" in str(s.steps)])

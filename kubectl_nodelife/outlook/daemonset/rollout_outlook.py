@@ -159,7 +159,7 @@ def rollout_outlook(view: SetView) -> RolloutOutlook:
     if step is not None:
         upcoming += [f"delete {doomed.pod.name}: {doomed.because}" for doomed in step.delete]
         upcoming += [f"create a pod on {node}: {because}" for node, because in step.create]
-    waits = list(_waits_for(budget, used, old_nodes, bool(upcoming)))
+    waits = [] if upcoming or not old_nodes else list(_waits_for(view.after_create_step, budget))
     loses = [
         f"the update deletes {pod.name} on {node}, and none is made while {why} stands"
         for node, pod, why in taken_for_good(view)
@@ -184,17 +184,13 @@ def _budget_user(view: SetView, node: str, wave: NodeUpdateState, stuck: bool) -
     return BudgetUser(node, wave.value, because, False)
 
 
-def _waits_for(
-    budget: UpdateBudget, used: list[BudgetUser], old_nodes: int, moving: bool
-) -> Iterator[str]:
-    if not old_nodes or moving:
-        return
+def _waits_for(view: SetView, budget: UpdateBudget) -> Iterator[str]:
     limit, name = budget.max_unavailable, "maxUnavailable"
     if budget.max_surge:
         limit, name = budget.max_surge, "maxSurge"
-    if len(used) >= limit:
-        nodes = first_names([user.node for user in used], 3)
-        yield f"{len(used)} of {name} {limit} in use: by {nodes}"
+    using = nodes_using_budget(view.tracked, view.node_index, budget)
+    if len(using) >= limit:
+        yield f"{len(using)} of {name} {limit} in use: by {first_names(list(using), 3)}"
 
 
 def _estimate(view: SetView, budget: UpdateBudget, old_nodes: int) -> RolloutEstimate | None:

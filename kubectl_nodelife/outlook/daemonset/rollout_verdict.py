@@ -70,7 +70,8 @@ def rollout_verdict(
         stale = "; ".join(differences(daemon_set.status, counted))
         because = f"it waits for the status alone: reported {stale}; the controller has not synced"
         return RolloutVerdict(SLOW, because, way_out="see whether kube-controller-manager runs")
-    worst = min(hindrances(view, using), key=lambda h: _RANK[h.verdict], default=None)
+    counting = _that_count(view, budget, using)
+    worst = min(counting, key=lambda h: _RANK[h.verdict], default=None)
     if worst is None:
         return RolloutVerdict(GOES_ON)
     because = worst.because
@@ -89,6 +90,24 @@ def _uses_up(budget: UpdateBudget, used: int) -> str:
     if used < limit:
         return f"; it takes 1 of {name} {limit}"
     return f"; it uses up {name} {limit}" if used == 1 else f"; {used} nodes use up {name} {limit}"
+
+
+def _that_count(
+    view: SetView, budget: UpdateBudget, using: dict[str, NodeUpdateState]
+) -> list[Hindrance]:
+    """The hindrances without those that never end of nodes that should run no pod, such as a lost
+    one: they keep nothing from its end but where all such use the whole budget up.
+    """
+    every = list(hindrances(view, using))
+    stuck = {h.node for h in every if h.verdict == NEVER and h.node in using}
+    if view.node_index.with_old and len(stuck) >= (budget.max_surge or budget.max_unavailable):
+        return every
+    return [h for h in every if h.verdict != NEVER or _should_run(view, h.node)]
+
+
+def _should_run(view: SetView, node: str) -> bool:
+    facts = view.node_index.facts(node)
+    return facts is not None and facts.verdict is not None and facts.verdict.should_run
 
 
 def hindrances(view: SetView, using: dict[str, NodeUpdateState]) -> Iterator[Hindrance]:

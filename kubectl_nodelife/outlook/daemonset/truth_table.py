@@ -60,7 +60,7 @@ def truth_table(view: SetView) -> list[NodeRow]:
 
 
 def _rows(view: SetView) -> Iterator[NodeRow]:
-    decided = view.decisions()
+    decided = view.decisions
     step = view.update_step()
     turns = _turns(view) if step is not None else {}
     for name, verdict, pods in view.nodes():

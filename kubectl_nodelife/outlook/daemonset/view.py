@@ -10,6 +10,8 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Iterable, Iterator, Mapping
+from functools import cached_property
+from itertools import chain
 from typing import NamedTuple
 
 import msgspec
@@ -28,11 +30,13 @@ from kubectl_nodelife.controllers.daemonset.node_status_index import (
 from kubectl_nodelife.controllers.daemonset.placement import PlacementDecision
 from kubectl_nodelife.controllers.daemonset.pods_on_node import NodeDecision, pod_age_key
 from kubectl_nodelife.controllers.daemonset.rolling_update import ROLLING_UPDATE, UpdateStep
-from kubectl_nodelife.controllers.daemonset.sync import decisions
+from kubectl_nodelife.controllers.daemonset.sync import create_pod, decisions
 from kubectl_nodelife.controllers.daemonset.tracked_set import TrackedSet
 from kubectl_nodelife.controllers.daemonset.update_plan import UpdateImpossibleError, plan_update
+from kubectl_nodelife.engine.actions import created_pod
 from kubectl_nodelife.engine.cache import Cache
 from kubectl_nodelife.engine.settings import Settings
+from kubectl_nodelife.kube.deletion import delete_pod
 from kubectl_nodelife.kube.meta import KubeObject, LabelSelector, controller_of
 from kubectl_nodelife.kube.pod import TERMINAL_PHASES, Pod
 from kubectl_nodelife.kube.selectors import matches
@@ -129,6 +133,12 @@ class DaemonSets:
             and (labels is None or matches(labels, each.metadata.labels))
         )
 
+    def of_cache(self, cache: Cache) -> DaemonSets:
+        """The same of another cache."""
+        return DaemonSets(
+            cache, self.settings, self.now_ns, self.read, self._beside, self.annotations
+        )
+
     def view(self, key: Key) -> SetView | None:
         """One set, or None where there is no such set, or its template cannot be read."""
         tracked = self.controller.index.by_key.get(key)
@@ -150,6 +160,7 @@ class SetView:
         self.read = sets.read
         self.cache = sets.cache
         self._context = sets.controller.context(tracked, sets.cache, sets.now_ns)
+        self._context.backoff = self._context.backoff.fork()  # which counts what is decided
         revisions = sets.controller.index.revisions.get(tracked.daemon_set.namespace, {})
         self.revisions = history_of(tracked.daemon_set, revisions.values())
         self.current = self._current()
@@ -218,16 +229,46 @@ class SetView:
         """The pods of the cluster, as far as they were read."""
         return self._sets.all_pods()
 
+    @cached_property
     def decisions(self) -> dict[str, NodeDecision]:
         """The decisions of the create step, by node."""
         return dict(decisions(self._context, self.node_index, self.revision_hash))
+
+    @cached_property
+    def after_create_step(self) -> SetView:
+        """The set once the pods of the create step are made and deleted, which a sync waits for
+        before it updates (`updateDaemonSet`); this view where there are none.
+        """
+        decided = self.decisions
+        doomed = {each.pod.key for decision in decided.values() for each in decision.delete}
+        wanted = [(node, each.create_because) for node, each in decided.items()]
+        if not doomed and not any(because for _, because in wanted):
+            return self
+        taken: set[str] = set()
+        made = [
+            create_pod(self._context, node, self.revision_hash, because, taken)
+            for node, because in wanted
+            if because
+        ]
+        pods = (
+            delete_pod(pod, self.now_ns) if key in doomed else pod
+            for key, pod in self.cache.pods.items()
+        )
+        cache = Cache()
+        created = (created_pod(each.manifest, self.now_ns) for each in made)
+        unchanged = (self.cache.nodes.values(), [self.daemon_set], self.revisions)
+        cache.fill(chain(*unchanged, filter(None, pods), created), self.now_ns)
+        view = self._sets.of_cache(cache).view(self.daemon_set.key)
+        assert view is not None
+        return view
 
     def update_step(self) -> UpdateStep | None:
         """The rolling update's next step; None for another strategy, or where it cannot go on."""
         if self.daemon_set.spec.update_strategy.type != ROLLING_UPDATE or not self.knows_updated:
             return None
+        then = self.after_create_step
         try:
-            return plan_update(self.tracked, self.node_index, self.revision_hash, self.now_ns)
+            return plan_update(then.tracked, then.node_index, self.revision_hash, self.now_ns)
         except UpdateImpossibleError:
             return None
 
