@@ -160,7 +160,7 @@ async def test_those_that_hang_are_gone_or_want_a_login_hold_nobody_up(tmp_path:
             assert {line.split(": ")[0].strip() for line in end[3:]} == {
                 'cluster "nowhere" that context "broken" names does not exist in the '
                 "kubeconfig (1)",
-                "sick (1)",
+                "Unauthorized (1)",
             }
             assert not [p for p in processes() if p == b"/bin/sleep\x003001\x00"]
 
