@@ -7,7 +7,7 @@ names something gets all of it, and `--deep` is all there is.
 `pytest --update-golden` writes the narrations in tests/scenarios anew. Commit a changed narration
 only when you can say why it changed. SIGINT means what it means on a terminal, also for tests in
 the background of a script, which inherit that it is ignored. After each test Python's garbage
-collector is as it was before it.
+collector is as it was before it, and no flags of a command lead to a cluster any more.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from typing import Any
 
 import pytest
 
+from kubectl_nodelife.report import terminal
 from tests.deep import place, why_deep
 
 THRESHOLDS = gc.get_threshold()
@@ -129,10 +130,12 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
 
 
 @pytest.fixture(autouse=True)
-def _garbage_is_collected() -> Iterator[None]:
+def _what_a_command_sets_is_put_back() -> Iterator[None]:
     """A daemon or a command that runs within a test sets the garbage collector for a process of its
-    own: the tests after it would never give back what refers to itself, gigabytes in all."""
+    own: the tests after it would never give back what refers to itself, gigabytes in all. And the
+    flags that led to its cluster would stand in commands that later tests print."""
     yield
+    terminal.choose_leading_flags(None)
     gc.unfreeze()
     gc.set_threshold(*THRESHOLDS)
     gc.enable()
