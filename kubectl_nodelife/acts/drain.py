@@ -198,8 +198,8 @@ class Drain:
         run = WaveRun(list(wave.nodes), wave.estimate)
         self.runs.append(run)
         self._began = time.monotonic()
-        found = await asyncio.gather(*(self._drain(nodes[name]) for name in wave.nodes))
-        for name, error in zip(wave.nodes, found, strict=True):
+        errors = await asyncio.gather(*(self._drain(nodes[name]) for name in wave.nodes))
+        for name, error in zip(wave.nodes, errors, strict=True):
             if error:
                 run.errors[name] = error
                 self._warn(unable(name, error))
@@ -234,18 +234,18 @@ class Drain:
                 self._warn(f"node {node.name}: held: {overtaken}; it goes on once it is cordoned")
             except Failed as error:
                 return str(error)
-            found = await self._until_cordoned(node)
-            if found:
-                return found
+            why_not = await self._until_cordoned(node)
+            if why_not:
+                return why_not
 
     async def _until_cordoned(self, node: Node) -> str:
         """Wait until the node is cordoned again; why that cannot be, "" once it is."""
         while True:
             answer = await self._session.reader.call(Get("Node", ("", node.name)))
-            found = answer.obj
-            if answer.code == 404 or (found is not None and found.uid != node.uid):
+            current = answer.obj
+            if answer.code == 404 or (current is not None and current.uid != node.uid):
                 return "the node is gone"
-            if isinstance(found, Node) and found.spec.unschedulable:
+            if isinstance(current, Node) and current.spec.unschedulable:
                 self._show(f"node/{node.name} is cordoned again")
                 return ""
             await asyncio.sleep(HOLD_S)
@@ -315,12 +315,12 @@ async def _pods(session: ActSession, namespace: str) -> list[Pod]:
     """The namespace's pods; none where they cannot be read now, for they are asked for again."""
     request = Request("GET", collection_path("Pod", namespace), "", {})
     answer = await session.reader.send(request, "PodList")
-    found = []
+    pods = []
     for item in (answer.raw or {}).get("items") or ():
         try:
             pod = decode("Pod", item)
         except InputError:
             continue
         assert isinstance(pod, Pod)
-        found.append(pod)
-    return found
+        pods.append(pod)
+    return pods

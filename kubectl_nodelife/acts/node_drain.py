@@ -178,33 +178,33 @@ class NodeDrain:
             query["labelSelector"] = self._options.pod_selector
         if self._chunk_size:
             query["limit"] = str(self._chunk_size)
-        found: list[Pod] = []
+        pods: list[Pod] = []
         while True:
             path = f"/api/v1/pods?{urlencode(query)}"
             answer = await self._session.reader.send(Request("GET", path, "", {}), "PodList")
             if not answer.ok or answer.raw is None:
                 raise Failed(f"its pods cannot be listed: {answer.message}")
             try:
-                found += [_pod(item) for item in answer.raw.get("items") or ()]
+                pods += [_pod(item) for item in answer.raw.get("items") or ()]
             except InputError as error:
                 raise Failed(f"a pod cannot be read, so that none is touched: {error}") from None
             token = (answer.raw.get("metadata") or {}).get("continue")
             if not token:
-                return found
+                return pods
             query["continue"] = token
 
     async def _daemon_sets(self, pods: Sequence[Pod]) -> _FoundSets:
         """The DaemonSets that own some of the pods. Raises Failed where one cannot be read."""
-        found: dict[tuple[str, str], KubeObject | None] = {}
+        daemon_sets: dict[tuple[str, str], KubeObject | None] = {}
         for pod in pods:
             key = (pod.namespace, asked_daemon_set(pod, self._options))
-            if not key[1] or key in found:
+            if not key[1] or key in daemon_sets:
                 continue
             answer = await self._session.reader.call(Get("DaemonSet", key))
             if not answer.ok and answer.code != NOT_FOUND:
                 raise Failed(f"daemonset {'/'.join(key)} cannot be read: {answer.message}")
-            found[key] = answer.obj
-        return _FoundSets(found)
+            daemon_sets[key] = answer.obj
+        return _FoundSets(daemon_sets)
 
     # One pod
 

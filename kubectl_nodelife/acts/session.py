@@ -175,8 +175,8 @@ async def _settle_others(session: ActSession, warn: Show) -> None:
         except Refused:
             continue  # an act that is under way
         try:
-            if left := await settle_moved(own, other, session.reader.call):
-                warn(f"{path}: the outcome of {left} writes is unknown")
+            if unsettled := await settle_moved(own, other, session.reader.call):
+                warn(f"{path}: the outcome of {unsettled} writes is unknown")
         finally:
             await other.close()
 

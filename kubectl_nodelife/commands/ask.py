@@ -52,10 +52,10 @@ def find(connection: Connection) -> DaemonEndpoint | None:
     runtime = folder_of_sockets(os.environ)
     if not runtime:
         return None
-    known = recall(runtime, connection, os.environ)
-    if known is None:
-        known = resolve(connection, runtime)
-    return DaemonEndpoint(socket_path(runtime, known.identity), known)
+    cached = recall(runtime, connection, os.environ)
+    if cached is None:
+        cached = resolve(connection, runtime)
+    return DaemonEndpoint(socket_path(runtime, cached.identity), cached)
 
 
 def ask(

@@ -81,9 +81,9 @@ def show(
     from kubectl_nodelife.kube.selectors import label_selector
 
     labels = label_selector(selector)
-    found = look_for_drain(where, read)
-    answer = survey(found.snapshot, namespace, pool_label, names, labels)
-    terminal.warn(*found.warnings, *answer.warnings)
+    seen = look_for_drain(where, read)
+    answer = survey(seen.snapshot, namespace, pool_label, names, labels)
+    terminal.warn(*seen.warnings, *answer.warnings)
     if not answer.budgets:
         terminal.note(none_found(namespace))
     output.show(budgets_page(answer, about_one=len(names) == 1))

@@ -393,8 +393,8 @@ def _drawn(
 def _one_a_line(items: list[dict[str, Any]]) -> str:
     import json
 
-    made = (json.dumps(document("Change", **item), ensure_ascii=False) for item in items)
-    return "".join(f"{terminal.escape_json(text)}\n" for text in made)
+    texts = (json.dumps(document("Change", **item), ensure_ascii=False) for item in items)
+    return "".join(f"{terminal.escape_json(text)}\n" for text in texts)
 
 
 def _of_acts(connection: Connection, question: ChangesQuestion) -> list[dict[str, Any]]:
@@ -407,8 +407,8 @@ def _of_acts(connection: Connection, question: ChangesQuestion) -> list[dict[str
     from kubectl_nodelife.daemon.paths import journal_path
 
     line = ask.find(connection)
-    known = line.known if line is not None else ask.resolve(connection)
-    folder = os.path.dirname(journal_path(dict(os.environ), known.identity))
+    cluster = line.known if line is not None else ask.resolve(connection)
+    folder = os.path.dirname(journal_path(dict(os.environ), cluster.identity))
     if not folder:
         return []
     return changes_of_acts(folder, question.chosen(time.time_ns()))
@@ -424,18 +424,18 @@ def _from_file(
     from kubectl_nodelife.daemon.changes import document, read_only
     from kubectl_nodelife.daemon.paths import journal_path
 
-    known = ask.resolve(connection)
+    cluster = ask.resolve(connection)
     wanted = question.chosen(time.time_ns())
     try:
-        found = read_only(journal_path(dict(os.environ), known.identity), wanted)
+        changes = read_only(journal_path(dict(os.environ), cluster.identity), wanted)
     except (OSError, sqlite3.Error):
         if acts:
-            return {"items": [], "server": known.server, "identity": known.identity}
+            return {"items": [], "server": cluster.server, "identity": cluster.identity}
         raise ask.no_daemon() from None
     return {
-        "items": [document(change) for change in found],
-        "server": known.server,
-        "identity": known.identity,
+        "items": [document(change) for change in changes],
+        "server": cluster.server,
+        "identity": cluster.identity,
         "warnings": ["no daemon watches this cluster: this is what the last one has left"],
     }
 
@@ -451,10 +451,10 @@ def changes_of_dump(
     from kubectl_nodelife.outlook.replay.lines import changes_seen
     from kubectl_nodelife.outlook.replay.timeline import ReplayFilter, timeline
 
-    found = traces_of_dump(filename, now)
-    since_ns = 0 if question.since is None else found.now_ns - question.since
-    until_ns = found.now_ns + _AHEAD_NS
+    traces = traces_of_dump(filename, now)
+    since_ns = 0 if question.since is None else traces.now_ns - question.since
+    until_ns = traces.now_ns + _AHEAD_NS
     wanted = ReplayFilter(since_ns, until_ns, question.node, question.one_pod)
-    items = changes_seen(timeline(found.sources, wanted))
+    items = changes_seen(timeline(traces.sources, wanted))
     chosen = [item for item in items if question.outcome in ("", item["outcome"])]
-    return {"items": chosen, "source": found.source, "warnings": found.warnings}
+    return {"items": chosen, "source": traces.source, "warnings": traces.warnings}

@@ -129,14 +129,14 @@ def _on_path(program: str) -> str | None:
 
 def _folder() -> str:
     """Where kubectl found this program."""
-    found = _on_path(PROGRAM)
-    if found is None:
+    program = _on_path(PROGRAM)
+    if program is None:
         raise BadInput(
             f"{PROGRAM} is not on PATH",
             on="completion install",
             remedy="put a link to it there; kubectl finds it no other way either",
         )
-    return os.path.dirname(os.path.abspath(found))
+    return os.path.dirname(os.path.abspath(program))
 
 
 def _is_ours(path: str) -> bool:
@@ -218,10 +218,10 @@ def is_known(metavar: str) -> bool:
 def complete(command: click.Command, words: Sequence[str]) -> int:
     """Print the candidates for the last of `words`, which may be empty; the exit code."""
     try:
-        found, directive = candidates(command, list(words[:-1]), words[-1] if words else "")
+        offered, directive = candidates(command, list(words[:-1]), words[-1] if words else "")
     except Exception:  # a TAB is no place for errors
         return 1
-    lines = [f"{value}\t{description}" if description else value for value, description in found]
+    lines = [f"{value}\t{description}" if description else value for value, description in offered]
     terminal.write("\n".join([*lines, f":{directive}"]) + "\n")
     terminal.flush()
     return 0
@@ -236,14 +236,14 @@ def candidates(command: click.Command, before: list[str], word: str) -> tuple[li
     ctx = _resolve_context(command, {}, "kubectl nodelife", before[1:] if of_help else before)
     subject, rest = _resolve_incomplete(ctx, before, word)
     directive: int = NO_FILES
-    found: list[Candidate] = []
+    offered: list[Candidate] = []
     if not isinstance(subject, click.Parameter):
-        found = _items(subject.shell_complete(ctx, rest))
+        offered = _items(subject.shell_complete(ctx, rest))
         if isinstance(subject, DefaultGroup) and not of_help and not rest.startswith("-"):
-            found += _values(ctx, subject.commands[subject.default].params[0], rest)[1]
+            offered += _values(ctx, subject.commands[subject.default].params[0], rest)[1]
     elif not of_help:
-        directive, found = _values(ctx, subject, rest)
-    fitting = [(value, description) for value, description in found if value.startswith(rest)]
+        directive, offered = _values(ctx, subject, rest)
+    fitting = [(value, description) for value, description in offered if value.startswith(rest)]
     if fitting and all(value.endswith("=") for value, _ in fitting):
         directive |= NO_SPACE
     return fitting, directive
@@ -307,8 +307,8 @@ def _subject(ctx: click.Context, word: str, kinds: tuple[str, ...]) -> Iterable[
 
 def _node_or_pod(ctx: click.Context, word: str) -> Iterable[Candidate]:
     """The kinds and the nodes, of which the name alone is enough; then the name of one."""
-    found = list(_subject(ctx, word, ("node", "pod")))
-    return found if ctx.params.get("subject") else [*found, *_nodes(ctx, word)]
+    subjects = list(_subject(ctx, word, ("node", "pod")))
+    return subjects if ctx.params.get("subject") else [*subjects, *_nodes(ctx, word)]
 
 
 def _acts(ctx: click.Context, word: str) -> Iterable[Candidate]:
@@ -338,19 +338,19 @@ def _acts(ctx: click.Context, word: str) -> Iterable[Candidate]:
 def _zones(ctx: click.Context, word: str) -> Iterable[Candidate]:
     """The zones, which come as selectors of their nodes."""
     label = f"{LABEL_ZONE}="
-    found = _ask(_connection(ctx), "zones", label + word)
-    return [(selector.removeprefix(label), description) for selector, description in found]
+    zones = _ask(_connection(ctx), "zones", label + word)
+    return [(selector.removeprefix(label), description) for selector, description in zones]
 
 
-def _as_named(kind: str, found: Iterable[Candidate]) -> Iterable[Candidate]:
-    return [(f"{kind}/{name}", description) for name, description in found]
+def _as_named(kind: str, names: Iterable[Candidate]) -> Iterable[Candidate]:
+    return [(f"{kind}/{name}", description) for name, description in names]
 
 
 def _without_given(
-    ctx: click.Context, param: str, found: Iterable[Candidate]
+    ctx: click.Context, param: str, offered: Iterable[Candidate]
 ) -> Iterable[Candidate]:
     given = set(ctx.params.get(param) or ())
-    return [candidate for candidate in found if candidate[0] not in given]
+    return [candidate for candidate in offered if candidate[0] not in given]
 
 
 def _ask(
@@ -409,8 +409,8 @@ def _profiles() -> Iterable[Candidate]:
     from kubectl_nodelife.engine.profiles import BETA, OLDEST, Profile
 
     newest, oldest = (int(profile.removeprefix("v1.")) for profile in (BETA, OLDEST))
-    known = [Profile(minor) for minor in range(newest, oldest - 1, -1)]
-    return [(profile.name, "beta" if profile.is_beta else "") for profile in known]
+    profiles = [Profile(minor) for minor in range(newest, oldest - 1, -1)]
+    return [(profile.name, "beta" if profile.is_beta else "") for profile in profiles]
 
 
 def _kubeconfig(connection: Connection) -> KubeConfig:

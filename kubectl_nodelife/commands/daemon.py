@@ -90,15 +90,15 @@ def start(flags: DaemonFlags, connection: Connection) -> None:
       kubectl nodelife daemon start --metrics-bind-address 127.0.0.1:9876
     """
     flags.check()
-    known, instance = _instance(connection)
+    cluster, instance = _instance(connection)
     if flags.orders.controllers:
-        flags = confirm_enforcing(flags, known)
+        flags = confirm_enforcing(flags, cluster)
     try:
         spawn(_run_arguments(connection, flags), _log(instance), _secrets(connection, flags))
     except AlreadyRuns as already:
         terminal.note(f"{already}: nothing to do")
         return
-    _report_start(known, instance)
+    _report_start(cluster, instance)
 
 
 def begin(connection: Connection) -> None:
@@ -106,10 +106,10 @@ def begin(connection: Connection) -> None:
 
     Raises NodelifeError.
     """
-    known, instance = _instance(connection)
+    cluster, instance = _instance(connection)
     with contextlib.suppress(AlreadyRuns):
         spawn(_run_arguments(connection), _log(instance), _secrets(connection))
-    _report_start(known, instance, terminal.note)  # stdout is for the verb's own answer
+    _report_start(cluster, instance, terminal.note)  # stdout is for the verb's own answer
 
 
 @daemon.command("run")
@@ -191,10 +191,10 @@ def restart_command(webhook: str, connection: Connection) -> None:
     Example:
       kubectl nodelife daemon restart
     """
-    known, instance = _instance(connection)
+    cluster, instance = _instance(connection)
     flags = DEFAULTS.with_secrets({"webhook": webhook})
     restart(instance, _log(instance), _secrets(connection, flags))
-    _report_start(known, instance)
+    _report_start(cluster, instance)
 
 
 @daemon.command("status")
@@ -272,8 +272,8 @@ def _instance(connection: Connection) -> tuple[CachedIdentity, Instance]:
     """
     refuse_via(connection)
     runtime = make_private(runtime_folder(os.environ))
-    known = ask.resolve(connection)
-    return known, Instance(runtime, known.identity)
+    cluster = ask.resolve(connection)
+    return cluster, Instance(runtime, cluster.identity)
 
 
 def _all_instances() -> list[Instance]:
@@ -302,7 +302,7 @@ def _health(instance: Instance) -> dict[str, Any]:
 
 
 def _report_start(
-    known: CachedIdentity, instance: Instance, say: Callable[[str], None] = _write_line
+    cluster: CachedIdentity, instance: Instance, say: Callable[[str], None] = _write_line
 ) -> None:
     """Wait a little for the first sight of the cluster, and say how it went."""
     end = time.monotonic() + SYNC_SECONDS
@@ -314,7 +314,7 @@ def _report_start(
         except client.NotRunning:
             raise Failed("the daemon has ended again", on=_log(instance)) from None
     terminal.warn(*health.get("warnings", ()))
-    where = f"{known.context or 'the cluster'} ({known.server})"
+    where = f"{cluster.context or 'the cluster'} ({cluster.server})"
     counts = {k["kind"]: k for k in health.get("kinds", ())}
     if health.get("synced"):
         nodes = counted(counts["Node"]["objects"], "node")

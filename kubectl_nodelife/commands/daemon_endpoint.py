@@ -59,13 +59,13 @@ def resolve(connection: Connection, runtime: str = "") -> CachedIdentity:
 
     overrides = connection._replace(namespace=None)
     target = find_target(overrides, os.environ)
-    known = CachedIdentity(
+    cluster = CachedIdentity(
         cluster_identity(target), target.server, target.context, target.namespace
     )
     if target.files and runtime:
         files = kubeconfig_files(overrides.kubeconfig, os.environ)
         authority = target.cluster.certificate_authority
         remember(
-            runtime, connection, os.environ, known, (*files, *([authority] if authority else []))
+            runtime, connection, os.environ, cluster, (*files, *([authority] if authority else []))
         )
-    return known
+    return cluster

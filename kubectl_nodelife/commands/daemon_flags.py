@@ -78,7 +78,7 @@ def _option(flag: DaemonFlag, default: Any) -> Callable[[Callback], Callback]:
     return click.option(*names, **more)
 
 
-def confirm_enforcing(flags: DaemonFlags, known: CachedIdentity) -> DaemonFlags:
+def confirm_enforcing(flags: DaemonFlags, cluster: CachedIdentity) -> DaemonFlags:
     """Ask a person before anything is enforced. The flags with that yes.
 
     Raises Refused without an answer.
@@ -88,11 +88,11 @@ def confirm_enforcing(flags: DaemonFlags, known: CachedIdentity) -> DaemonFlags:
     if not sys.stdin.isatty():
         raise Refused(
             "there is no terminal to ask on whether this cluster may be written to",
-            on=known.server,
+            on=cluster.server,
             remedy="give --yes",
         )
     names = ",".join(flags.orders.controllers)
-    question = f"Enforce {names} on {known.context or 'the cluster'} ({known.server})?"
+    question = f"Enforce {names} on {cluster.context or 'the cluster'} ({cluster.server})?"
     if not click.confirm(question, err=True):
-        raise Refused("not confirmed", on=known.server)
+        raise Refused("not confirmed", on=cluster.server)
     return flags.confirmed()

@@ -147,8 +147,8 @@ def install(
             on="--token",
             remedy="put it into the kubeconfig, or its file's path as tokenFile",
         )
-    known = ask.resolve(connection)
-    terminal.write(unit(manager, known, connection_arguments(connection)))
+    cluster = ask.resolve(connection)
+    terminal.write(unit(manager, cluster, connection_arguments(connection)))
 
 
 def _check_deployment(manager: str | None, connection: Connection) -> None:
@@ -289,7 +289,7 @@ def _arguments(order: DeploymentOrder, answer_port: int) -> list[str]:
     return ["daemon", "run", "--in-cluster", *flags.arguments(secrets=True)]
 
 
-def unit(manager: str | None, known: CachedIdentity, arguments: Sequence[str]) -> str:
+def unit(manager: str | None, cluster: CachedIdentity, arguments: Sequence[str]) -> str:
     """The text for the service manager; None: the one of this system."""
     if manager is None:
         manager = "launchd" if sys.platform == "darwin" else "systemd"
@@ -297,11 +297,11 @@ def unit(manager: str | None, known: CachedIdentity, arguments: Sequence[str]) -
     command = [*([link] if link else own_command()), "daemon", "run", *arguments]
     environment = {name: os.environ[name] for name in _KEPT if os.environ.get(name)}
     make = _launchd if manager == "launchd" else _systemd
-    return make(known, command, environment)
+    return make(cluster, command, environment)
 
 
-def _systemd(known: CachedIdentity, command: list[str], environment: dict[str, str]) -> str:
-    name = f"nodelife-{known.identity}.service"
+def _systemd(cluster: CachedIdentity, command: list[str], environment: dict[str, str]) -> str:
+    name = f"nodelife-{cluster.identity}.service"
     quoted = " ".join(_systemd_quoted(word) for word in command)
     variables = "".join(
         f"Environment={_systemd_quoted(f'{key}={value}')}\n" for key, value in environment.items()
@@ -310,7 +310,7 @@ def _systemd(known: CachedIdentity, command: list[str], environment: dict[str, s
         f"# ~/.config/systemd/user/{name}\n"
         f"# then: systemctl --user daemon-reload && systemctl --user enable --now {name}\n"
         "[Unit]\n"
-        f"Description=kubectl nodelife daemon for {known.context or known.server}\n"
+        f"Description=kubectl nodelife daemon for {cluster.context or cluster.server}\n"
         "After=network-online.target\n\n"
         "[Service]\n"
         "Type=simple\n"
@@ -333,10 +333,10 @@ def _systemd_quoted(word: str) -> str:
     return f'"{escaped}"'
 
 
-def _launchd(known: CachedIdentity, command: list[str], environment: dict[str, str]) -> str:
+def _launchd(cluster: CachedIdentity, command: list[str], environment: dict[str, str]) -> str:
     import plistlib
 
-    label = f"dev.nodelife.{known.identity}"
+    label = f"dev.nodelife.{cluster.identity}"
     agent = {
         "Label": label,
         "ProgramArguments": command,

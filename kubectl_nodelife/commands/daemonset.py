@@ -237,8 +237,8 @@ def roll_back(where: Where, question: SetQuestion, act: ActFlags, output: Output
     terminal.warn(*view.warnings)
     sets = daemon_sets(view, question.namespace, question.name)()
     names = answering.set_names(view)
-    found = answering.DaemonSetsView(sets, view.source, [], names)
-    outlook = answering.undo_of(found, question)
+    set_view = answering.DaemonSetsView(sets, view.source, [], names)
+    outlook = answering.undo_of(set_view, question)
     output.show(undo_page(outlook, view.source, dry_run=False))
     if outlook.plan.skipped:
         return 0

@@ -74,14 +74,14 @@ def diverge(
     """
     query = {"since": _duration(since)}
     where = Where(connection, filename, now, profile=profile, assignments=assignments)
-    made = _of_dump(where, query["since"], watch=watch)
-    if made is None and watch:
+    judged = _of_dump(where, query["since"], watch=watch)
+    if judged is None and watch:
         _watch(connection, query, output)
         return 0
-    made = made or _of_daemon(connection, query)
-    terminal.warn(*made["notEvaluated"])
-    output.show(divergence_page(made))
-    return _CODES.get(made["verdict"], 0) if exit_code else 0
+    judged = judged or _of_daemon(connection, query)
+    terminal.warn(*judged["notEvaluated"])
+    output.show(divergence_page(judged))
+    return _CODES.get(judged["verdict"], 0) if exit_code else 0
 
 
 def _of_dump(where: Where, since_ns: int | None, *, watch: bool) -> dict[str, Any] | None:
@@ -95,17 +95,17 @@ def _of_dump(where: Where, since_ns: int | None, *, watch: bool) -> dict[str, An
     if watch:
         raise BadInput("a dump does not change", on="--watch", remedy="leave -w away, or -f")
 
-    made, warnings = divergence_of_dump(where, since_ns)
+    judged, warnings = divergence_of_dump(where, since_ns)
     terminal.warn(*warnings)
-    return made
+    return judged
 
 
 def _of_daemon(connection: Connection, query: dict[str, Any]) -> dict[str, Any]:
     answer = ask.ask(connection, "diverge", **query)
     if answer is None:
         raise ask.no_daemon(_ONLY_A_DAEMON)
-    made: dict[str, Any] = answer["document"]
-    return made
+    judged: dict[str, Any] = answer["document"]
+    return judged
 
 
 def _duration(text: str | None) -> int | None:
@@ -129,31 +129,31 @@ def _watch(connection: Connection, query: dict[str, Any], output: Output) -> Non
     shown: set[object] = set()
     verdict, warned, widths = "", "", Widths()
     for answer in answers:
-        made = answer["document"]
-        for sentence in made["notEvaluated"]:
+        judged = answer["document"]
+        for sentence in judged["notEvaluated"]:
             if sentence not in warned:
                 terminal.warn(sentence)
-        warned = "\n".join(made["notEvaluated"])
-        news = [item for item in made["items"] if same(item) not in shown]
-        shown = {same(item) for item in made["items"]}
+        warned = "\n".join(judged["notEvaluated"])
+        news = [item for item in judged["items"] if same(item) not in shown]
+        shown = {same(item) for item in judged["items"]}
         if output.format == "json":
-            terminal.write(_one_line(made))
+            terminal.write(_one_line(judged))
         elif output.format == "name":
             terminal.write("".join(f"{name}\n" for name in _names(news)))
         else:
-            if made["verdict"] != verdict:
-                terminal.write(f"{made['verdict']}: {made['because']}\n")
-                verdict = made["verdict"]
+            if judged["verdict"] != verdict:
+                terminal.write(f"{judged['verdict']}: {judged['because']}\n")
+                verdict = judged["verdict"]
             new = lines(news, widths, wide=output.format == "wide", headers=headers)
             headers = headers and not new
             terminal.write("".join(new))
         terminal.flush()
 
 
-def _one_line(made: dict[str, Any]) -> str:
+def _one_line(judged: dict[str, Any]) -> str:
     import json
 
-    return terminal.escape_json(json.dumps(made, ensure_ascii=False)) + "\n"
+    return terminal.escape_json(json.dumps(judged, ensure_ascii=False)) + "\n"
 
 
 def divergence_of_dump(where: Where, since_ns: int | None) -> tuple[dict[str, Any], list[str]]:
@@ -200,16 +200,16 @@ _COLUMNS = columns(
 _SETTINGS = columns("setting | assumed | likely | sure:4 | seen:2 | origin*")
 
 
-def divergence_page(made: dict[str, Any]) -> Page:
+def divergence_page(judged: dict[str, Any]) -> Page:
     """A Divergence document as an answer. Names: kind/name of each object with a finding, once."""
-    return Page(partial(_blocks, made), lambda: made, lambda: _names(made["items"]))
+    return Page(partial(_blocks, judged), lambda: judged, lambda: _names(judged["items"]))
 
 
-def _blocks(made: dict[str, Any], *, wide: bool) -> Iterator[Block]:
+def _blocks(judged: dict[str, Any], *, wide: bool) -> Iterator[Block]:
     """The sentence, the findings, and what the settings look like; `wide` shows all guesses."""
-    yield f"{made['verdict']}: {made['because']}"
-    yield Table(_COLUMNS, [_row(item) for item in made["items"]])
-    shown = [s for s in made["settings"] if wide or not s["agrees"]]
+    yield f"{judged['verdict']}: {judged['because']}"
+    yield Table(_COLUMNS, [_row(item) for item in judged["items"]])
+    shown = [s for s in judged["settings"] if wide or not s["agrees"]]
     yield Table(_SETTINGS, [_setting(s) for s in shown])
 
 

@@ -89,8 +89,8 @@ def _program() -> Finding:
     from kubectl_nodelife.commands.completion import PROGRAM
     from kubectl_nodelife.commands.version import installation
 
-    found = installation()
-    text = f"v{__version__} by {found.by}, Python {platform.python_version()}"
+    installed = installation()
+    text = f"v{__version__} by {installed.by}, Python {platform.python_version()}"
     on_path = shutil.which(PROGRAM)
     if on_path is None:
         return Finding("program", WARNING, f"{text}; {PROGRAM} is not on PATH",

@@ -80,16 +80,16 @@ def drain(
 
     options, waves = flags.options(), flags.waves()
     where = Where(connection, profile=profile)
-    found = look_for_drain(where)
-    names = choose_nodes(found.snapshot, nodes, selector, all_nodes)
-    options = options.of_release(found.settings.profile)
-    plan = planned(found.snapshot, names, options, waves)
-    show_plan(plan, found)
+    seen = look_for_drain(where)
+    names = choose_nodes(seen.snapshot, nodes, selector, all_nodes)
+    options = options.of_release(seen.settings.profile)
+    plan = planned(seen.snapshot, names, options, waves)
+    show_plan(plan, seen)
     check_plan(plan, act, has_timeout=bool(options.timeout_ns))
     if act.dry_run == CLIENT:
         terminal.write("".join(f"{line} (dry run)\n" for line in would(plan)))
         return 0
-    if not _is_confirmed(names, found.source, act):
+    if not _is_confirmed(names, seen.source, act):
         terminal.note("not confirmed: nothing was sent")
         return 0
     order = DrainOrder(plan, options, waves, chunk_size)
@@ -111,13 +111,13 @@ def replanner(where: Where, options: DrainOptions, waves: WaveOptions | None) ->
     return replan
 
 
-def show_plan(plan: DrainPlan, found: DrainLook) -> None:
+def show_plan(plan: DrainPlan, seen: DrainLook) -> None:
     """Print the plan, and on stderr what to know about it."""
     from kubectl_nodelife.report.drain import drain_page
     from kubectl_nodelife.report.formats import render
 
-    terminal.warn(*found.warnings, *plan.warnings)
-    terminal.write(render(drain_page(plan, found.source), "table"))
+    terminal.warn(*seen.warnings, *plan.warnings)
+    terminal.write(render(drain_page(plan, seen.source), "table"))
 
 
 def _is_confirmed(names: Sequence[str], source: dict[str, Any], act: ActFlags) -> bool:
@@ -216,12 +216,16 @@ def act_order(options: DrainOptions, act: ActFlags) -> ActOrder:
 
 async def _abort(drain: Drain, line: LiveLine, *, uncordon: bool) -> None:
     """Say what stays behind, or take it back."""
-    left = [node.name for node in drain.cordoned if node.name not in drain.drained]
-    line.note(f"broken off; cordoned by this run and not drained: {', '.join(left) or 'no node'}")
-    if left and uncordon:
+    cordoned = [node.name for node in drain.cordoned if node.name not in drain.drained]
+    line.note(
+        f"broken off; cordoned by this run and not drained: {', '.join(cordoned) or 'no node'}"
+    )
+    if cordoned and uncordon:
         await drain.uncordon()
-    elif left:
-        line.note(f"to take that back: kubectl uncordon {shlex.join(left)}; to go on: run it again")
+    elif cordoned:
+        line.note(
+            f"to take that back: kubectl uncordon {shlex.join(cordoned)}; to go on: run it again"
+        )
 
 
 async def _show_progress(drain: Drain, line: LiveLine) -> None:

@@ -90,16 +90,16 @@ def _found(where: Where, name: str) -> tuple[str, ...]:
     only = where.connection.namespace
     named = sorted(_named_at_daemon(where, name) or _all_named(where))
     objects = [each for each in named if only in (None, "", each[1] or only)]
-    found = [each for each in objects if each[2] == name]
-    if len(found) == 1:
-        return ("/".join(filter(None, found[0])),)
-    if not found:
+    alike = [each for each in objects if each[2] == name]
+    if len(alike) == 1:
+        return ("/".join(filter(None, alike[0])),)
+    if not alike:
         from kubectl_nodelife.errors import NotFound
 
         among = {each[2] for each in objects}
         raise NotFound("nodes, pods, daemonsets or budgets", name, among=among)
-    ways = ", ".join("/".join(filter(None, one)) for one in found[:_MOST_NAMED])
-    raise BadInput(f"{len(found)} objects have the name {name!r}", remedy=f"write one of {ways}")
+    ways = ", ".join("/".join(filter(None, one)) for one in alike[:_MOST_NAMED])
+    raise BadInput(f"{len(alike)} objects have the name {name!r}", remedy=f"write one of {ways}")
 
 
 def _named_at_daemon(where: Where, name: str) -> set[tuple[str, str, str]]:

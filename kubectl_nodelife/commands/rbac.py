@@ -101,8 +101,8 @@ def roles_page(*objects: Json, is_list: bool = True) -> Page:
     kind.group/NAME of each."""
     from kubectl_nodelife.report.formats import Page
 
-    made = {"apiVersion": "v1", "kind": "List", "items": list(objects)} if is_list else objects[0]
-    return Page(lambda *, wide: (), lambda: made, lambda: map(_name_of, objects))
+    listed = {"apiVersion": "v1", "kind": "List", "items": list(objects)} if is_list else objects[0]
+    return Page(lambda *, wide: (), lambda: listed, lambda: map(_name_of, objects))
 
 
 def _name_of(each: Json) -> str:
@@ -230,18 +230,18 @@ def rbac(
     from kubectl_nodelife.report.formats import render
 
     if upgrade:
-        made = _account(name or UPGRADER, _upgrade_roles(lease_namespace, namespace))
+        account = _account(name or UPGRADER, _upgrade_roles(lease_namespace, namespace))
     elif mode == "enforce":
         controllers = controller_names(enforce or "", "--enforce") or tuple(WRITES)
-        made = _account(name or ENFORCER, enforce_roles(controllers, lease_namespace))
+        account = _account(name or ENFORCER, enforce_roles(controllers, lease_namespace))
     elif mode == "via":
-        made = _asker(name or ASKER, namespace)
+        account = _asker(name or ASKER, namespace)
     else:
         output.show(
             roles_page(_object(name or NAME, "", "Role", rules=rules_of(RULES)), is_list=False)
         )
         return
-    objects = list(made)
+    objects = list(account)
     if output.format != "yaml":
         output.show(roles_page(*objects))
         return

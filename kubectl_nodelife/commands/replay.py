@@ -76,15 +76,15 @@ def replay(
     node, pod = _subject(subject, where.connection, of_dump=bool(where.filename))
     of_drain = drain is not None
     if where.filename:
-        found = traces_of_dump(where.filename, where.now, of_drain=of_drain)
+        traces = traces_of_dump(where.filename, where.now, of_drain=of_drain)
     else:
-        found = read_traces(where.connection, since_ns, of_drain=of_drain)
-    begin_ns = found.now_ns - since_ns
+        traces = read_traces(where.connection, since_ns, of_drain=of_drain)
+    begin_ns = traces.now_ns - since_ns
     if drain is not None:
-        output.show(review_page(found, begin_ns, drain, plan))
+        output.show(review_page(traces, begin_ns, drain, plan))
         return
-    wanted = ReplayFilter(begin_ns, found.now_ns + _AHEAD_NS, node, pod, everything)
-    page = _replay(found, wanted, begin_ns, whole=everything or bool(subject))
+    wanted = ReplayFilter(begin_ns, traces.now_ns + _AHEAD_NS, node, pod, everything)
+    page = _replay(traces, wanted, begin_ns, whole=everything or bool(subject))
     _show(page, output, " ".join(subject))
 
 
@@ -96,13 +96,13 @@ def _check_drain(drain: str | None, plan: str | None, output: Output) -> None:
         raise BadInput("there is no such page of one drain", on="-o html", remedy="use -o markdown")
 
 
-def _replay(found: Traces, wanted: ReplayFilter, begin_ns: int, *, whole: bool) -> Replay:
+def _replay(traces: Traces, wanted: ReplayFilter, begin_ns: int, *, whole: bool) -> Replay:
     from kubectl_nodelife.outlook.replay.timeline import timeline
     from kubectl_nodelife.report.replay import Replay
 
-    lines = timeline(found.sources, wanted)
-    read = (found.source, begin_ns, found.now_ns, found.warnings)
-    return Replay(lines, *read, whole=whole, nodes=found.sources.nodes)
+    lines = timeline(traces.sources, wanted)
+    read = (traces.source, begin_ns, traces.now_ns, traces.warnings)
+    return Replay(lines, *read, whole=whole, nodes=traces.sources.nodes)
 
 
 def _show(replay: Replay, output: Output, subject: str) -> None:

@@ -96,13 +96,13 @@ def read_traces(connection: Connection, since_ns: int, *, of_drain: bool) -> Tra
     acts = _acts(connection, since_ns)
     kinds = (*_KINDS, *((_BUDGET,) if of_drain else ()), *OPTIONAL_KINDS)
     with progress_bar(f"reading {target.server}") as step:
-        found, now_ns = asyncio.run(_read(target, kinds, step))
-    for kind, why in found.unread.items():
+        listed, now_ns = asyncio.run(_read(target, kinds, step))
+    for kind, why in listed.unread.items():
         lost = _LOST.get(kind, _WHO_ASKED)
         warnings.append(f"{kind} cannot be read ({why}): left out: {lost}")
-    if found.unread.keys() >= {*_KINDS}:
-        raise Failed(found.unread["Node"], on="nodes", remedy="see 'kubectl nodelife rbac'")
-    warnings += unreadable_sentences(found.unreadable)
+    if listed.unread.keys() >= {*_KINDS}:
+        raise Failed(listed.unread["Node"], on="nodes", remedy="see 'kubectl nodelife rbac'")
+    warnings += unreadable_sentences(listed.unreadable)
     if since_ns > _EVENTS_KEPT_NS:
         warnings.append(
             "the API server forgets Events, as a rule after an hour: what is older comes from the "
@@ -114,7 +114,7 @@ def read_traces(connection: Connection, since_ns: int, *, of_drain: bool) -> Tra
         "server": target.server,
     }
     recorded = [*(changes or ()), *acts] if changes or acts else changes
-    return _traces(recorded, found.objects, source, now_ns, warnings)
+    return _traces(recorded, listed.objects, source, now_ns, warnings)
 
 
 def _traces(
@@ -143,8 +143,8 @@ async def _read(
     from kubectl_nodelife.live.listwatch import list_once
 
     async with bulk_client(target) as client:
-        found = await list_once(client, kinds, progress=adding_up(step))
-    return found, server_now_ns(client)
+        listed = await list_once(client, kinds, progress=adding_up(step))
+    return listed, server_now_ns(client)
 
 
 def _journal(
@@ -158,42 +158,42 @@ def _journal(
         warnings += answer.get("warnings", ())
         items: list[dict[str, Any]] = answer["items"]
         return items
-    known = ask.resolve(connection)
+    cluster = ask.resolve(connection)
     from kubectl_nodelife.daemon.changes import read_only
 
     wanted = ChangeFilter(since_ns=time.time_ns() - since_ns)
     try:
-        found = read_only(journal_path(dict(os.environ), known.identity), wanted)
+        changes = read_only(journal_path(dict(os.environ), cluster.identity), wanted)
     except (OSError, sqlite3.Error):
         warnings.append(NO_DAEMON)
         return None
     warnings.append("no daemon watches this cluster: the journal is what the last one has left")
-    return [document(change) for change in found]
+    return [document(change) for change in changes]
 
 
 def _acts(connection: Connection, since_ns: int) -> list[dict[str, Any]]:
     """The orders that people gave with `drain`, `repair` and `daemonset undo` here."""
-    known = ask.resolve(connection)
-    folder = os.path.dirname(journal_path(dict(os.environ), known.identity))
+    cluster = ask.resolve(connection)
+    folder = os.path.dirname(journal_path(dict(os.environ), cluster.identity))
     wanted = ChangeFilter(since_ns=time.time_ns() - since_ns)
-    found = changes_of_acts(folder, wanted) if folder else []
-    return [{**change, "id": None} for change in found]  # their numbers are of other journals
+    changes = changes_of_acts(folder, wanted) if folder else []
+    return [{**change, "id": None} for change in changes]  # their numbers are of other journals
 
 
-def review_page(found: Traces, begin_ns: int, node: str, plan: str | None) -> Page:
+def review_page(traces: Traces, begin_ns: int, node: str, plan: str | None) -> Page:
     """The drain of the node since then, with warnings said. `plan`: what `drain-plan -o json` said.
 
     Raises NodelifeError.
     """
     [node] = parse_names([node])
-    nodes = {known.name: known for known in found.sources.nodes}
+    nodes = {each.name: each for each in traces.sources.nodes}
     if node not in nodes:
         raise NotFound("nodes", node, among=list(nodes))
     promised = None if plan is None else _promised(plan)
-    lines = timeline(found.sources, ReplayFilter(begin_ns, found.now_ns + 10**9))
-    terminal.warn(*found.warnings)
-    review = drain_review(lines, found.sources.pods, found.budgets, nodes[node])
-    return drain_review_page(review, found.source, promised, found.warnings)
+    lines = timeline(traces.sources, ReplayFilter(begin_ns, traces.now_ns + 10**9))
+    terminal.warn(*traces.warnings)
+    review = drain_review(lines, traces.sources.pods, traces.budgets, nodes[node])
+    return drain_review_page(review, traces.source, promised, traces.warnings)
 
 
 def _promised(path: str) -> dict[str, float]:
@@ -216,10 +216,8 @@ def traces_of_dump(filename: Sequence[str], now: str | None, *, of_drain: bool =
     def note(kind: Kind, raw: Json | msgspec.Raw | dict[str, Any]) -> None:
         nonlocal managed
         if kind.type is Node:
-            found = raw["metadata"] if isinstance(raw, dict) else bytes(raw)
-            managed = managed or (
-                _MANAGED in found if isinstance(found, dict) else _QUOTED in found
-            )
+            meta = raw["metadata"] if isinstance(raw, dict) else bytes(raw)
+            managed = managed or (_MANAGED in meta if isinstance(meta, dict) else _QUOTED in meta)
 
     dump = load(filename, now, None, note)
     warnings = list(dump.warnings)

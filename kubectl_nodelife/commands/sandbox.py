@@ -96,8 +96,8 @@ def _content(path: str) -> bytes:
     items: list[dict[str, Any]] = []
 
     def keep(kind: Kind, document: Any) -> None:
-        found = document if isinstance(document, dict) else msgspec.json.decode(document)
-        items.append({"apiVersion": kind.api_version, "kind": kind.name, **found})
+        fields = document if isinstance(document, dict) else msgspec.json.decode(document)
+        items.append({"apiVersion": kind.api_version, "kind": kind.name, **fields})
 
     read_dump([path], seen=keep)
     return msgspec.json.encode({"apiVersion": "v1", "kind": "List", "items": items})

@@ -240,8 +240,10 @@ def _led_by(context: str, text: str) -> str:
 
 
 def _connection_of(kwargs: Mapping[str, Any]) -> Connection:
-    found: Connection = kwargs["where"].connection if "where" in kwargs else kwargs["connection"]
-    return found
+    connection: Connection = (
+        kwargs["where"].connection if "where" in kwargs else kwargs["connection"]
+    )
+    return connection
 
 
 def _refuse_contradictions(
@@ -291,18 +293,18 @@ def _clusters(
 
     files = kubeconfig_files(connection.kubeconfig, os.environ)
     config = load_kubeconfig(files, must_exist=bool(connection.kubeconfig))
-    found: dict[object, AskedCluster] = {}
+    by_cluster: dict[object, AskedCluster] = {}
     for name in _contexts(given, config):
         try:
             target = resolve(config, connection._replace(context=name))
         except BadInput as error:
-            found[name] = AskedCluster((name,), error)
+            by_cluster[name] = AskedCluster((name,), error)
             continue
         cluster = replace(target.cluster, server=target.server, extensions=())
         key = repr((cluster, target.namespace if by_namespace else ""))
-        names = found[key].names if key in found else ()
-        found[key] = AskedCluster((name, *names) if _is_watched(target) else (*names, name))
-    return list(found.values())
+        names = by_cluster[key].names if key in by_cluster else ()
+        by_cluster[key] = AskedCluster((name, *names) if _is_watched(target) else (*names, name))
+    return list(by_cluster.values())
 
 
 def _is_watched(target: Target) -> bool:
@@ -320,20 +322,20 @@ def _contexts(given: SeveralClusters, config: KubeConfig) -> list[str]:
     """The names of the contexts, in the order given, of a pattern by name. Raises BadInput."""
     import fnmatch
 
-    known = sorted(config.contexts)
-    if not known:
+    contexts = sorted(config.contexts)
+    if not contexts:
         files = os.pathsep.join(config.files) or "the kubeconfig"
         raise BadInput("it has no contexts", on=files, remedy="see 'kubectl config get-contexts'")
     if given.all_contexts:
-        return known
+        return contexts
     chosen: dict[str, None] = {}
     for word in filter(None, (part.strip() for part in (given.contexts or "").split(","))):
-        matched = [word] if word in config.contexts else fnmatch.filter(known, word)
+        matched = [word] if word in config.contexts else fnmatch.filter(contexts, word)
         if not matched:
             raise BadInput(
-                f'no context "{word}"', on="--contexts", remedy=f"known: {', '.join(known)}"
+                f'no context "{word}"', on="--contexts", remedy=f"known: {', '.join(contexts)}"
             )
         chosen.update(dict.fromkeys(matched))
     if not chosen:
-        raise BadInput("names no context", on="--contexts", remedy=f"known: {', '.join(known)}")
+        raise BadInput("names no context", on="--contexts", remedy=f"known: {', '.join(contexts)}")
     return list(chosen)

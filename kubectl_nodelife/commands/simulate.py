@@ -258,10 +258,10 @@ def _narrow(summary: RunSummary, done: Run, words: tuple[str, ...]) -> RunSummar
 
     kind, namespace, name = parse_subject(words, (NODE, POD), NODE)
     key = ("", name) if kind == NODE else (namespace or "default", name)
-    found = narrowed(summary, done, kind, key)
-    if found is None:
+    narrower = narrowed(summary, done, kind, key)
+    if narrower is None:
         raise BadInput(
             f"{kind.lower()} {'/'.join(filter(None, key))} never exists in this scenario",
             remedy="check the name, and the namespace of a pod",
         )
-    return found
+    return narrower

@@ -153,27 +153,27 @@ class _Sweep:
         from kubectl_nodelife.daemon.paths import make_private, runtime_folder
         from kubectl_nodelife.sweep.pool import pool_at
 
-        left = [run for run in self.runs if run.number not in self.store.found]
-        if not left:
+        to_play = [run for run in self.runs if run.number not in self.store.found]
+        if not to_play:
             return
         try:
             private = make_private(runtime_folder(os.environ))
             with pool_at(where, pods, private) as pool:
                 pool.check_versions()
-                self._gather(pool, left)
+                self._gather(pool, to_play)
         except KeyboardInterrupt:
             self.partial = True
 
-    def _gather(self, pool: Pool, left: list[RunId]) -> None:
+    def _gather(self, pool: Pool, to_play: list[RunId]) -> None:
         from kubectl_nodelife.report.live_line import progress_bar
         from kubectl_nodelife.sweep.runs import RunResult
 
-        with progress_bar("playing", len(left)) as step:
-            for done, found in enumerate(pool.play(self.plan, left, self._estimate), 1):
-                if isinstance(found, RunResult):
-                    self.store.add(found.number, found.measures)
+        with progress_bar("playing", len(to_play)) as step:
+            for done, played in enumerate(pool.play(self.plan, to_play, self._estimate), 1):
+                if isinstance(played, RunResult):
+                    self.store.add(played.number, played.measures)
                 else:
-                    self.failed += [_words_of(run, found.why) for run in found.runs]
+                    self.failed += [_words_of(run, played.why) for run in played.runs]
                 step(done)
 
     def _estimate(self, seconds: float) -> None:

@@ -18,31 +18,32 @@ from kubectl_nodelife.report import terminal
 from kubectl_nodelife.report.formats import Block, Page
 
 
-def version_page(found: Installation) -> Page:
+def version_page(installed: Installation) -> Page:
     """This program's version, what runs it, and how it came here."""
     import platform
 
-    made = {
+    version = {
         "version": f"v{__version__}",
-        "commit": found.commit,
+        "commit": installed.commit,
         "python": platform.python_version(),
         "platform": f"{platform.system().lower()}/{platform.machine()}",
-        "installedBy": found.by,
-        "folder": found.folder,
+        "installedBy": installed.by,
+        "folder": installed.folder,
     }
 
     def blocks(*, wide: bool) -> Iterator[Block]:
-        yield f"Client Version: {made['version']}"
+        yield f"Client Version: {version['version']}"
         if wide:
             yield (
-                f"Commit: {found.commit or '<unknown>'}\nPython Version: {made['python']}\n"
-                f"Platform: {made['platform']}\nInstalled By: {found.by} ({found.folder})"
+                f"Commit: {installed.commit or '<unknown>'}\nPython Version: {version['python']}\n"
+                f"Platform: {version['platform']}\n"
+                f"Installed By: {installed.by} ({installed.folder})"
             )
 
     return Page(
         blocks,
-        lambda: document("Version", clientVersion=made),
-        lambda: [f"version/{made['version']}"],
+        lambda: document("Version", clientVersion=version),
+        lambda: [f"version/{version['version']}"],
     )
 
 

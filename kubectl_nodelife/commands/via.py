@@ -120,7 +120,7 @@ class _Pods:
 
     async def open(self) -> PortForward:
         """A stream to the first pod that can be reached. Raises NodelifeError."""
-        known = bool(self._found)
+        was_found = bool(self._found)
         self._found = self._found or await find_pods(self._client, self._via, self._namespace)
         failure: NodelifeError | None = None
         for pod in list(self._found):
@@ -129,7 +129,7 @@ class _Pods:
             except NodelifeError as error:
                 failure = failure or _with_pod(error, pod)
                 self._found.remove(pod)
-        if known:
+        if was_found:
             return await self.open()
         assert failure is not None
         raise failure
@@ -356,14 +356,14 @@ async def find_pods(client: Client, via: ViaName, namespace: str) -> list[PodPor
     path = f"/apis/apps/v1/namespaces/{inside}/deployments/{quote(via.name, safe='')}"
     selector = (await _read(client, path, _Deployment)).spec.selector
     query = urlencode({"labelSelector": format_selector(selector)})
-    found = _ports(namespace, (await _read(client, f"{pods}?{query}", _PodList)).items)
-    if not found:
+    pod_ports = _ports(namespace, (await _read(client, f"{pods}?{query}", _PodList)).items)
+    if not pod_ports:
         raise Failed(
             "it has no pod that runs",
             on=f"deployment {namespace}/{via.name}",
             remedy=f"see: kubectl -n {namespace} get pods",
         )
-    return found
+    return pod_ports
 
 
 def _ports(namespace: str, pods: Sequence[_Pod]) -> list[PodPort]:

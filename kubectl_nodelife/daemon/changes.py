@@ -133,8 +133,8 @@ def changes_of(
 ) -> Iterator[ChangeRecord]:
     """The records of one action, numbered from `first_id` on."""
     kind, (namespace, name) = action.target
-    kept = action.writes and not isinstance(action, RecordEvent)
-    data = action_text(action, digest) if kept else ""
+    is_kept = action.writes and not isinstance(action, RecordEvent)
+    data = action_text(action, digest) if is_kept else ""
     identity = action_identity(action)
     for number, (word, detail) in enumerate(action.records(), first_id):
         yield ChangeRecord(
@@ -172,14 +172,14 @@ def action_text(action: Action, digest: Digest) -> str:
     encoded = encode_action(action)
     if not any(hasattr(action, name) for name in (*_OBJECTS, _STATUS)):
         return encoded.decode()
-    made = msgspec.json.decode(encoded)
-    fields, kind = made["action"], action.target[0]
+    redacted = msgspec.json.decode(encoded)
+    fields, kind = redacted["action"], action.target[0]
     held = [fields.get(name) for name in _OBJECTS]
     held += [{_STATUS: fields[_STATUS]}] if isinstance(fields.get(_STATUS), dict) else []
     for obj in held:
         if isinstance(obj, dict):
             redact(kind, obj, digest)
-    return _json.encode(made).decode()
+    return _json.encode(redacted).decode()
 
 
 def patch_text(request: Request | None, digest: Digest) -> str:
@@ -188,16 +188,16 @@ def patch_text(request: Request | None, digest: Digest) -> str:
         return ""
     if request.method not in ("POST", "PUT") or "kind" not in request.body:
         return _json.encode(request).decode()
-    made = msgspec.json.decode(_json.encode(request))  # a copy: the body is the action's own
-    redact(made["body"]["kind"], made["body"], digest)
-    return _json.encode(made).decode()
+    redacted = msgspec.json.decode(_json.encode(request))  # a copy: the body is the action's own
+    redact(redacted["body"]["kind"], redacted["body"], digest)
+    return _json.encode(redacted).decode()
 
 
 def document(change: ChangeRecord) -> dict[str, Any]:
     """The contract's Change, without apiVersion and kind."""
     obj = {"kind": change.kind, "namespace": change.namespace, "name": change.name}
     obj["uid"] = change.uid
-    made: dict[str, Any] = {
+    item: dict[str, Any] = {
         "id": change.id,
         "time": format_micro_time(change.time_ns),
         "controller": change.controller,
@@ -210,26 +210,26 @@ def document(change: ChangeRecord) -> dict[str, Any]:
         "outcome": change.told_outcome,
     }
     if change.earliest_ns is not None and change.latest_ns is not None:
-        made["earliestTime"] = format_micro_time(change.earliest_ns)
-        made["latestTime"] = format_micro_time(change.latest_ns)
+        item["earliestTime"] = format_micro_time(change.earliest_ns)
+        item["latestTime"] = format_micro_time(change.latest_ns)
     if change.node:
-        made["node"] = change.node
+        item["node"] = change.node
     if change.settled_ns is not None:
-        made["settledTime"] = format_micro_time(change.settled_ns)
+        item["settledTime"] = format_micro_time(change.settled_ns)
     if change.outcome == HELD:
         if change.why:
-            made["heldBecause"] = change.why
+            item["heldBecause"] = change.why
         if change.held_until_ns is not None:
-            made["heldUntil"] = format_micro_time(change.held_until_ns)
+            item["heldUntil"] = format_micro_time(change.held_until_ns)
     elif change.why:
-        made["settledBecause"] = change.why
+        item["settledBecause"] = change.why
     if change.attempts:
-        made["attempts"] = change.attempts
+        item["attempts"] = change.attempts
     if change.error:
-        made["error"] = change.error
+        item["error"] = change.error
     if change.patch:
-        made["patch"] = msgspec.json.decode(change.patch)
-    return made
+        item["patch"] = msgspec.json.decode(change.patch)
+    return item
 
 
 def _for_people(detail: Detail) -> Detail:
@@ -370,16 +370,18 @@ class Store:
         condition, values = wanted.condition()
         query = f"SELECT * FROM changes WHERE {condition} ORDER BY id DESC LIMIT ?"
         rows = self._db.execute(query, [*values, -1 if limit is None else limit]).fetchall()
-        found = [_change(row) for row in reversed(rows)]
-        self.unreadable = found.count(None)
-        return [change for change in found if change is not None]
+        changes = [_change(row) for row in reversed(rows)]
+        self.unreadable = changes.count(None)
+        return [change for change in changes if change is not None]
 
     def requests(self, ids: Iterable[int]) -> dict[int, str]:
         """The texts of the requests (`patch`) of those changes that are there, by id."""
-        found: dict[int, str] = {}
+        by_number: dict[int, str] = {}
         for number in ids:
-            found.update(self._db.execute("SELECT id, patch FROM changes WHERE id = ?", (number,)))
-        return found
+            by_number.update(
+                self._db.execute("SELECT id, patch FROM changes WHERE id = ?", (number,))
+            )
+        return by_number
 
     def next_id(self) -> int:
         """One more than the highest id that was ever used."""
@@ -498,13 +500,13 @@ _KEYS: Final = {"grace_period_seconds": "gracePeriodSeconds"}
 
 def changes_of_acts(folder: str, wanted: ChangeFilter) -> list[dict[str, Any]]:
     """The changes of all acts, as `changes` shows them, in order of time."""
-    found: list[ChangeRecord] = []
+    changes: list[ChangeRecord] = []
     for path in sorted(glob.glob(os.path.join(glob.escape(folder), ACTS_PATTERN))):
         try:
-            found += filter(wanted.takes, _read_acts(path))
+            changes += filter(wanted.takes, _read_acts(path))
         except sqlite3.Error:
             continue
-    return [document(change) for change in sorted(found, key=lambda change: change.time_ns)]
+    return [document(change) for change in sorted(changes, key=lambda change: change.time_ns)]
 
 
 def _read_acts(path: str) -> list[ChangeRecord]:

@@ -276,10 +276,10 @@ def _warnings(decisions: DecisionTask, now_ns: int, blind: list[str]) -> list[st
         lines.append(f"still reading: {_progress(decisions)}; what depends on it is not evaluated")
     lines += blind
     if decisions.is_cold(now_ns) and decisions.synced.is_set():
-        left = format_duration((decisions.cold_until_ns - now_ns) // SECOND_NS * SECOND_NS)
+        remaining = format_duration((decisions.cold_until_ns - now_ns) // SECOND_NS * SECOND_NS)
         lines.append(
             f"{WARMING_UP}{decisions.cold_because}; no node is called lost before "
-            f"{left} more have been watched"
+            f"{remaining} more have been watched"
         )
     skew_ns = decisions.clock.skew_ns()
     if abs(skew_ns) > SKEW_WARNED_NS:

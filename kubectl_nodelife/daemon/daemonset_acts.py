@@ -59,8 +59,8 @@ class DaemonSetFollower:
     def pop_deferred(self) -> list[Put | Gone]:
         """The events that `defers` kept back, which are now to be brought again."""
         deferred, self._deferred = self._deferred, []
-        kept = {event.target for event in deferred}
-        self._deferred_since = {k: at for k, at in self._deferred_since.items() if k in kept}
+        targets = {event.target for event in deferred}
+        self._deferred_since = {k: at for k, at in self._deferred_since.items() if k in targets}
         return deferred
 
     def defers(self, event: Event, act: bool, now_ns: int) -> bool:
@@ -93,8 +93,8 @@ class DaemonSetFollower:
         if tracked is None:
             return False  # the set itself is still to come
         if not isinstance(present, Pod):
-            made = self._overlay.created(event.kind)
-            return before is None and any(plan.shown_by(present) for plan in made)
+            plans = self._overlay.created(event.kind)
+            return before is None and any(plan.shown_by(present) for plan in plans)
         if before is not None:
             return self._deleted_instead(tracked, present) is not None
         if not self._revision_is_known(tracked, present):
@@ -168,14 +168,14 @@ class DaemonSetFollower:
         """
         view: list[Event] = []
         for end in self._overlay.settled:
-            made = end.action
+            planned = end.action
             if (
-                isinstance(made, CreateControllerRevision)
+                isinstance(planned, CreateControllerRevision)
                 and end.outcome == CONFIRMED
                 and isinstance(event, Put)
                 and isinstance(event.obj, ControllerRevision)
             ):
-                for renamed in self._renamed(made, event.obj):
+                for renamed in self._renamed(planned, event.obj):
                     self._ledger.amend(renamed)
                     view += self._overlay.amend(renamed)
         return view
@@ -199,8 +199,8 @@ class DaemonSetFollower:
         kind, key = plan.target
         if kind == "DaemonSet":
             return key == daemon_set.key
-        made = plan.revision if isinstance(plan, CreateControllerRevision) else None
-        obj = made if made is not None else self._overlay.shown(kind, key)
+        revision = plan.revision if isinstance(plan, CreateControllerRevision) else None
+        obj = revision if revision is not None else self._overlay.shown(kind, key)
         owner = controller_of(obj.metadata) if obj is not None else None
         return owner is not None and owner.uid == daemon_set.uid
 
@@ -235,10 +235,10 @@ class DaemonSetFollower:
         return None
 
     def _renamed(
-        self, made: CreateControllerRevision, shown: ControllerRevision
+        self, planned: CreateControllerRevision, shown: ControllerRevision
     ) -> Iterator[CreatePod]:
         """Our plans under our hash, as they are under the one that the revision really has."""
-        ours, theirs = hash_label(made.revision), hash_label(shown)
+        ours, theirs = hash_label(planned.revision), hash_label(shown)
         owner = controller_of(shown.metadata)
         if ours == theirs or owner is None:
             return

@@ -196,12 +196,12 @@ class DecisionTask(GatedFeed):
         if isinstance(item, ListNews):
             # a list is newer than what was seen of the kind before it, and complete
             kind = item.kind
-            kept = [
+            others = [
                 (at, [e for e in events if isinstance(e, Outcome) or e.kind != kind])
                 for at, events in seen
             ]
             self.held.listed(kind)
-            return [*kept, (None, await self._listed(item))]
+            return [*others, (None, await self._listed(item))]
         if isinstance(item, OtherCluster) or self.host.engine is not None:
             self._note_watch(item)
         return seen

@@ -121,11 +121,11 @@ class DivergenceRecorder:
     def observe(self, old: KubeObject, new: KubeObject | None, now_ns: int) -> None:
         """The cluster showed an object as `old` before, and as `new` now; None: it is gone."""
         if new is None:
-            found = self._observer.gone(old, now_ns)
+            writes = self._observer.gone(old, now_ns)
         else:
             watched_ns = self._decisions.cold_since_ns
-            found = self._observer.changed(old, new, now_ns, watched_ns, self._zones())
-        for seen in found:
+            writes = self._observer.changed(old, new, now_ns, watched_ns, self._zones())
+        for seen in writes:
             self._note_observed(seen)
 
     def _note_observed(self, seen: ObservedWrite) -> None:
@@ -140,9 +140,9 @@ class DivergenceRecorder:
     def take(self, changes: Iterable[ChangeRecord]) -> None:
         """Take in what the journal sends: new changes, and those that have ended."""
         for change in changes:
-            known = self._writes.get(change.id)
-            if known is not None:
-                self._settle(known, change)
+            expected = self._writes.get(change.id)
+            if expected is not None:
+                self._settle(expected, change)
             elif change.id not in self._links:
                 self._add(change)
 
@@ -273,10 +273,10 @@ class DivergenceRecorder:
 
     async def _look_at_lease(self) -> None:
         while True:
-            known = self._lease.leader
+            before = self._lease.leader
             await self._lease.look(self._client, self._decisions.clock.now_ns())
             leader = self._lease.leader
-            if leader is not None and leader != known:
+            if leader is not None and leader != before:
                 await self._decisions.feed.queue.put(ManagerBegan(*leader))
             await asyncio.sleep(self._lease.pause_s)
 
@@ -326,22 +326,22 @@ class DivergenceRecorder:
         """The judgement, again whenever there is something else to say."""
         sent: object = None
         while True:
-            made = await self.answer(query)
-            fingerprint = _fingerprint(made["document"])
+            answer = await self.answer(query)
+            fingerprint = _fingerprint(answer["document"])
             if fingerprint != sent:
                 sent = fingerprint
-                yield made
+                yield answer
             await asyncio.sleep(WATCH_SECONDS)
 
 
-def _fingerprint(made: dict[str, Any]) -> object:
+def _fingerprint(answer: dict[str, Any]) -> object:
     """The part of a judgement that is worth telling again when it changes: all but times."""
     items = [
         (i["kind"], i["object"], i.get("action"), i.get("detail"), i.get("by"), i["sure"])
-        for i in made["items"]
+        for i in answer["items"]
     ]
-    settings = [(s["flag"], s["likely"], s["sure"]) for s in made["settings"]]
-    return (made["verdict"], items, settings, made["notEvaluated"])
+    settings = [(s["flag"], s["likely"], s["sure"]) for s in answer["settings"]]
+    return (answer["verdict"], items, settings, answer["notEvaluated"])
 
 
 def _assumed(settings: Settings) -> AssumedSettings:
@@ -465,8 +465,8 @@ async def who_removed(client: Client, seen: ObservedWrite) -> WriteAuthor | None
     """The component that said in an Event that the node goes. Needs the right to list Events."""
     selector = f"involvedObject.kind=Node,involvedObject.name={seen.node}"
     try:
-        found = await client.read(f"/api/v1/events?{urlencode({'fieldSelector': selector})}")
-        items = _items(found)
+        body = await client.read(f"/api/v1/events?{urlencode({'fieldSelector': selector})}")
+        items = _items(body)
     except (NodelifeError, msgspec.MsgspecError):
         return None
     for event in reversed(items):
@@ -483,8 +483,8 @@ async def who_removed(client: Client, seen: ObservedWrite) -> WriteAuthor | None
 
 
 def _items(body: bytes) -> list[dict[str, Any]]:
-    found = msgspec.json.decode(body, type=dict[str, Any])
-    return list(found.get("items") or ())
+    listing = msgspec.json.decode(body, type=dict[str, Any])
+    return list(listing.get("items") or ())
 
 
 def _name(item: Mapping[str, Any]) -> str:

@@ -62,7 +62,7 @@ CONTROLLERS: Final = {
 
 def controller_names(text: str, flag: str) -> tuple[str, ...]:
     """Our names of the controllers in a flag's value. Raises BadInput."""
-    found = []
+    names = []
     for word in text.split(","):
         if not word:
             continue
@@ -73,9 +73,9 @@ def controller_names(text: str, flag: str) -> tuple[str, ...]:
                 on=flag,
                 remedy="they are node-lifecycle, taint-eviction, pod-gc and daemonset",
             )
-        if name not in found:
-            found.append(name)
-    return tuple(found)
+        if name not in names:
+            names.append(name)
+    return tuple(names)
 
 
 def _absolute(path: str, flag: str) -> str:
@@ -389,13 +389,13 @@ DEFAULTS: Final = DaemonFlags()
 @cache
 def flags_of(kind: type) -> tuple[tuple[str, str, DaemonFlag], ...]:
     """The group ("" for none), the field and the flag of each, in the order of `--help`."""
-    found: list[tuple[str, str, DaemonFlag]] = []
+    flags: list[tuple[str, str, DaemonFlag]] = []
     for field, hint in get_type_hints(kind, include_extras=True).items():
         for flag in getattr(hint, "__metadata__", ()):
-            found.append(("", field, flag))
+            flags.append(("", field, flag))
         if hasattr(hint, "_fields"):
-            found += [(field, inner, flag) for _, inner, flag in flags_of(hint)]
-    return tuple(found)
+            flags += [(field, inner, flag) for _, inner, flag in flags_of(hint)]
+    return tuple(flags)
 
 
 def default_of(group: str, field: str) -> Any:

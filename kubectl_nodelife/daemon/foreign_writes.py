@@ -364,7 +364,7 @@ class NodeWriteObserver:
         self, old: Node, new: Node, now_ns: int, zones: Zones | None
     ) -> Iterator[ObservedWrite]:
         key = zone_key(new.metadata.labels)
-        known = zones is not None and key in zones.queues and key in zones.states
+        is_known = zones is not None and key in zones.queues and key in zones.states
         dark = zones is not None and all(s == FULL for s in zones.states.values())
         for word, one, other in ((TAINTED, new, old), (UNTAINTED, old, new)):
             for taint in one.spec.taints:
@@ -380,8 +380,8 @@ class NodeWriteObserver:
                     own=is_own(taint),
                     explained=any(wanted) if word == TAINTED else not all(wanted) or dark,
                     waiting_ns=None if _is_swap(old) else self._not_ready.get(new.name),
-                    rate=zones.rate(key) if zones is not None and known else 0.0,
-                    zone_state=zones.states[key] if zones is not None and known else "",
+                    rate=zones.rate(key) if zones is not None and is_known else 0.0,
+                    zone_state=zones.states[key] if zones is not None and is_known else "",
                     ready=_status(new),
                     author=author_of(new, TAINTS, now_ns),
                 )

@@ -374,11 +374,11 @@ async def events_of(listed: ListNews, before: ShownObjects, slices: TimeSlices) 
     """
     kind = listed.kind
     events: list[ShownEvent] = []
-    keys = {found.key for found in listed.unreadable}  # there all the same
+    keys = {each.key for each in listed.unreadable}  # there all the same
     for obj in listed.objects:
         keys.add(obj.key)
-        known = before.shown(kind, obj.key)
-        if known is None or not same_version(known, obj):
+        shown = before.shown(kind, obj.key)
+        if shown is None or not same_version(shown, obj):
             events.append(Put(kind, obj))
         await slices.pause()
     why = "it may be the one that the list does not name"

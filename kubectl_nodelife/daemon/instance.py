@@ -177,8 +177,8 @@ def instances(runtime: str) -> list[Instance]:
         names = sorted(os.listdir(runtime))
     except OSError:
         return []
-    found = [Instance(runtime, n.removesuffix(".lock")) for n in names if n.endswith(".lock")]
-    return [i for i in found if i.is_taken() or os.path.exists(i.card)]
+    every = [Instance(runtime, n.removesuffix(".lock")) for n in names if n.endswith(".lock")]
+    return [i for i in every if i.is_taken() or os.path.exists(i.card)]
 
 
 def card(instance: Instance, **more: Any) -> dict[str, Any]:
@@ -327,8 +327,8 @@ def _read_word(readable: int, seconds: float) -> dict[str, Any] | None:
     received = b""
     end = time.monotonic() + seconds
     try:
-        while (left := end - time.monotonic()) > 0:
-            if not select.select([readable], [], [], left)[0]:
+        while (remaining := end - time.monotonic()) > 0:
+            if not select.select([readable], [], [], remaining)[0]:
                 break
             chunk = os.read(readable, 1 << 16)
             if not chunk:

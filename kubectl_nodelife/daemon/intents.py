@@ -135,9 +135,9 @@ class Intents:
         loop = asyncio.get_running_loop()
         if not self._waiting:
             loop.call_soon(self._write_waiting, loop)  # what one slice decided comes together
-        kept: asyncio.Future[str] = loop.create_future()
-        self._waiting.append(kept)
-        if error := await kept:
+        stored: asyncio.Future[str] = loop.create_future()
+        self._waiting.append(stored)
+        if error := await stored:
             raise OSError(error)
         return number
 
@@ -215,13 +215,13 @@ class Intents:
             is_bug = error is not None and failed is None
             if not is_bug:
                 self._note_saved(failed, ends)
-            for kept in waiting:
-                if kept.done():
+            for stored in waiting:
+                if stored.done():
                     continue  # its action was given up
                 if error is not None and is_bug:
-                    kept.set_exception(error)
+                    stored.set_exception(error)
                 else:
-                    kept.set_result(self.error)
+                    stored.set_result(self.error)
 
         self._thread.submit(self._write, rows, ends).add_done_callback(written)
 
@@ -327,9 +327,9 @@ def _make_tables(db: sqlite3.Connection) -> None:
     )
     db.execute("CREATE TABLE IF NOT EXISTS marks (name TEXT PRIMARY KEY, value TEXT NOT NULL)")
     db.execute(f"PRAGMA user_version = {SCHEMA}")
-    (found,) = db.execute("PRAGMA quick_check(1)").fetchone()
-    if found != "ok":
-        raise sqlite3.OperationalError(f"it is damaged: {found}")
+    (verdict,) = db.execute("PRAGMA quick_check(1)").fetchone()
+    if verdict != "ok":
+        raise sqlite3.OperationalError(f"it is damaged: {verdict}")
 
 
 ReadTarget = Callable[[Get], Awaitable[Answer]]
@@ -343,7 +343,7 @@ _DELETES: Final = ("DeletePod", "DeleteControllerRevision", "EvictPod")
 def moved_journals(path: str) -> list[Intents]:
     """The moved journals beside the journal of that name. Raises Refused where one is of no use."""
     stem = path.removesuffix(WRITES)
-    return [Intents(found) for found in sorted(glob.glob(f"{glob.escape(stem)}.*{WRITES}"))]
+    return [Intents(journal) for journal in sorted(glob.glob(f"{glob.escape(stem)}.*{WRITES}"))]
 
 
 async def settle_moved(own: Intents, moved: Intents, read: ReadTarget) -> int:
@@ -364,8 +364,8 @@ async def settle_all(own: Intents, moved: list[Intents], read: ReadTarget) -> No
     while moved:
         journal = moved.pop()
         try:
-            if left := await settle_moved(own, journal, read):
-                log.warning("%s: the outcome of %d writes is unknown", journal.path, left)
+            if unsettled := await settle_moved(own, journal, read):
+                log.warning("%s: the outcome of %d writes is unknown", journal.path, unsettled)
         finally:
             await journal.close()
 

@@ -102,18 +102,18 @@ class Journal:
         """The changes noted so far, those included that could not be written."""
         await self.flush()
         try:
-            found = await self._in_thread(self.store.select, wanted, limit)
+            selected = await self._in_thread(self.store.select, wanted, limit)
         except sqlite3.DatabaseError as error:
             if not _is_broken(error):
                 raise
             await self._begin_anew(str(error))
-            found = []
+            selected = []
         if self.store.unreadable:
             self.warning = f"{self.store.unreadable} rows of the journal cannot be read: left out"
         if self._waiting:
-            known = {change.id for change in found}
-            found += [c for c in self._waiting if wanted.takes(c) and c.id not in known]
-        return found if limit is None else found[-limit:]
+            numbers = {change.id for change in selected}
+            selected += [c for c in self._waiting if wanted.takes(c) and c.id not in numbers]
+        return selected if limit is None else selected[-limit:]
 
     @contextlib.contextmanager
     def following(self, wanted: ChangeFilter | None = None) -> Iterator[Batches]:
@@ -189,8 +189,8 @@ class Journal:
         if excess > 0:
             del self._waiting[:excess]
             self.dropped += excess
-            kept = self._waiting[0].id
-            self._settlements = [s for s in self._settlements if s.id >= kept]
+            oldest = self._waiting[0].id
+            self._settlements = [s for s in self._settlements if s.id >= oldest]
 
     def _notify(self, changed: list[ChangeRecord]) -> None:
         for listener in list(self._listeners):

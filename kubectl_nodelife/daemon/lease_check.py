@@ -85,8 +85,8 @@ class LeaseCheck:
         if self._checked_ns >= lost_ns - margin_ns:
             return False
         if self._task is None and now_ns >= self._next_ns:
-            known = {lease.key: lease for lease in cache.all("Lease")}
-            self._task = asyncio.create_task(self._ask(self._read, known))
+            leases = {lease.key: lease for lease in cache.all("Lease")}
+            self._task = asyncio.create_task(self._ask(self._read, leases))
         if now_ns > lost_ns:
             _, name = lifecycle.memory.expiry.first() or (0, "a node")
             why = f" ({self._error})" if self._error else ""
@@ -127,13 +127,13 @@ class LeaseCheck:
             newer |= {x.key: x for x in touched if x.key not in newer}
         return list(newer.values()), lies
 
-    async def _ask(self, read: ReadLeases, known: Mapping[Any, KubeObject]) -> None:
+    async def _ask(self, read: ReadLeases, held: Mapping[Any, KubeObject]) -> None:
         asked_ns = self._clock.now_ns()
         try:
             async with asyncio.timeout(LIST_SECONDS):
                 leases = cast(Sequence[Lease], await read())
             is_older = any(
-                (before := known.get(lease.key)) is not None
+                (before := held.get(lease.key)) is not None
                 and is_newer(before, lease.metadata.resource_version)
                 for lease in leases
             )
@@ -273,13 +273,13 @@ class LeaseReread:
     async def _check_loss_by_list(self, node: str, now_ns: int) -> Result:
         async with self._listing:
             if self._listed_ns < now_ns - self._period_ns:
-                known = {lease.key: lease for lease in self._cache.all("Lease")}
+                held = {lease.key: lease for lease in self._cache.all("Lease")}
                 try:
                     leases = await self._list_all()
                 except NodelifeError as error:
                     return Result(503, f"the Leases cannot be listed: {error}")
                 for listed in leases:
-                    self.judge(listed, known.get(listed.key))
+                    self.judge(listed, held.get(listed.key))
                 self._listed = {lease.name: lease for lease in leases}
                 self._listed_ns = self._monotonic_ns()
         lease = self._listed.get(node)
@@ -289,8 +289,8 @@ class LeaseReread:
         assert isinstance(lease, Lease)
         renewed = lease.spec.renew_time
         heartbeat = self._cache.heartbeat(node)
-        known = heartbeat.renewal(self._now_ns()) if heartbeat is not None else None
-        if renewed is None or not _renewed_since(lease, known[0] if known is not None else None):
+        seen = heartbeat.renewal(self._now_ns()) if heartbeat is not None else None
+        if renewed is None or not _renewed_since(lease, seen[0] if seen is not None else None):
             return Result(200)
         self._deliver(Put("Lease", lease))
         now_ns, unset_ns = self._now_ns(), self._monotonic_ns()

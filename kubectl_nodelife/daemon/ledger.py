@@ -241,9 +241,9 @@ class Ledger:
     def settle_inherited(self, change: ChangeRecord, outcome: str, now_ns: int, why: str) -> None:
         """One of these has ended."""
         identity = _identity_of(change)
-        left = [c for c in self._inherited.pop(identity, []) if c.id != change.id]
-        if left:
-            self._inherited[identity] = left
+        others = [c for c in self._inherited.pop(identity, []) if c.id != change.id]
+        if others:
+            self._inherited[identity] = others
         self._note_end(change, outcome, now_ns, why, "")
 
     def _take_inherited(self, changes: list[ChangeRecord]) -> list[ChangeRecord]:
@@ -253,10 +253,10 @@ class Ledger:
         if not self._inherited or not changes:
             return []
         identity, count = _identity_of(changes[0]), len(changes)
-        kept = self._inherited.pop(identity, [])
-        if kept[count:]:
-            self._inherited[identity] = kept[count:]
-        return kept[:count]
+        inherited = self._inherited.pop(identity, [])
+        if inherited[count:]:
+            self._inherited[identity] = inherited[count:]
+        return inherited[:count]
 
     def take_batch(self) -> tuple[list[ChangeRecord], list[Settlement], list[ChangeRecord]]:
         """The new changes, those that have settled, and each change once as it is now."""

@@ -149,12 +149,12 @@ class Rates:
     def wait_s(self, peer: str) -> float:
         """Take one; so many seconds later it is this one's turn."""
         rate, now_s = self._rates[peer == OWN], self._now_s()
-        at_s, left = self._left.pop(peer, (now_s, rate.at_once))
-        left = min(rate.at_once, left + (now_s - at_s) * rate.a_second) - 1
-        self._left[peer] = now_s, left
+        at_s, tokens = self._left.pop(peer, (now_s, rate.at_once))
+        tokens = min(rate.at_once, tokens + (now_s - at_s) * rate.a_second) - 1
+        self._left[peer] = now_s, tokens
         if len(self._left) > _MOST_PEERS:
             self._left.popitem(last=False)
-        return max(0.0, -left / rate.a_second)
+        return max(0.0, -tokens / rate.a_second)
 
     async def turn(self, peer: str) -> bool:
         """Wait until it is this one's turn; False where that is too far away."""
@@ -168,8 +168,8 @@ class Rates:
 
     def give_back(self, peer: str) -> None:
         """What was taken last is not used."""
-        at_s, left = self._left[peer]
-        self._left[peer] = at_s, left + 1
+        at_s, tokens = self._left[peer]
+        self._left[peer] = at_s, tokens + 1
 
 
 class _Held:

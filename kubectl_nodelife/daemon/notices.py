@@ -64,37 +64,37 @@ Conditions = Mapping[str, NotedCondition]
 
 def cluster_conditions(sample: ClusterSample) -> dict[str, NotedCondition]:
     """The conditions in a look at nodes and zones, by key."""
-    found: dict[str, NotedCondition] = {}
+    conditions: dict[str, NotedCondition] = {}
     for name in sorted(sample.soon_lost):
         sentence = f"node {name} turns Unknown within 20s unless it reports"
-        found[f"nodeWillBeLost/{name}"] = NotedCondition("nodeWillBeLost", sentence, _TROUBLE)
+        conditions[f"nodeWillBeLost/{name}"] = NotedCondition("nodeWillBeLost", sentence, _TROUBLE)
     for name in sorted(sample.unreachable):
         explain = f"kubectl nodelife explain node {shlex.quote(name)}"
-        found[f"nodeLost/{name}"] = NotedCondition("nodeLost", f"node {name} is lost", explain)
+        conditions[f"nodeLost/{name}"] = NotedCondition("nodeLost", f"node {name} is lost", explain)
     due_ns = sample.next_eviction_ns
     if due_ns and due_ns - sample.now_ns < _SOON_NS:
         count = sample.pods_due["300"]
         sentence = f"pods of lost or tainted nodes are deleted within a minute, {count} within five"
-        found["evictionsWillBegin"] = NotedCondition("evictionsWillBegin", sentence, _TROUBLE)
+        conditions["evictionsWillBegin"] = NotedCondition("evictionsWillBegin", sentence, _TROUBLE)
     dark = bool(sample.zones) and all(z.states == {"FullDisruption"} for z in sample.zones.values())
     if dark:
         sentence = "no zone has a ready node: nothing is evicted anywhere"
-        found["allZonesDark"] = NotedCondition("allZonesDark", sentence, _TROUBLE)
+        conditions["allZonesDark"] = NotedCondition("allZonesDark", sentence, _TROUBLE)
     for key, zone in sorted(sample.zones.items()):
         name = key.replace(":\x00:", "/")
         explain = f"kubectl nodelife explain zone {shlex.quote(name)}"
         if zone.stops:
             sentence = f"zone {name}: {zone.stops}"
-            found[f"zoneWillStop/{name}"] = NotedCondition("zoneWillStop", sentence, explain)
+            conditions[f"zoneWillStop/{name}"] = NotedCondition("zoneWillStop", sentence, explain)
         if "PartialDisruption" in zone.states and not zone.rate:
             sentence = f"zone {name}: {zone.unhealthy} of {zone.size} not ready, evictions stop"
-            found[f"zoneStops/{name}"] = NotedCondition("zoneStops", sentence, explain)
+            conditions[f"zoneStops/{name}"] = NotedCondition("zoneStops", sentence, explain)
     for gate, seconds in sorted(sample.drain_waits.items()):
         if seconds > _STUCK_S:
             sentence = f"a drain has waited at {gate} for more than {_STUCK_S / 60:.0f} minutes"
             command = "kubectl nodelife drain-plan NODE"
-            found[f"drainStuck/{gate}"] = NotedCondition("drainStuck", sentence, command)
-    return found
+            conditions[f"drainStuck/{gate}"] = NotedCondition("drainStuck", sentence, command)
+    return conditions
 
 
 class NoticeBoard:

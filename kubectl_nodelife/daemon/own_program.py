@@ -82,8 +82,8 @@ class OwnProgram:
         """True if the program is there; reads what it is where it has changed."""
         path = os.path.join(self._package, "__init__.py")
         try:
-            found = os.stat(path)
-            stamp = found.st_ino, found.st_mtime_ns
+            status = os.stat(path)
+            stamp = status.st_ino, status.st_mtime_ns
             if stamp != self._stamp:
                 self._other = self._other_than_this()
                 self._stamp = stamp
@@ -103,8 +103,8 @@ class OwnProgram:
 
     def _read(self, name: str, pattern: re.Pattern[str]) -> str:
         with open(os.path.join(self._package, name), encoding="utf-8") as file:
-            found = pattern.search(file.read())
-        return found[1] if found else ""
+            match = pattern.search(file.read())
+        return match[1] if match else ""
 
 
 class HandOver:
@@ -144,13 +144,13 @@ class HandOver:
                 remedy="install it again, then run: " + command_of(self._options),
             )
 
-    async def _running(self, found: str, gone: float) -> str:
+    async def _running(self, version: str, gone: float) -> str:
         """That program, if it runs; one that did not is asked again a minute later."""
-        if not found or (found == self._refused and gone < self._ask_again_at):
+        if not version or (version == self._refused and gone < self._ask_again_at):
             return ""
-        self._refused = "" if await self._runs(found) else found
+        self._refused = "" if await self._runs(version) else version
         self._ask_again_at = gone + _ASK_AGAIN_SECONDS
-        return "" if self._refused else found
+        return "" if self._refused else version
 
     async def _runs(self, program: str) -> bool:
         """True if it says its version in time; if not, the log says so."""
@@ -186,13 +186,13 @@ def command_of(options: Options) -> str:
 def _become(program: str, options: Options) -> None:
     """Replace this process. Raises OSError where that cannot be done."""
     words = arguments_of(options)
-    kept = []
+    descriptors = []
     if secrets := options.secrets():
-        kept.append(filled_pipe(json.dumps(secrets).encode()))
-        words.append(f"--secrets-fd={kept[-1]}")
+        descriptors.append(filled_pipe(json.dumps(secrets).encode()))
+        words.append(f"--secrets-fd={descriptors[-1]}")
     if options.ready_fd is not None:  # behind the terminal: no parent waits, stderr is the log
-        kept.append(os.open(os.devnull, os.O_WRONLY))
-        words.append(f"--ready-fd={kept[-1]}")
-    for descriptor in kept:
+        descriptors.append(os.open(os.devnull, os.O_WRONLY))
+        words.append(f"--ready-fd={descriptors[-1]}")
+    for descriptor in descriptors:
         os.set_inheritable(descriptor, True)
     os.execve(program, [program, *words], dict(options.environ))

@@ -135,10 +135,10 @@ def make_private(folder: str) -> str:
 def file_inode(path: str) -> tuple[int, int] | None:
     """Device and inode of the file at that path; None where there is none."""
     try:
-        found = os.stat(path)
+        status = os.stat(path)
     except OSError:
         return None
-    return found.st_dev, found.st_ino
+    return status.st_dev, status.st_ino
 
 
 def file_stamp(path: str) -> list[int] | None:
@@ -203,20 +203,20 @@ def check_private(folder: str) -> None:
     Anyone who could write there could answer in the daemon's place.
     """
     try:
-        found = os.lstat(folder)
+        status = os.lstat(folder)
     except OSError as error:
         raise Failed(f"cannot be read: {error.strerror}", on=folder) from None
-    if not stat.S_ISDIR(found.st_mode):
+    if not stat.S_ISDIR(status.st_mode):
         raise Failed("is not a folder", on=folder, remedy=f"move it away: mv {folder} {folder}.old")
-    if found.st_uid != os.geteuid():
+    if status.st_uid != os.geteuid():
         raise Failed(
-            f"belongs to uid {found.st_uid}, not to you ({os.geteuid()})",
+            f"belongs to uid {status.st_uid}, not to you ({os.geteuid()})",
             on=folder,
             remedy="set NODELIFE_RUNTIME_DIR to a folder of yours",
         )
-    if stat.S_IMODE(found.st_mode) & 0o077:
+    if stat.S_IMODE(status.st_mode) & 0o077:
         raise Failed(
-            f"others may enter it (mode {stat.S_IMODE(found.st_mode):04o})",
+            f"others may enter it (mode {stat.S_IMODE(status.st_mode):04o})",
             on=folder,
             remedy=f"run: chmod 700 {folder}",
         )
@@ -294,7 +294,7 @@ def remember(
     folder: str,
     flags: Any,
     environ: Mapping[str, str],
-    known: CachedIdentity,
+    cached: CachedIdentity,
     files: tuple[str, ...],
 ) -> None:
     """Note what the flags mean. `files`: all that decided it, those that do not exist included."""
@@ -302,10 +302,10 @@ def remember(
     key = _key(flags, environ)
     entries.pop(key, None)
     entries[key] = {
-        "identity": known.identity,
-        "server": known.server,
-        "context": known.context,
-        "namespace": known.namespace,
+        "identity": cached.identity,
+        "server": cached.server,
+        "context": cached.context,
+        "namespace": cached.namespace,
         "files": [[os.path.abspath(path), file_stamp(path)] for path in files],
     }
     while len(entries) > _MOST:

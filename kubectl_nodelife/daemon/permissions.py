@@ -69,8 +69,8 @@ class PolicyRule(NamedTuple):
 
 def _rows_of(kinds: str, *verbs: str) -> tuple[PolicyRule, ...]:
     """A row for each of these kinds."""
-    found = map(kind_named, kinds.split())
-    return tuple(PolicyRule(group_of(k.api_version), k.plural, "", verbs) for k in found)
+    rows_kinds = map(kind_named, kinds.split())
+    return tuple(PolicyRule(group_of(k.api_version), k.plural, "", verbs) for k in rows_kinds)
 
 
 _WATCHED: Final = ("list", "watch")
@@ -125,8 +125,8 @@ def merged(rows: Iterable[PolicyRule]) -> Iterator[PolicyRule]:
     verbs: dict[PolicyRule, set[str]] = {}
     for row in rows:
         verbs.setdefault(row._replace(verbs=()), set()).update(row.verbs)
-    for row, found in verbs.items():
-        yield row._replace(verbs=tuple(sorted(found)))
+    for row, allowed in verbs.items():
+        yield row._replace(verbs=tuple(sorted(allowed)))
 
 
 UPGRADE_READS: Final = _rows_of("Node Pod Lease Namespace", "get", *_WATCHED)

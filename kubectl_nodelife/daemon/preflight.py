@@ -74,19 +74,19 @@ class ClusterChecks:
     async def right_cluster(self) -> None:
         """The uid of kube-system is that of the journal."""
         path = "/api/v1/namespaces/kube-system"
-        found = await self.get(path, "Namespace", "the cluster's identity")
-        uid = str((found.get("metadata") or {}).get("uid", ""))
+        namespace = await self.get(path, "Namespace", "the cluster's identity")
+        uid = str((namespace.get("metadata") or {}).get("uid", ""))
         if not uid:
             raise Refused(
                 "it does not say which cluster it is: namespace kube-system has no uid",
                 on=self._target.server,
                 remedy="talk to it without the proxy in between",
             )
-        known = self._intents.mark(CLUSTER_MARK)
-        if known and known != uid:
+        noted_uid = self._intents.mark(CLUSTER_MARK)
+        if noted_uid and noted_uid != uid:
             raise Refused(
                 f"another cluster is behind this address than the one that the journal is of "
-                f"(kube-system has uid {uid}, not {known})",
+                f"(kube-system has uid {uid}, not {noted_uid})",
                 on=self._target.server,
                 remedy=f"if that is meant, move {self._intents.path} aside",
             )
@@ -104,12 +104,12 @@ class ClusterChecks:
 
     async def held_elsewhere(self, lease_namespace: str) -> None:
         """The enforcers' Lease is not held in another namespace. Raises Refused, Unreachable."""
-        found = await self.get(
+        leases = await self.get(
             f"/apis/coordination.k8s.io/v1/leases?fieldSelector=metadata.name%3D{ENFORCE_LEASE}",
             "LeaseList",
             f"leases named {ENFORCE_LEASE}",
         )
-        for lease in found.get("items") or ():
+        for lease in leases.get("items") or ():
             namespace = lease["metadata"]["namespace"]
             holder = (lease.get("spec") or {}).get("holderIdentity")
             if holder and namespace != lease_namespace:
@@ -155,11 +155,11 @@ class ClusterChecks:
                 return await api.may(right._asdict())
 
         allowed = await asyncio.gather(*map(is_allowed, wanted))
-        found = [right for right, there in zip(wanted, allowed, strict=True) if not there]
-        if found:
-            for right in found if len(found) > 1 else ():
+        missing = [right for right, there in zip(wanted, allowed, strict=True) if not there]
+        if missing:
+            for right in missing if len(missing) > 1 else ():
                 say(f"a right is missing: {right}; to ask again: {right.can_i()}")
-            names = first_names([str(right) for right in found], _MOST_NAMED, "; ")
+            names = first_names([str(right) for right in missing], _MOST_NAMED, "; ")
             raise Refused(
                 f"these rights are missing: {names}",
                 on=self._target.user_name or "this user",
@@ -320,15 +320,15 @@ class Preflight(ClusterChecks):
         if await self._manager_lease() != first:
             holder = str(first.get("holderIdentity") or "")
             args = (orders.controllers, orders.assume_stopped, holder)
-            left = await unproven(self._writer, *args)
-            if not left:
+            running = await unproven(self._writer, *args)
+            if not running:
                 return
             raise Refused(
                 f"a kube-controller-manager runs ({holder}), and nothing proves that it does not "
-                f"run {', '.join(left)}",
+                f"run {', '.join(running)}",
                 on="lease kube-system/kube-controller-manager",
                 remedy="stop these there (--controllers=*,-NAME), and say so with "
-                f"--assume-stopped={','.join(left)}",
+                f"--assume-stopped={','.join(running)}",
             )
 
     async def manager_reads_leases(self) -> None:

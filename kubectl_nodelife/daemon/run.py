@@ -116,7 +116,7 @@ class FileWatch(FileSystemEventHandler):
         elsewhere.
         """
         folders = {os.path.dirname(file) for file in self._files}
-        there = {folder: found[:2] for folder in folders if (found := file_stamp(folder))}
+        there = {folder: stamp[:2] for folder in folders if (stamp := file_stamp(folder))}
         try:
             if there != self._watched:
                 observer.unschedule_all()
@@ -398,9 +398,9 @@ class Daemon:
     # Orders
 
     async def _order_stop(self, query: Query) -> dict[str, Any]:
-        left = self.enforcement.left_behind() if self.enforcement is not None else []
+        remaining = self.enforcement.left_behind() if self.enforcement is not None else []
         self._stop.set()
-        return {"stopping": True, "leftBehind": left}
+        return {"stopping": True, "leftBehind": remaining}
 
     async def _order_reload(self, query: Query) -> dict[str, Any]:
         await self.reload()
@@ -417,13 +417,13 @@ class Daemon:
 
     async def _look_at_kubeconfig(self) -> None:
         """Take new credentials for the same cluster; where our context leads to another, hold."""
-        kept = "the daemon goes on with what it said before"
+        goes_on = "the daemon goes on with what it said before"
         try:
             target = target_now(self.options, self.instance.identity, self.target.context)
             same = cluster_identity(target) == self.instance.identity
         except (NodelifeError, OSError) as error:
             self.kubeconfig_warnings.append(
-                f"the kubeconfig is of no use any more ({error}): {kept}"
+                f"the kubeconfig is of no use any more ({error}): {goes_on}"
             )
             return
         elsewhere = f"context {target.context!r} leads to {target.server} as {target.user_name!r}"

@@ -195,8 +195,8 @@ async def detect_settings(
 
     version = ""
     try:
-        found = msgspec.json.decode(await client.read("/version"))
-        version = str(found.get("gitVersion", ""))
+        served = msgspec.json.decode(await client.read("/version"))
+        version = str(served.get("gitVersion", ""))
     except (NodelifeError, msgspec.MsgspecError, AttributeError):
         pass
     flags: dict[str, str] = {}
@@ -231,13 +231,13 @@ def flags_of(pod: Mapping[str, Any], component: str) -> Iterator[tuple[str, str]
 
 def words_of(pod: Mapping[str, Any], component: str) -> list[str]:
     """The command line of a raw pod's container, a shell's taken apart."""
-    found: list[str] = []
+    flags: list[str] = []
     for container in pod["spec"]["containers"]:
         if container.get("name") not in (component, None) and len(pod["spec"]["containers"]) > 1:
             continue
         words = [*(container.get("command") or ()), *(container.get("args") or ())]
-        found += _split(words)
-    return found
+        flags += _split(words)
+    return flags
 
 
 def resolve_settings(
@@ -324,8 +324,8 @@ class FollowedSettings:
         except BadInput as error:
             warnings.append(f"{error}: left out")
             decided = resolve_settings(RequestedSettings(), *of_cluster)
-            if kept := self.in_force():
-                decided = replace(decided, settings=kept)
+            if in_force := self.in_force():
+                decided = replace(decided, settings=in_force)
         self.warnings = [*warnings, *decided.warnings]
         log.info("follows %s (%s)", decided.settings.profile.name, decided.profile_origin)
         return decided.settings
@@ -339,13 +339,13 @@ def _pods_shown(cache: Cache) -> frozenset[tuple[str, str]]:
 
 def unreadable(flags: Mapping[str, str], profile: Profile | str) -> list[tuple[str, str]]:
     """The flags whose values make no sense, such as `$(VARIABLE)`, each with what is wrong."""
-    found = []
+    faults = []
     for name, value in flags.items():
         try:
             make_settings(profile, {name: value})
         except SettingsError as error:
-            found.append((name, str(error)))
-    return found
+            faults.append((name, str(error)))
+    return faults
 
 
 def _known(flags: Mapping[str, str], profile: Profile) -> dict[str, str]:

@@ -180,11 +180,11 @@ def _asked(
             labels = pod.metadata.labels
             if not (is_healthy(pod) and _runs(pod) and _moves(pod) and matches(selector, labels)):
                 continue
-            found = budgets.find(pod.metadata.namespace, labels)
-            if len(found) == 1:
-                key = found[0].key
+            asked_for = budgets.find(pod.metadata.namespace, labels)
+            if len(asked_for) == 1:
+                key = asked_for[0].key
                 asked[name][key] = asked[name].get(key, 0) + 1
-                spare[key] = _spare(found[0])
+                spare[key] = _spare(asked_for[0])
     return asked, spare
 
 

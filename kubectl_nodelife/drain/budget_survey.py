@@ -520,9 +520,9 @@ def _two_budgets(
             pods[pod.key] = pod
             names.setdefault(pod.key, []).append(budget.name)
     return [
-        PodUnderTwo("/".join(key), found, pods[key].spec.node_name if guarded(pods[key]) else "")
-        for key, found in sorted(names.items())
-        if len(found) > 1
+        PodUnderTwo("/".join(key), of_pod, pods[key].spec.node_name if guarded(pods[key]) else "")
+        for key, of_pod in sorted(names.items())
+        if len(of_pod) > 1
     ]
 
 

@@ -108,16 +108,16 @@ def set_wave_estimates(waves: Sequence[WavePlan], middle: Play, others: Sequence
         middle_s = took.get(tuple(wave.nodes))
         if middle_s is None:
             continue
-        found = [
+        played = [
             seconds
             for play in others
             for other in play.waves
             if other.nodes == tuple(wave.nodes) and (seconds := _seconds(other)) is not None
         ]
-        if found and middle_s:
-            shares += [min(found) / middle_s, max(found) / middle_s]
-        found = found or [middle_s * min(shares), middle_s * max(shares)]
-        low, high = min(middle_s, *found), max(middle_s, *found)
+        if played and middle_s:
+            shares += [min(played) / middle_s, max(played) / middle_s]
+        played = played or [middle_s * min(shares), middle_s * max(shares)]
+        low, high = min(middle_s, *played), max(middle_s, *played)
         runs = [middle.runs[name] for name in wave.nodes if name in middle.runs]
         low, high = _with_margins(low, high, runs)
         wave.estimate = Estimate(round(low, 1), round(high, 1))
@@ -210,7 +210,7 @@ def in_full(play: Play, again: Again) -> Play:
 def add_doubts(plan: DrainPlan, told: Play, plays: Sequence[Play]) -> None:
     """Say of the plan, told by `told`, which pods go in some of the plays and not in others."""
     pods = {(pod.node, pod.namespace, pod.name): pod for pod in plan.pods()}
-    gone, left = set[_PodOfNode](), dict[_PodOfNode, PodDeletion[PlannedPod]]()
+    gone, remaining = set[_PodOfNode](), dict[_PodOfNode, PodDeletion[PlannedPod]]()
     for play in plays if len(plays) > 1 else ():
         for run in play.runs.values():
             for target in run.targets:
@@ -218,16 +218,16 @@ def add_doubts(plan: DrainPlan, told: Play, plays: Sequence[Play]) -> None:
                 if went(target):
                     gone.add(pod_of_node)
                 else:
-                    left.setdefault(pod_of_node, target)
+                    remaining.setdefault(pod_of_node, target)
     for node in plan.nodes:
-        doubtful = [key for key in left if key[0] == node.name and key in gone and key in pods]
+        doubtful = [key for key in remaining if key[0] == node.name and key in gone and key in pods]
         for key in doubtful:
-            _add_doubt(pods[key], left[key], told.options)
+            _add_doubt(pods[key], remaining[key], told.options)
         if doubtful:
             of_node = [pod.verdict for pod in plan.pods() if pod.node == node.name]
             node.verdict = node.verdict if node.verdict == UNKNOWN else worst(of_node)
             if node.verdict != NEVER:
-                node.may_fail = _way(left[doubtful[0]], told.options)
+                node.may_fail = _way(remaining[doubtful[0]], told.options)
     _add_doubts_behind(plan, told, plays)
     plan.verdict = worst([node.verdict for node in plan.nodes])
 

@@ -418,7 +418,7 @@ LONG_WAIT_NS: Final = 30 * SECOND_NS
 
 def assumptions(play: Play) -> list[str]:
     """The assumptions of the plan that nothing in the cluster shows."""
-    made = [a for a in play.world.actors.values() if a.created_ns is not None]
+    created = [a for a in play.world.actors.values() if a.created_ns is not None]
     moved = {
         target.actor.workload
         for run in play.runs.values()
@@ -428,7 +428,7 @@ def assumptions(play: Play) -> list[str]:
     if not moved and not any(run.targets for run in play.runs.values()):
         return []
     sources: dict[str, str] = {}
-    for actor in made:
+    for actor in created:
         took = play.scope.times.time_to_ready(actor.pod)
         if took is not None and actor.workload is not None:
             name = f"{actor.workload.kind} {actor.workload.name}"

@@ -336,8 +336,10 @@ def _let_past_admission(stuck: StuckPod) -> Iterator[RemedyCandidate]:
 
 def _drop_finalizers(stuck: StuckPod) -> Iterator[RemedyCandidate]:
     pod = stuck.pod
-    kept = tuple(f for f in pod.metadata.finalizers if f in force_advice.REMOVED_BY_THE_CLUSTER)
-    changed = replace(pod, metadata=replace(pod.metadata, finalizers=kept))
+    finalizers = tuple(
+        f for f in pod.metadata.finalizers if f in force_advice.REMOVED_BY_THE_CLUSTER
+    )
+    changed = replace(pod, metadata=replace(pod.metadata, finalizers=finalizers))
     yield RemedyCandidate(
         f"let the controller of the finalizer finish; else kubectl patch {_named('pod', pod)}"
         ' --type merge -p \'{"metadata":{"finalizers":null}}\'',

@@ -159,10 +159,10 @@ def more_for(budget: PodDisruptionBudget) -> int:
     for more in range(1, MOST_MORE + 1):
         count = status.expected_pods + more
         try:
-            found = desired_pods(budget.spec, count, count)
+            desired = desired_pods(budget.spec, count, count)
         except SyncFailure:
             return 0
-        if status.current_healthy + more > found.desired:
+        if status.current_healthy + more > desired.desired:
             return more
     return 0
 
@@ -186,13 +186,13 @@ def _new_pods(pod: Pod, more: int, snapshot: PlanSnapshot) -> list[Pod]:
 
     A StatefulSet's new pod is held to get a volume of its own wherever it is.
     """
-    made = []
+    pods = []
     for number in range(1, more + 1):
         fresh = new_pod(pod, number, snapshot.now_ns)
         volumes = tuple(v for v in fresh.spec.volumes if v.persistent_volume_claim is None)
         meta = replace(fresh.metadata, name=f"{pod.name}-more-{number}")
-        made.append(replace(fresh, metadata=meta, spec=replace(fresh.spec, volumes=volumes)))
-    return made
+        pods.append(replace(fresh, metadata=meta, spec=replace(fresh.spec, volumes=volumes)))
+    return pods
 
 
 def honoring_taints(pod: Pod, snapshot: PlanSnapshot) -> tuple[str, tuple[Pod, ...]] | None:

@@ -361,21 +361,23 @@ def kinds_needed(pod: Pod, options: DrainOptions) -> set[str]:
     return kinds
 
 
-def _hangs(pod: Pod, found: Unreadable, kinds: set[str], budgets: bool) -> bool:
+def _hangs(pod: Pod, unreadable: Unreadable, kinds: set[str], budgets: bool) -> bool:
     """True if the pod's answer depends on an object that cannot be read."""
-    namespace, name = found.key
+    namespace, name = unreadable.key
     owner = controller_of(pod.metadata)
     owns = (owner.kind, (pod.namespace, owner.name)) if owner is not None else None
-    if found.kind == "Pod":  # one more of the same owner, or one that counts for the same budget
-        return owns in found.related or (budgets and namespace == pod.namespace)
-    if found.kind not in kinds:
+    if (
+        unreadable.kind == "Pod"
+    ):  # one more of the same owner, or one that counts for the same budget
+        return owns in unreadable.related or (budgets and namespace == pod.namespace)
+    if unreadable.kind not in kinds:
         return False
-    if found.kind == "Lease":
+    if unreadable.kind == "Lease":
         return name == pod.spec.node_name
-    if found.kind == "Namespace":
+    if unreadable.kind == "Namespace":
         return name == pod.namespace
-    if found.kind in OWNERS:
-        return (found.kind, found.key) == owns
+    if unreadable.kind in OWNERS:
+        return (unreadable.kind, unreadable.key) == owns
     return namespace in ("", pod.namespace)
 
 
@@ -418,18 +420,18 @@ class Unread:
             return []
         kinds = kinds_needed(pod, options)
         return [
-            str(found)
-            for found in self._snapshot.unreadable
-            if _hangs(pod, found, kinds, budgets and not options.disable_eviction)
+            str(each)
+            for each in self._snapshot.unreadable
+            if _hangs(pod, each, kinds, budgets and not options.disable_eviction)
         ]
 
     def unreadable_on(self, node: str) -> list[str]:
         """The pods of the node that cannot be read; whether they go is not known."""
         bound = ("Node", ("", node))
         return [
-            str(found)
-            for found in self._snapshot.unreadable
-            if found.kind == "Pod" and bound in found.related
+            str(each)
+            for each in self._snapshot.unreadable
+            if each.kind == "Pod" and bound in each.related
         ]
 
     def pods(self) -> bool:
@@ -463,8 +465,8 @@ class Scope:
         self.pods: dict[str, list[Pod]] = {name: snapshot.pods_on(name) for name in nodes}
         self._rules: dict[str, Replacement] = {}
         self._ready: dict[str, int] = {}
-        made = map(self.world.api.default_tolerations.admit, self.all_pods())
-        self.world.scheduler.placement.prepare(made)
+        admitted = map(self.world.api.default_tolerations.admit, self.all_pods())
+        self.world.scheduler.placement.prepare(admitted)
 
     @property
     def world(self) -> World:

@@ -103,9 +103,9 @@ class Judge:
         """The decision of kubectl's filters on the pod when it was listed. Of one that was not:
         their decision on it as it is now.
         """
-        known = self._decisions.get(pod.metadata.uid)
-        if known is not None:
-            return known
+        decision = self._decisions.get(pod.metadata.uid)
+        if decision is not None:
+            return decision
         if self._selector is not None and not matches(self._selector, pod.metadata.labels):
             return Decision(KEEP, "pod-selector", "--pod-selector leaves it alone")
         run = self._play.runs.get(node)
@@ -157,8 +157,8 @@ class Judge:
         )
 
     def _add_faults(self, plan: PodPlan, pod: Pod) -> None:
-        found = faults(pod, self._options, self._snapshot, self._snapshot.now_ns)
-        plan.faults = [PodFault(pod.namespace, pod.name, *fault) for fault in found]
+        objections = faults(pod, self._options, self._snapshot, self._snapshot.now_ns)
+        plan.faults = [PodFault(pod.namespace, pod.name, *fault) for fault in objections]
 
     def _add_losses(self, plan: PodPlan, pod: Pod) -> None:
         """The loss that comes with the pod: itself, and what it keeps on its node."""
@@ -171,8 +171,8 @@ class Judge:
     def _is_gone(self, owner: OwnerReference, namespace: str) -> bool:
         if self._snapshot.find(owner.kind, namespace, owner.name) is not None:
             return False
-        known = find_kind(owner.api_version, owner.kind) is not None
-        return known and self._snapshot.was_read(owner.kind)
+        is_kind = find_kind(owner.api_version, owner.kind) is not None
+        return is_kind and self._snapshot.was_read(owner.kind)
 
     def _add_times(
         self, plan: PodPlan, actor: PlannedPod, target: PodDeletion[PlannedPod] | None
@@ -371,9 +371,9 @@ class Judge:
         elif missing:
             plan.verdict = UNKNOWN
             plan.reason += NOT_READ
-        elif found := self._unread.unreadable_for(pod, bool(plan.budgets), self._options):
+        elif unread := self._unread.unreadable_for(pod, bool(plan.budgets), self._options):
             plan.verdict = UNKNOWN
-            plan.reason += f"; cannot be read: {', '.join(found)}"
+            plan.reason += f"; cannot be read: {', '.join(unread)}"
 
     # --- landing ---------------------------------------------------------------------------------
 
@@ -403,18 +403,18 @@ class Judge:
         assert workload is not None
         # A StatefulSet's pods differ in their claims; all other replicas are alike.
         key = actor.uid if workload.keeps_names else workload.uid
-        known = self._places.get(key)
-        if known is None:
+        places = self._places.get(key)
+        if places is None:
             pod = actor.replacement.pod if actor.replacement is not None else None
             if pod is None:
                 pod = new_pod(actor.pod, 0, self._snapshot.now_ns)
             names = self._world.placement.candidates(pod, ALTERNATIVES)
-            known = [PlannedPlacement(node=name) for name in names]
-            if not known:
+            places = [PlannedPlacement(node=name) for name in names]
+            if not places:
                 reasons = self._world.placement.no_room(pod).reasons
-                known = [PlannedPlacement(reason=reason, nodes=count) for reason, count in reasons]
-            self._places[key] = known
-        return known
+                places = [PlannedPlacement(reason=reason, nodes=count) for reason, count in reasons]
+            self._places[key] = places
+        return places
 
 
 def _why_refused(ledger: BudgetLedger, refusal: EvictionRefused) -> str:

@@ -75,14 +75,14 @@ def plan_waves(
     blocked = [[load.name] for load in sorted(last, key=lambda load: not load.refused)]
     caps = {key: max(1, cap_of(scope, key)) for load in good for key in load.budgets}
     limits = WaveLimits(waves.max_parallel, waves.max_per_zone)
-    found = cut_waves(
+    cut = cut_waves(
         good,
         caps,
         limits,
         PlanCapacity(scope, waves).copy,
         at_least - len(blocked),
     )
-    return found + blocked
+    return cut + blocked
 
 
 def nodes_together(scope: Scope, options: DrainOptions) -> list[str]:

@@ -74,22 +74,22 @@ class LeadingFlags(NamedTuple):
             return [self.in_values(each) for each in value]
         return value
 
-    def _led(self, found: re.Match[str]) -> str:
-        plugin, verb = found["plugin"], found["verb"]
+    def _led(self, match: re.Match[str]) -> str:
+        plugin, verb = match["plugin"], match["verb"]
         if verb is not None:
             return f"kubectl{_words(self.kubectl)} {verb}"
         named = (
             plugin in VERBS_WITHOUT_NAMESPACE
-            or " -n " in found["rest"]
-            or " --namespace" in found["rest"]
+            or " -n " in match["rest"]
+            or " --namespace" in match["rest"]
         )
         unused = ("--namespace=",) * named + ("--via=",) * (plugin == "rbac")  # asks no daemon
         flags = [flag for flag in self.nodelife if not flag.startswith(unused)]
-        made = f"kubectl nodelife{_words(flags)} {plugin}"
-        if plugin not in VERBS_WITH_DUMPS or " -f " in found["rest"]:
-            return made + found["rest"]
-        rest = found["rest"].rstrip(".:")
-        return made + rest + _words(self.dump) + found["rest"][len(rest) :]
+        led = f"kubectl nodelife{_words(flags)} {plugin}"
+        if plugin not in VERBS_WITH_DUMPS or " -f " in match["rest"]:
+            return led + match["rest"]
+        rest = match["rest"].rstrip(".:")
+        return led + rest + _words(self.dump) + match["rest"][len(rest) :]
 
     def query(self) -> str:
         """The flags as one word of a question to a daemon."""
@@ -106,8 +106,8 @@ def lead_to(
     kubectl: Sequence[str], nodelife: Sequence[str], dump: Sequence[str] = ()
 ) -> LeadingFlags | None:
     """The flags; None where there are none."""
-    made = LeadingFlags(tuple(kubectl), tuple(nodelife), tuple(dump))
-    return made if any(made) else None
+    flags = LeadingFlags(tuple(kubectl), tuple(nodelife), tuple(dump))
+    return flags if any(flags) else None
 
 
 def _words(flags: Sequence[str]) -> str:

@@ -111,11 +111,11 @@ def _noticed(plan: DrainPlan) -> Iterator[str]:
     hit = [workload for workload in plan.workloads if workload.outage == FULL]
     if hit:
         ends = [workload.seconds for workload in hit]
-        known = [seconds for seconds in ends if seconds is not None]
+        told = [seconds for seconds in ends if seconds is not None]
         has = "has" if len(hit) == 1 else "have"
         how_long = f", which {_no_end(hit)}"
-        if len(known) == len(ends):
-            how_long = f" for up to {clock(max(known))}"
+        if len(told) == len(ends):
+            how_long = f" for up to {clock(max(told))}"
         of = counted(len(plan.workloads), "workload")
         yield f"{len(hit)} of {of} {has} no ready pod{how_long}"
     stranded = len(plan.stranded())

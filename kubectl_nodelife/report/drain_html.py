@@ -67,8 +67,8 @@ def page(plan: DrainPlan, source: dict[str, Any]) -> str:
     with_flags = None
     if shown is not plan:
         flags = " ".join(plan.flags_needed)
-        found = _blockers(shown)
-        with_flags = {"flags": flags, "headline": headline(shown), "blockers": found}
+        blockers = _blockers(shown)
+        with_flags = {"flags": flags, "headline": headline(shown), "blockers": blockers}
     moment = source.get("moment") or {}
     budgets = _budgets(shown)
     pods, more_pods = _pods(shown)

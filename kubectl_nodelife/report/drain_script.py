@@ -223,8 +223,8 @@ def _all_ready_again(plan: DrainPlan, wave: WavePlan, key: tuple[str, str]) -> f
         for pod in earlier.pods
         if (pod.namespace, pod.owner) == key and pod.start is not None
     ]
-    known = [end for end in ends if end is not None]
-    return max(known, default=0.0) if len(known) == len(ends) else None
+    told = [end for end in ends if end is not None]
+    return max(told, default=0.0) if len(told) == len(ends) else None
 
 
 def _quoted(names: Iterable[str]) -> str:

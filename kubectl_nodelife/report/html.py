@@ -213,11 +213,11 @@ def _scale(first: float, last: float) -> Callable[[float], float]:
 def _ticks(
     marks: Iterable[float], percent: Callable[[float], float], text: Callable[[float], str]
 ) -> list[Tick]:
-    found = []
+    ticks = []
     for at in marks:
         x = percent(at)
-        found.append(Tick(f"{x:.2f}", text(at), "tick" if x <= _LABELLED else "tick end"))
-    return found
+        ticks.append(Tick(f"{x:.2f}", text(at), "tick" if x <= _LABELLED else "tick end"))
+    return ticks
 
 
 def ticks(first: float, last: float) -> list[float]:
@@ -289,9 +289,9 @@ def _stepped(
 ) -> DrawnLine:
     """The line to the end of the chart; of very many points each so many."""
     every = -(-len(line.points) // MOST_POINTS) or 1
-    kept = [*line.points[::every], *line.points[-1:]]
+    shown = [*line.points[::every], *line.points[-1:]]
     points: list[str] = []
-    for (at, count), (until, _) in pairwise([*kept, (last, 0)]):
+    for (at, count), (until, _) in pairwise([*shown, (last, 0)]):
         y = _TALL - _EDGE - (_TALL - 2 * _EDGE) * (count - low) / (high - low)
         points += [f"{percent(x) * _WIDE / 100:.1f},{y:.1f}" for x in (at, until)]
     return DrawnLine(line.style, points)

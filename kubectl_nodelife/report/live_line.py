@@ -139,7 +139,7 @@ def _bar(what: str, done: int, total: int | None, seconds: float) -> str:
         return f"{what}: {done:,} ({human_seconds(seconds)})"
     share = min(1.0, done / total)
     filled = "#" * round(share * 30)
-    left = ""
+    remaining = ""
     if done and seconds >= _LEFT_AFTER_S:
-        left = f", {human_seconds(seconds / share - seconds)} left"
-    return f"{what}: [{filled:<30}] {share:4.0%} ({human_seconds(seconds)}{left})"
+        remaining = f", {human_seconds(seconds / share - seconds)} left"
+    return f"{what}: [{filled:<30}] {share:4.0%} ({human_seconds(seconds)}{remaining})"

@@ -103,9 +103,9 @@ def _story(summary: RunSummary) -> Iterator[str]:
             [w.first_deleted_at for w in summary.workloads],
             [w.last_deleted_at for w in summary.workloads],
         )
-        made = sum(loss.replaced for loss in summary.workloads)
+        replaced = sum(loss.replaced for loss in summary.workloads)
         pods, of = counted(deleted, "pod"), counted(len(summary.workloads), "workload")
-        yield f"{pods} of {of} deleted {span}; {counted(made, 'new one')} made."
+        yield f"{pods} of {of} deleted {span}; {counted(replaced, 'new one')} made."
     elif losses:
         yield "No controller deleted a pod."
     if len(losses) > 1:

@@ -20,19 +20,19 @@ _DEFAULTS = columns("name | default | of | locked*")
 _NAMED = 3
 
 
-def preview_page(found: ReleasePreview) -> Page:
+def preview_page(shown: ReleasePreview) -> Page:
     """A `ReleasePreview` as an answer; its names are the objects that are concerned, each once."""
     return Page(
-        partial(_preview, found),
-        found.document,
-        lambda: dict.fromkeys(name for applied in found.changes for name in applied.names),
+        partial(_preview, shown),
+        shown.document,
+        lambda: dict.fromkeys(name for applied in shown.changes for name in applied.names),
     )
 
 
-def _preview(found: ReleasePreview, *, wide: bool) -> Iterator[Block]:
+def _preview(shown: ReleasePreview, *, wide: bool) -> Iterator[Block]:
     """How much changes, and each change that concerns something here."""
-    yield headline(found)
-    yield Table(_COLUMNS, [_row(applied) for applied in found.changes])
+    yield headline(shown)
+    yield Table(_COLUMNS, [_row(applied) for applied in shown.changes])
 
 
 def _row(applied: Applied) -> tuple[str, ...]:
@@ -48,15 +48,15 @@ def _row(applied: Applied) -> tuple[str, ...]:
     )
 
 
-def headline(found: ReleasePreview) -> str:
+def headline(shown: ReleasePreview) -> str:
     """How many of the changes apply."""
-    beta = ", a beta that may still change" if found.after.is_beta else ""
-    way = f"from {found.before.name} to {found.after.name}{beta}"
-    if not found.changes:
+    beta = ", a beta that may still change" if shown.after.is_beta else ""
+    way = f"from {shown.before.name} to {shown.after.name}{beta}"
+    if not shown.changes:
         return f"Going {way}, nothing changes for what is here."
-    many = counted(len(found.changes), "change")
-    concern = "concerns" if len(found.changes) == 1 else "concern"
-    rest = f"; {found.elsewhere} more of these releases do not" if found.elsewhere else ""
+    many = counted(len(shown.changes), "change")
+    concern = "concerns" if len(shown.changes) == 1 else "concern"
+    rest = f"; {shown.elsewhere} more of these releases do not" if shown.elsewhere else ""
     return f"Going {way}, {many} {concern} what is here{rest}."
 
 

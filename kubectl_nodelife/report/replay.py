@@ -100,8 +100,8 @@ def _replay(replay: Replay, *, wide: bool) -> Iterator[Block]:
     if lines:
         yield "\n".join(_headlines(replay, spans))
     yield Table(_COLUMNS, [_row(folded, short) for folded in fold(shown)])
-    if left := len(lines) - len(shown):
-        what = f"{counted(left, 'more line')} about pods and other objects (--all-events)"
+    if more := len(lines) - len(shown):
+        what = f"{counted(more, 'more line')} about pods and other objects (--all-events)"
         yield what if shown else f"Nothing about nodes; {what}"
     begin_ns = min((line.time_ns for line in lines), default=replay.since_ns)
     yield from lanes(spans, begin_ns, replay.until_ns)
@@ -416,15 +416,15 @@ def _chart(replay: Replay, folded: Sequence[FoldedLines], rows: int) -> Chart:
     for span in state_spans(replay.lines, replay.nodes):
         name = f"zone {span.name}" if span.state == ZONE else span.name
         spans.setdefault(name, []).append(span)
-    drawn, left = list[Row](), _MOST_MARKS
+    drawn, room = list[Row](), _MOST_MARKS
     by_name = _chart_rows(folded, rows, spans.keys())
     for name, happened in list(by_name.items())[:_MOST_CHART_ROWS]:
-        on_top = sorted(happened[:left], key=lambda one: one[1].actor.kind == USER)
+        on_top = sorted(happened[:room], key=lambda one: one[1].actor.kind == USER)
         strokes = [_stroke(one, line) for one, line in on_top]
         own = spans.get(name, ())
         bars = [_state_bar(span, end_ns) for span in own]
         drawn.append(Row(name, bars, words=_words(own), strokes=strokes))
-        left -= len(strokes)
+        room -= len(strokes)
     first, last = (at_ns / SECOND_NS for at_ns in (begin_ns, end_ns))
     return Chart(draw_lanes(drawn, first, last, _time_of_day), len(by_name) - len(drawn))
 
@@ -448,16 +448,16 @@ def _state_bar(span: StateSpan, end_ns: int) -> Bar:
 
 def _words(spans: Iterable[StateSpan]) -> str:
     """`NotReady since 15:04:18; tainted unreachable:NoExecute 15:04:18–15:09:20`"""
-    found: dict[tuple[str, str], list[str]] = {}
+    by_state: dict[tuple[str, str], list[str]] = {}
     for span in spans:
         begin = _clock(span.begin_ns)
         between = f"since {begin}"
         if span.end_ns is not None:
             between = f"{begin}–{_clock(span.end_ns)}"
-        found.setdefault((span.state, between), []).append(span.what.rpartition("/")[2])
+        by_state.setdefault((span.state, between), []).append(span.what.rpartition("/")[2])
     return "; ".join(
         " ".join(filter(None, (state, ", ".join(filter(None, what)), between)))
-        for (state, between), what in found.items()
+        for (state, between), what in by_state.items()
     )
 
 
@@ -493,11 +493,11 @@ def _chart_rows(
 def _rows(folded: Sequence[FoldedLines]) -> list[dict[str, Any]]:
     """The rows of the table, as many as a page holds."""
     rows: list[dict[str, Any]] = []
-    left = _MOST_TEXT
+    room = _MOST_TEXT
     for one in folded[:_MOST_ROWS]:
         row = _line_values(one)
-        left -= sum(min(len(text), LONGEST) for text in row.values() if isinstance(text, str))
-        if left < 0:
+        room -= sum(min(len(text), LONGEST) for text in row.values() if isinstance(text, str))
+        if room < 0:
             break
         rows.append(row)
     return rows

@@ -173,7 +173,7 @@ def _closed(status: NodeLifeStatus) -> str:
         are = "is" if len(names) == 1 else "are"
         return f" {len(names)} of {counted(status.asked, 'node')} {are} {what}."
     take = "takes" if len(names) == 1 else "take"
-    whose = ", ".join(f"{len(found)} by {owner}" for owner, found in sorted(owners.items()))
+    whose = ", ".join(f"{len(nodes)} by {owner}" for owner, nodes in sorted(owners.items()))
     return f" {len(names)} of {counted(status.asked, 'node')} {take} no ordinary pod: {whose}."
 
 
@@ -278,13 +278,13 @@ def format_labels(labels: Mapping[str, str]) -> str:
 
 def roles(node: Node) -> list[str]:
     """As `kubectl get nodes` has them: by `findNodeRoles` of its printers."""
-    found = set()
+    names = set()
     for label, value in (node.metadata.labels or {}).items():
         if label.startswith(_ROLE) and len(label) > len(_ROLE):
-            found.add(label.removeprefix(_ROLE))
+            names.add(label.removeprefix(_ROLE))
         elif label == "kubernetes.io/role" and value:
-            found.add(value)
-    return sorted(found)
+            names.add(value)
+    return sorted(names)
 
 
 def _verdict(status: NodeEntry) -> str:

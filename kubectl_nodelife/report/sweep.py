@@ -82,10 +82,10 @@ def assertion_lines(answer: StudyResult) -> Iterable[str]:
             yield f"  {point_words(each.point)}: {each.found:g}"
 
 
-def interval_words(found: Interval | Summary, *, signed: bool = False) -> str:
+def interval_words(interval: Interval | Summary, *, signed: bool = False) -> str:
     """A mean and its interval."""
     sign = "+" if signed else ""
-    mean, low, high = (_number(x, sign) for x in (found.mean, found.low, found.high))
+    mean, low, high = (_number(x, sign) for x in (interval.mean, interval.low, interval.high))
     return mean if low == high else f"{mean} [{low}, {high}]"
 
 
@@ -138,12 +138,12 @@ def _differences(answer: StudyResult, shown: Iterable[PointResult]) -> Table:
     return Table(_columns(answer, *answer.measures), rows)
 
 
-def _difference(found: Interval) -> object:
+def _difference(interval: Interval) -> object:
     """Green where it is surely less, red where it is surely more."""
-    text = interval_words(found, signed=True)
-    if not found.excludes_zero:
+    text = interval_words(interval, signed=True)
+    if not interval.excludes_zero:
         return text
-    return ColoredText(text, GOOD if found.high < 0 else BAD)
+    return ColoredText(text, GOOD if interval.high < 0 else BAD)
 
 
 _MOST_ROWS: Final = 60
@@ -229,15 +229,15 @@ def html_page(answer: StudyResult) -> str:
 
 
 def _differ(name: str, against: Sequence[PointResult]) -> bool:
-    found = (point.against_today[name] for point in against)
-    return any(each.low or each.high for each in found)
+    differences = (point.against_today[name] for point in against)
+    return any(each.low or each.high for each in differences)
 
 
 def _shown(answer: StudyResult) -> list[PointResult]:
     """As many as can be read: today's, those of the front, then the first ones; in their order."""
     ranked = sorted(answer.points, key=lambda p: (not p.today, not p.front))
-    kept = ranked[:_MOST_ROWS]
-    return [point for point in answer.points if any(point is each for each in kept)]
+    best = ranked[:_MOST_ROWS]
+    return [point for point in answer.points if any(point is each for each in best)]
 
 
 def _style(point: PointResult) -> str:
@@ -271,7 +271,7 @@ def _ticks(low: float, high: float, scale: Scale) -> list[Tick]:
 
 def _plot(name: str, points: Sequence[PointResult]) -> _Plot:
     """The mean with its interval, and p5 to p95 with the median, of each point."""
-    found = [(point, point.measures[name]) for point in points]
+    measured = [(point, point.measures[name]) for point in points]
     rows = [
         _lane(
             point,
@@ -281,15 +281,15 @@ def _plot(name: str, points: Sequence[PointResult]) -> _Plot:
             Bar(summary.median, summary.median, "median", place=_LOW),
             Bar(summary.mean, summary.mean, "mean", place=_WHOLE),
         )
-        for point, summary in found
+        for point, summary in measured
     ]
-    ends = [end for _, s in found for end in (s.p5, s.low, s.p95, s.high)]
+    ends = [end for _, s in measured for end in (s.p5, s.low, s.p95, s.high)]
     return _drawn(name, rows, ends)
 
 
 def _difference_plot(name: str, points: Sequence[PointResult]) -> _Plot:
     """The paired difference of each point to today's."""
-    found = [(point, point.against_today[name]) for point in points]
+    measured = [(point, point.against_today[name]) for point in points]
     rows = [
         _lane(
             point,
@@ -298,13 +298,13 @@ def _difference_plot(name: str, points: Sequence[PointResult]) -> _Plot:
             Bar(interval.low, interval.high, _sign(interval), place=_THICK),
             Bar(interval.mean, interval.mean, "mean", place=_WHOLE),
         )
-        for point, interval in found
+        for point, interval in measured
     ]
-    return _drawn(name, rows, [end for _, each in found for end in (each.low, each.high)])
+    return _drawn(name, rows, [end for _, each in measured for end in (each.low, each.high)])
 
 
-def _lane(point: PointResult, found: Summary | Interval, *bars: Bar) -> Row:
-    words = interval_words(found, signed=isinstance(found, Interval))
+def _lane(point: PointResult, measured: Summary | Interval, *bars: Bar) -> Row:
+    words = interval_words(measured, signed=isinstance(measured, Interval))
     note = "today" if point.today else ""
     return Row(_label(point) or "the base", bars, point_words(point.point), words=words, note=note)
 

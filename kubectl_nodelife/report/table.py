@@ -40,11 +40,11 @@ class Column(NamedTuple):
 
 def columns(headers: str) -> tuple[Column, ...]:
     """The columns of `name | zone* | age:2`: a `*` makes it wide, `:2` is what it gives."""
-    made = []
+    made_of = []
     for header in headers.split(" | "):
         name, _, gives = header.partition(":")
-        made.append(Column(name.removesuffix("*"), name.endswith("*"), int(gives or 0)))
-    return tuple(made)
+        made_of.append(Column(name.removesuffix("*"), name.endswith("*"), int(gives or 0)))
+    return tuple(made_of)
 
 
 class Table(NamedTuple):
@@ -94,12 +94,12 @@ class Table(NamedTuple):
         caps = _caps(natural, [least[place] for place in stay], screen.width)
         if headers:
             rows.insert(0, titles)
-        made = []
+        lines = []
         for number, row in enumerate(rows):
-            made.append(_line([row[place] for place in stay], caps, screen))
+            lines.append(_line([row[place] for place in stay], caps, screen))
             if below and (number or not headers):
-                made += _below([(titles[place], row[place]) for place in below], screen)
-        return made
+                lines += _below([(titles[place], row[place]) for place in below], screen)
+        return lines
 
     def cells(self, *, wide: bool) -> tuple[list[str], list[list[str]]]:
         """The headers and the rows as text, for what is not a terminal."""
@@ -119,13 +119,13 @@ class Table(NamedTuple):
         return {"columns": [list(column) for column in self.columns], "rows": rows}
 
     @classmethod
-    def from_json(cls, made: dict[str, Any]) -> Table:
+    def from_json(cls, document: dict[str, Any]) -> Table:
         """The table of which `as_json` gave this."""
         rows = [
             [ColoredText(value[1], value[0]) if isinstance(value, list) else value for value in row]
-            for row in made["rows"]
+            for row in document["rows"]
         ]
-        return cls(tuple(Column(*column) for column in made["columns"]), rows)
+        return cls(tuple(Column(*column) for column in document["columns"]), rows)
 
     def _staying(
         self,
@@ -214,12 +214,12 @@ def _caps(natural: Sequence[int], least: Sequence[int], width: int) -> list[int]
     room = width - _PADDING * len(others)
     least = [max(_MIN_WIDTH - _PADDING, length) for length in least]
     caps = least if sum(least) <= room else [_MIN_WIDTH - _PADDING] * len(natural)
-    left = room - sum(caps)
+    room_left = room - sum(caps)
     count = len(natural)
     for place in sorted(range(count), key=lambda place: natural[place] - caps[place]):
-        more = max(0, min(natural[place] - caps[place], left // count))
+        more = max(0, min(natural[place] - caps[place], room_left // count))
         caps[place] += more
-        left -= more
+        room_left -= more
         count -= 1
     return caps
 

@@ -82,9 +82,9 @@ class ColoredText(str):
 
     def __new__(cls, text: str, tone: str) -> ColoredText:
         """The text with its tone."""
-        made = super().__new__(cls, text)
-        made.tone = tone
-        return made
+        text_colored = super().__new__(cls, text)
+        text_colored.tone = tone
+        return text_colored
 
 
 _choice = AUTO
@@ -166,7 +166,7 @@ def _shown(code: int) -> str:
 
 
 @functools.cache
-def _unsafe(kept: str = "") -> re.Pattern[str]:
+def _unsafe(allowed: str = "") -> re.Pattern[str]:
     """The unsafe characters.
 
     Made when it is needed: most texts are found clean in a quicker way.
@@ -174,7 +174,7 @@ def _unsafe(kept: str = "") -> re.Pattern[str]:
     import re
 
     inside = "".join(rf"\u{low:04x}-\u{high:04x}" for low, high in _UNSAFE_RANGES)
-    return re.compile(f"(?![{kept}])[{inside}]" if kept else f"[{inside}]")
+    return re.compile(f"(?![{allowed}])[{inside}]" if allowed else f"[{inside}]")
 
 
 def printable(text: str) -> str:
@@ -220,7 +220,7 @@ def _wrapped(line: str, width: int) -> list[str]:
     indent = " " * (len(line) - len(line.lstrip()))
     if re.match(_COMMAND, line.lstrip()):
         return [line]
-    glued = re.sub(_COMMAND, lambda found: found[0].replace(" ", _GLUE), line)
+    glued = re.sub(_COMMAND, lambda match: match[0].replace(" ", _GLUE), line)
     parts = textwrap.wrap(
         glued,
         width,

@@ -82,12 +82,12 @@ def summary(plan: UpgradePlan) -> str:
     low, high = clock(plan.estimate.low), clock(plan.estimate.high)
     are = "is" if counts["claim"] == 1 else "are"
     text += f" {are} done in {steps}, in about {clock(plan.expected_seconds)} ({low} to {high})"
-    left = [f"{counts[word]} {label}" for word, label in (("skip", "skipped"), ("hold", "held"))
+    others = [f"{counts[word]} {label}" for word, label in (("skip", "skipped"), ("hold", "held"))
             if counts[word]]  # fmt: skip
     chance = sum(node.by_chance for node in plan.nodes)
     if chance:
-        left.append(f"{chance} by chance")
-    return ", ".join([text, *left])
+        others.append(f"{chance} by chance")
+    return ", ".join([text, *others])
 
 
 def _why_none(plan: UpgradePlan) -> str:

@@ -463,8 +463,8 @@ def _back_between(workload: WorkloadFuture, last: float) -> tuple[float, float] 
     if workload.first_seconds is None:
         return None
     backs = [workload.low.back_seconds, workload.back_seconds, workload.high.back_seconds]
-    found = [last if back is None else min(back, last) for back in backs]
-    return (min(found), max(found)) if min(found) < max(found) else None
+    ends = [last if back is None else min(back, last) for back in backs]
+    return (min(ends), max(ends)) if min(ends) < max(ends) else None
 
 
 def _points(workload: WorkloadFuture) -> list[BudgetPoint]:

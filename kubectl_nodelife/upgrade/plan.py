@@ -423,10 +423,10 @@ def _chance_may_decide(course: PlayedRun, claimed: int, nodes: int) -> bool:
 def _add_doubts(nodes: Sequence[PlannedNode], courses: Sequence[PlayedRun]) -> None:
     """Say of the nodes which of them are done in some of the courses and not in others."""
     for node in nodes:
-        left = [course for course in courses if not course.does(node.name)]
-        if not left or len(left) == len(courses):
+        doubtful = [course for course in courses if not course.does(node.name)]
+        if not doubtful or len(doubtful) == len(courses):
             continue
-        why = left[0].why_not(node.name)
+        why = doubtful[0].why_not(node.name)
         if node.decision == CLAIM and not node.reason:
             node.reason = f"it may not be done {_BY_CHANCE}" + (f": {why}" if why else "")
         else:

@@ -281,8 +281,8 @@ def _same(warning: str) -> str:
 def _find(look: DaemonSetsView, question: SetQuestion) -> tuple[str, str]:
     """The key of the set that is asked for. Raises Failed."""
     sets, name, namespace = look.sets, question.name, question.namespace
-    found = [key for key in sets.set_keys(namespace or None) if key[1] == name]
-    if not found:
+    keys = [key for key in sets.set_keys(namespace or None) if key[1] == name]
+    if not keys:
         elsewhere = [key[0] for key in sets.set_keys() if key[1] == name]
         if not sets.read.sets:
             remedy = "add what 'kubectl get daemonsets,controllerrevisions -A -o json' prints"
@@ -294,9 +294,9 @@ def _find(look: DaemonSetsView, question: SetQuestion) -> tuple[str, str]:
             raise NoSuchSet("daemonsets.apps", name, remedy=remedy)
         meant, there = f"{namespace}/{name}", look.names
         if not namespace:
-            meant, there = name, [known.rpartition("/")[2] for known in there]
+            meant, there = name, [each.rpartition("/")[2] for each in there]
         raise NoSuchSet("daemonsets.apps", meant, remedy=remedy, among=there)
-    return found[0]
+    return keys[0]
 
 
 def _view(sets: DaemonSets, key: tuple[str, str]) -> SetView:

@@ -80,15 +80,17 @@ def answer_with(
     """A daemon's explanation, with what it listed for it, or why it could not. Raises BadInput,
     NotFound."""
     kind, namespace, name, taint, _ = flags_of(query, ExplainQuestion)
-    made = explanation_of(view, kind, namespace, name, taint)
+    explanation = explanation_of(view, kind, namespace, name, taint)
     if isinstance(listed, NodelifeError):
-        made.warnings.append(f"{_LEFT_UNKNOWN[kind]} unknown: {listed}")
+        explanation.warnings.append(f"{_LEFT_UNKNOWN[kind]} unknown: {listed}")
     elif listed is not None:
         try:
-            made = continued(made, _looked_at(view, listed, kind, name))
+            explanation = continued(explanation, _looked_at(view, listed, kind, name))
         except ImportError:  # of the planner, which is loaded only here
-            made.warnings.append(f"{_LEFT_UNKNOWN[kind]} unknown: this daemon's program is gone")
-    return _response_of(made, query)
+            explanation.warnings.append(
+                f"{_LEFT_UNKNOWN[kind]} unknown: this daemon's program is gone"
+            )
+    return _response_of(explanation, query)
 
 
 def _looked_at(view: ClusterView, listed: ListedOnce, kind: str, name: str) -> ClusterView:
@@ -118,6 +120,6 @@ def _looked_at(view: ClusterView, listed: ListedOnce, kind: str, name: str) -> C
 _LEFT_UNKNOWN: Final = {"Pod": "what a drain would do is", "Node": "Services and webhooks are"}
 
 
-def _response_of(made: Explanation, query: Query) -> Response:
-    text = output_of(query).render(explanation_page(made))
-    return {"text": text, "warnings": made.warnings}
+def _response_of(explanation: Explanation, query: Query) -> Response:
+    text = output_of(query).render(explanation_page(explanation))
+    return {"text": text, "warnings": explanation.warnings}

@@ -89,11 +89,11 @@ def make_answers(sources: Sources) -> tuple[dict[str, Answer], dict[str, Stream]
         return await asyncio.to_thread(daemonset.prepare(view(), query))
 
     async def changes(query: Query) -> Response:
-        found = await journal.select(_wanted(query, sources.now_ns()), MOST_CHANGES)
+        selected = await journal.select(_wanted(query, sources.now_ns()), MOST_CHANGES)
         warnings = [*sources.blind(), *journal_warnings(journal)]
-        if len(found) == MOST_CHANGES:
+        if len(selected) == MOST_CHANGES:
             warnings.append(f"only the newest {MOST_CHANGES} are shown; narrow with --since")
-        return {"items": await asyncio.to_thread(_documents, found), "warnings": warnings}
+        return {"items": await asyncio.to_thread(_documents, selected), "warnings": warnings}
 
     return _led(
         {
@@ -133,10 +133,10 @@ def _explained(sources: Sources) -> Answer:
             except NodelifeError as refused:
                 return refused
 
-        def made(found: ListedOnce | NodelifeError | None) -> Response:
+        def made(listed_beside: ListedOnce | NodelifeError | None) -> Response:
             view = sources.view()
             view.outlook.plays = view.foretells
-            return explain.answer_with(view, found, query)
+            return explain.answer_with(view, listed_beside, query)
 
         return await forked.answer(listed, made)
 
@@ -264,8 +264,8 @@ def _replay_answer(sources: Sources, forked: ForkedAnswers) -> Answer:
             listed = await sources.list_kinds(replay.KINDS)
             return listed, await sources.journal.select(wanted, MOST_CHANGES)
 
-        def make_response(found: tuple[ListedOnce, list[ChangeRecord]]) -> Response:
-            listed, changes = found
+        def make_response(traces_read: tuple[ListedOnce, list[ChangeRecord]]) -> Response:
+            listed, changes = traces_read
             view = sources.view().with_more([], listed.unread, listed.unreadable)
             response: Response = replay.answer(view, listed.objects, _documents(changes), query)
             return response
@@ -284,8 +284,8 @@ def _upgrade_answer(sources: Sources, forked: ForkedAnswers) -> Answer:
         def status_of(lease: Lease | None) -> Response:
             view, names = sources.view(), query.get("node", ())
             nodes = list(view.cache.nodes.values())
-            made = upgrade_status(nodes, lease, view.now_ns, view.source, names)
-            return {**made, "warnings": [*view.warnings, *made["warnings"]]}
+            status_now = upgrade_status(nodes, lease, view.now_ns, view.source, names)
+            return {**status_now, "warnings": [*view.warnings, *status_now["warnings"]]}
 
         return await forked.answer(lambda: read_run(sources.client), status_of)
 
@@ -298,12 +298,12 @@ async def _watch_status(look: ViewSource, query: Query) -> AsyncGenerator[dict[s
     lines = StatusLines(query)
     warned: set[str] = set()
     while True:
-        made = await sliced(status.steps(look(), query))
-        text = lines.news(made)
-        warnings = [w for w in made.warnings if _NUMBER.sub("#", w) not in warned]
+        shown = await sliced(status.steps(look(), query))
+        text = lines.news(shown)
+        warnings = [w for w in shown.warnings if _NUMBER.sub("#", w) not in warned]
         if text or warnings:
             yield {"text": text, "warnings": warnings}
-        warned = {_NUMBER.sub("#", w) for w in made.warnings}
+        warned = {_NUMBER.sub("#", w) for w in shown.warnings}
         await asyncio.sleep(WATCH_SECONDS)
 
 
@@ -311,9 +311,9 @@ async def _watch_changes(sources: Sources, wanted: ChangeFilter) -> AsyncGenerat
     """The changes that are there, then those that come, and again those that end differently."""
     journal, blind = sources.journal, sources.blind()
     with journal.following(wanted) as batches:
-        found = await journal.select(wanted, MOST_CHANGES)
-        seen = {change.id: change.outcome for change in found}
-        yield {"items": _documents(found), "warnings": [*blind, *journal_warnings(journal)]}
+        selected = await journal.select(wanted, MOST_CHANGES)
+        seen = {change.id: change.outcome for change in selected}
+        yield {"items": _documents(selected), "warnings": [*blind, *journal_warnings(journal)]}
         async for batch in batches:
             items = [c for c in batch if seen.get(c.id) != c.outcome]
             seen = {}
@@ -341,12 +341,12 @@ def _names(view: ClusterView, query: Query) -> Response:
     with `prefix`, sorted, MOST_NAMES at most.
     """
     prefix, namespace = word(query, "prefix"), word(query, "namespace")
-    found = {
+    described = {
         name: description
         for name, description in _named(view.cache, word(query, "kind"), namespace)
         if name.startswith(prefix)
     }
-    return {"items": sorted(found.items())[:MOST_NAMES]}
+    return {"items": sorted(described.items())[:MOST_NAMES]}
 
 
 def _of_name(

@@ -128,12 +128,12 @@ class QuestionFlags(NamedTuple):
         """The words of --fail-on. Raises BadInput."""
         from kubectl_nodelife.outlook.what_if import CONDITIONS
 
-        found = [word.strip() for word in self.fail_on.split(",") if word.strip()]
-        for word in found:
+        words = [word.strip() for word in self.fail_on.split(",") if word.strip()]
+        for word in words:
             if word not in CONDITIONS:
-                known = f"known: {', '.join(CONDITIONS)}"
-                raise BadInput(f"no {word!r}", on="--fail-on", remedy=known)
-        return [*found, *(["zero", "drain"] if self.exit_code else [])]
+                remedy = f"known: {', '.join(CONDITIONS)}"
+                raise BadInput(f"no {word!r}", on="--fail-on", remedy=remedy)
+        return [*words, *(["zero", "drain"] if self.exit_code else [])]
 
 
 class ActsFile(NamedTuple):
@@ -150,13 +150,13 @@ def asked(question: NamedTuple, output: Output) -> dict[str, Any]:
 
 def as_sent(query: Mapping[str, Any]) -> Query:
     """The query as the daemon gets it: every value as words, None and "" left out."""
-    found: dict[str, list[str]] = {}
+    sent: dict[str, list[str]] = {}
     for key, value in query.items():
         values = value if isinstance(value, (list, tuple)) else (value,)
         words = [_word(v) for v in values if v is not None and v != ""]
         if words:
-            found[key] = words
-    return found
+            sent[key] = words
+    return sent
 
 
 def _word(value: object) -> str:

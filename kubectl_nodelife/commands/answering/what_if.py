@@ -126,7 +126,7 @@ def answer(
 
         large = len(view.cache.pods) >= _MANY_PODS
         plays = play(question, progress, in_children if large else afterwards)
-    found = make_answer(
+    what_if = make_answer(
         plays,
         acts,
         view.settings,
@@ -138,29 +138,29 @@ def answer(
     )
     output = word(query, "output")
     if output == HTML:
-        text = html_page(found)
+        text = html_page(what_if)
     elif output == TIMELINE:
         text = output_of({**query, "output": ["json"]}).render(
             narration_page(run_summary_of(plays))
         )
     else:
-        text = output_of(query).render(what_if_page(found))
-    verdict = found.verdict
+        text = output_of(query).render(what_if_page(what_if))
+    verdict = what_if.verdict
     failed = exceeds(asked.conditions(), [lambda figure: getattr(verdict, figure)])
-    return {"text": text, "warnings": found.warnings, "inTrouble": failed}
+    return {"text": text, "warnings": what_if.warnings, "inTrouble": failed}
 
 
 def _acts(view: ClusterView, query: Query) -> list[Act]:
     """The acts of the words, then those of files. Raises BadInput, NotFound."""
-    found: list[Act] = []
+    acts: list[Act] = []
     words = query.get("word", ())
     if words:
-        found = read_acts(words, view.cache, beta_zone_labels_only=beta_only(view))
+        acts = read_acts(words, view.cache, beta_zone_labels_only=beta_only(view))
     files = (ActsFile(*json.loads(each)) for each in query.get("acts", ()))
-    found += [acts_of_file(each.name, each.events, view.cache) for each in files]
+    acts += [acts_of_file(each.name, each.events, view.cache) for each in files]
     if flags_of(query, QuestionFlags).enforced:
-        found.insert(0, enforced_act())
-    return [replace(act, index=index) for index, act in enumerate(found)]
+        acts.insert(0, enforced_act())
+    return [replace(act, index=index) for index, act in enumerate(acts)]
 
 
 def question_of(
@@ -248,9 +248,9 @@ def _work(works: Works, writable: int, left_s: float) -> NoReturn:
     """All of the child: it ends without this process's own ending, and says nothing."""
     try:
         signal.setitimer(signal.ITIMER_REAL, left_s)
-        made = pickle.dumps([work() for work in works])
+        results = pickle.dumps([work() for work in works])
         with os.fdopen(writable, "wb") as pipe:
-            pipe.write(made)
+            pipe.write(results)
     finally:
         os._exit(0)
 
@@ -262,10 +262,10 @@ def _made(readable: int) -> list[Any]:
     with os.fdopen(readable, "rb", closefd=False) as pipe:
         received = pipe.read()
     try:
-        made: list[Any] = pickle.loads(received)
+        results: list[Any] = pickle.loads(received)
     except (EOFError, pickle.UnpicklingError):
         return []
-    return made
+    return results
 
 
 _ENDS_S: Final = 5.0
@@ -285,7 +285,7 @@ def rank(view: ClusterView, words: Sequence[str], asked: QuestionFlags) -> WhatI
     }
     until_ns = horizon_ns(each, asked.until_ns())
     ranker = Ranker(question_of(view, (), until_ns, asked), acts, ignored(asked.ignored, view))
-    found, partial = play_all(ranker.outcome, list(acts), asked.jobs)
+    outcomes, partial = play_all(ranker.outcome, list(acts), asked.jobs)
     return WhatIfRanking(
         source=view.source,
         moment=view.moment,
@@ -297,7 +297,7 @@ def rank(view: ClusterView, words: Sequence[str], asked: QuestionFlags) -> WhatI
         assumed=list(ASSUMED),
         warnings=view.warnings,
         partial=partial,
-        **ranked(found, targets, words),
+        **ranked(outcomes, targets, words),
     )
 
 
@@ -306,25 +306,25 @@ def play_all(
 ) -> tuple[list[T], bool]:
     """(what `play` says of each target, whether it was interrupted). Raises what `play` raises."""
     processes = min(jobs or cores(), len(targets))
-    found: dict[int, T] = {}
+    outcomes: dict[int, T] = {}
     with progress_bar("playing", len(targets)) as step:
         try:
             if processes > 1 and sys.platform == "linux":
-                _play_in_processes(play, targets, processes, found, step)
+                _play_in_processes(play, targets, processes, outcomes, step)
             else:
                 for number, target in enumerate(targets):
-                    found[number] = play(target)
-                    step(len(found))
+                    outcomes[number] = play(target)
+                    step(len(outcomes))
         except KeyboardInterrupt:
-            return [found[number] for number in sorted(found)], True
-    return [found[number] for number in sorted(found)], False
+            return [outcomes[number] for number in sorted(outcomes)], True
+    return [outcomes[number] for number in sorted(outcomes)], False
 
 
 def _play_in_processes(
     play: Callable[[str], T],
     targets: Sequence[str],
     processes: int,
-    found: dict[int, T],
+    outcomes: dict[int, T],
     step: Callable[[int], None],
 ) -> None:
     from multiprocessing import connection, get_context
@@ -350,16 +350,16 @@ def _play_in_processes(
                     continue
                 if error is not None:
                     raise error
-                found[number] = outcome
-                step(len(found))
+                outcomes[number] = outcome
+                step(len(outcomes))
     finally:
         for process, pipe in begun:
             pipe.close()
-            process.join(0 if len(found) < len(targets) else _ENDS_S)
+            process.join(0 if len(outcomes) < len(targets) else _ENDS_S)
             if process.is_alive():
                 process.terminate()
                 process.join(_ENDS_S)
-    if len(found) < len(targets):
+    if len(outcomes) < len(targets):
         ended = [str(process.exitcode) for process, _ in begun if process.exitcode]
         raise Failed(f"a process that plays has ended ({', '.join(ended)})", on="--jobs")
 

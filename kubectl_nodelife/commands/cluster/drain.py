@@ -112,13 +112,13 @@ def _kinds_named(text: str) -> set[str]:
     """The kinds of a list such as `pdb,pods`, or `all`. Raises BadInput."""
     if text == "all":
         return set(KINDS)
-    found = set()
+    names = set()
     for word in filter(None, map(str.strip, text.split(","))):
         kind = find_resource(word)
         if kind is None:
             raise BadInput(f"{word!r} is no kind that is read here", on="--read")
-        found.add(kind.name)
-    return found
+        names.add(kind.name)
+    return names
 
 
 def _unread_warnings(view: ClusterView) -> Iterator[str]:
@@ -140,8 +140,8 @@ def kubectl_flags(given: Mapping[str, str | None], source: Mapping[str, Any]) ->
     """
     if source.get("kind") == "snapshot":
         return []
-    found = {**given, "context": given.get("context") or source.get("context")}
-    return [f"--{flag}={found[flag]}" for flag in ("kubeconfig", "context", "as") if found[flag]]
+    values = {**given, "context": given.get("context") or source.get("context")}
+    return [f"--{flag}={values[flag]}" for flag in ("kubeconfig", "context", "as") if values[flag]]
 
 
 def choose_nodes(

@@ -166,19 +166,19 @@ class _Taking:
 
 
 async def _count(client: Client, kind: str) -> int | ApiError:
-    found = await or_refused(count(client, resource_of(kind)))
-    return 0 if isinstance(found, ApiError) and found.code == 404 else found
+    number = await or_refused(count(client, resource_of(kind)))
+    return 0 if isinstance(number, ApiError) and number.code == 404 else number
 
 
 async def _running(client: Client, target: Target, control_plane: list[KubeObject]) -> str:
     """The release and the flags that run there, the user's own word on them included, as JSON."""
     cache = Cache()
     cache.fill(control_plane, 0)
-    found = await detect_settings(client, cache)
+    detected = await detect_settings(client, cache)
     section = load_config(config_file(os.environ)).section(target.server, target.context)
-    flags = {name: str(value) for name, value in section.settings.items()} | found.flags
+    flags = {name: str(value) for name, value in section.settings.items()} | detected.flags
     origins = dict.fromkeys(section.settings, "the config file, when the snapshot was taken")
-    noted = DetectedSettings(section.profile or found.version, flags, origins | found.origins)
+    noted = DetectedSettings(section.profile or detected.version, flags, origins | detected.origins)
     return msgspec.json.encode(noted).decode()
 
 

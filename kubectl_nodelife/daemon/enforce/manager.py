@@ -105,9 +105,9 @@ async def unproven(
     """The controllers of which neither the user's word nor the manager's flags say that the manager
     does not run them.
     """
-    left = set(controllers) - set(assume_stopped)
-    runs = running_controllers(await control_plane_pods(writer), holder) if left else None
-    return sorted(left if runs is None else left & runs)
+    to_prove = set(controllers) - set(assume_stopped)
+    runs = running_controllers(await control_plane_pods(writer), holder) if to_prove else None
+    return sorted(to_prove if runs is None else to_prove & runs)
 
 
 async def watch_manager(
@@ -122,25 +122,25 @@ async def watch_manager(
     where reading it is refused three times in a row; a server that is down, or a page of another
     server, says nothing of managers.
     """
-    known: Json | None = None
+    last_spec: Json | None = None
     cleared, refused = "", 0
     while True:
         answer = await manager_lease(writer)
         if answer.ok or answer.code == NOT_FOUND:
             spec = lease_spec(answer)
             holder = str(spec.get("holderIdentity") or "")
-            if known is not None and spec != known and holder != cleared:
-                if left := await unproven_with(holder):
+            if last_spec is not None and spec != last_spec and holder != cleared:
+                if running := await unproven_with(holder):
                     because = f"a kube-controller-manager runs ({holder}), maybe with "
-                    guard.open(Breaker("manager", because + ", ".join(left), now_ns()))
+                    guard.open(Breaker("manager", because + ", ".join(running), now_ns()))
                 else:
                     cleared = holder
-            known, refused = spec, 0
+            last_spec, refused = spec, 0
         elif 400 <= answer.code < 500 and answer.code != TOO_MANY_REQUESTS:
             refused += 1
-            if refused == REFUSED_LOOKS and (left := await unproven_with("")):
+            if refused == REFUSED_LOOKS and (running := await unproven_with("")):
                 because = f"whether one runs cannot be seen ({answer.message}), maybe with "
-                guard.open(Breaker("manager", because + ", ".join(left), now_ns()))
+                guard.open(Breaker("manager", because + ", ".join(running), now_ns()))
         await asyncio.sleep(LOOK_SECONDS)
 
 

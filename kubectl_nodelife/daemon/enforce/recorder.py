@@ -272,17 +272,17 @@ def _evictions(cache: Cache, eviction: TaintEvictionController, now_ns: int) -> 
     for node in sorted(eviction.workers.nodes()):
         for work in eviction.pending(node):
             namespace, name = work.pod
-            left = format_duration(max(0, work.due_ns - now_ns) // SECOND_NS * SECOND_NS)
+            remaining = format_duration(max(0, work.due_ns - now_ns) // SECOND_NS * SECOND_NS)
             command = f"kubectl delete pod {shlex.join(('-n', namespace, name))}"
-            yield f"pod/{name} was to be evicted in {left}: {command}"
+            yield f"pod/{name} was to be evicted in {remaining}: {command}"
 
 
 def _rollouts(cache: Cache) -> Iterator[str]:
-    for found in cache.all("DaemonSet"):
-        assert isinstance(found, DaemonSet)
-        status = found.status
+    for daemon_set in cache.all("DaemonSet"):
+        assert isinstance(daemon_set, DaemonSet)
+        status = daemon_set.status
         if status.updated_number_scheduled < status.desired_number_scheduled:
-            namespace, name = found.key
+            namespace, name = daemon_set.key
             yield (
                 f"daemonset/{name} has {status.updated_number_scheduled} of "
                 f"{status.desired_number_scheduled} pods up to date: "

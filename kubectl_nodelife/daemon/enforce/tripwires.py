@@ -357,13 +357,13 @@ class GoneNodes:
     def __init__(self, intents: Intents | None = None) -> None:
         self._intents = intents
         text = intents.mark(_MARK) if intents is not None else ""
-        self.unreadable, kept = "", _Kept()
+        self.unreadable, stored = "", _Kept()
         try:
-            kept = msgspec.json.decode(text, type=_Kept) if text else kept
+            stored = msgspec.json.decode(text, type=_Kept) if text else stored
         except msgspec.MsgspecError as error:
             self.unreadable = f"which nodes were gone before cannot be read: {error}"
-        self._gone = kept.gone
-        self._there = set(kept.there)
+        self._gone = stored.gone
+        self._there = set(stored.there)
         self._changed = False
         self._kept_ns = 0
 

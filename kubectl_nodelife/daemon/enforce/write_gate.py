@@ -224,9 +224,9 @@ class Pause:
 
     def __init__(self, intents: Intents) -> None:
         self._intents = intents
-        kept = intents.mark(_MARK)
-        self._paused = bool(kept)
-        self._until_ns = int(kept) if kept.isdecimal() else 0  # what cannot be read is for ever
+        mark = intents.mark(_MARK)
+        self._paused = bool(mark)
+        self._until_ns = int(mark) if mark.isdecimal() else 0  # what cannot be read is for ever
 
     def begin(self, until_ns: int = 0) -> str:
         """Stop writing. Why a restart would end it, "" where it would not."""
@@ -266,9 +266,9 @@ class KeptBreakers:
 
     def keep(self) -> None:
         """Bring what needs a person to the disk. One that cannot be kept is open all the same."""
-        kept = [b for b in self._guard.breakers.values() if not b.heals and b.rule != SETTINGS]
+        lasting = [b for b in self._guard.breakers.values() if not b.heals and b.rule != SETTINGS]
         try:
-            self._intents.mark(_BREAKERS, msgspec.json.encode(kept).decode())
+            self._intents.mark(_BREAKERS, msgspec.json.encode(lasting).decode())
         except sqlite3.Error as error:
             log.error("an open breaker is lost with the process, it cannot be kept: %s", error)
 
@@ -329,14 +329,14 @@ class LeaderHealth:
         """Why another should lead, "" for no reason. To be asked every other second."""
         task = self._task()
         journal, blind = self._journal_error(), task.stands_still if task is not None else ""
-        found = {
+        faults = {
             f"the journal cannot be written: {journal}": (bool(journal), JOURNAL_NS),
             "no file or connection can be opened": (not self.has_descriptors(), UNFIT_NS),
             "the controllers make no turn": (self._hangs(task), UNFIT_NS),
             f"nothing can be decided: {blind}": (bool(blind), BLIND_NS),
         }
         now_ns = self._steady_ns()
-        present = {why: limit for why, (holds, limit) in found.items() if holds}
+        present = {why: limit for why, (holds, limit) in faults.items() if holds}
         self._since_ns = {why: self._since_ns.get(why, now_ns) for why in present}
         over = (why for why, limit in present.items() if now_ns - self._since_ns[why] >= limit)
         return next(over, "")

@@ -66,10 +66,10 @@ class UpgradeSample(msgspec.Struct):
 async def read_budgets(client: Client) -> list[PodDisruptionBudget] | None:
     """All budgets; None where they cannot be read."""
     try:
-        found = await read_all(client, resource_of("PodDisruptionBudget"))
+        objects = await read_all(client, resource_of("PodDisruptionBudget"))
     except (NodelifeError, msgspec.MsgspecError):
         return None
-    return [budget for budget in found if isinstance(budget, PodDisruptionBudget)]
+    return [budget for budget in objects if isinstance(budget, PodDisruptionBudget)]
 
 
 def budget_sample(budgets: Iterable[PodDisruptionBudget], cache: Cache) -> BudgetSample:
@@ -191,15 +191,15 @@ def sample_steps(view: ClusterView, *, per_node: bool) -> Generator[None, None, 
     """The sample, a step a node."""
     outlook = view.outlook
     sample = ClusterSample(outlook.now_ns)
-    found = zones(outlook)
+    all_zones = zones(outlook)
     yield
-    label_of = _labels_of(found)
-    brakes = zone_brakes(outlook, found)
-    for zone in found:
+    label_of = _labels_of(all_zones)
+    brakes = zone_brakes(outlook, all_zones)
+    for zone in all_zones:
         _add_zone(sample, label_of[zone.key], zone, brakes[zone.key])
     for key, count in outlook.memory.zones.evictions.items():
         sample.evictions[label_of.get(key, OTHER_ZONES)] += count
-    rates = {zone.key: zone.rate for zone in found}
+    rates = {zone.key: zone.rate for zone in all_zones}
     yield
     for name in sorted(outlook.cache.nodes):
         node = outlook.cache.nodes.get(name)
@@ -226,11 +226,11 @@ def is_leaving(node: Node) -> bool:
     )
 
 
-def _labels_of(found: Iterable[ZoneOutlook]) -> dict[str, str]:
+def _labels_of(all_zones: Iterable[ZoneOutlook]) -> dict[str, str]:
     """Zone key -> the label's value; past the largest so many it is `other`. Zones that are
     displayed alike, as region x and zone x, are one: a series can be there only once.
     """
-    largest = sorted(found, key=lambda zone: (-zone.nodes, zone.key))
+    largest = sorted(all_zones, key=lambda zone: (-zone.nodes, zone.key))
     displayed: dict[str, str] = {}
     return {
         zone.key: displayed.setdefault(zone_display(zone.key), zone.key)
@@ -241,17 +241,19 @@ def _labels_of(found: Iterable[ZoneOutlook]) -> dict[str, str]:
 
 
 def _add_zone(sample: ClusterSample, label: str, zone: ZoneOutlook, brake: ZoneBrake) -> None:
-    made = sample.zones.setdefault(label, ZoneSample())
-    made.size += zone.nodes
-    made.unhealthy += zone.not_ready
-    made.rate += zone.rate
-    made.queued += len(zone.queued)
-    made.states.add(zone.state or ZONE_STATES[0])
+    of_label = sample.zones.setdefault(label, ZoneSample())
+    of_label.size += zone.nodes
+    of_label.unhealthy += zone.not_ready
+    of_label.rate += zone.rate
+    of_label.queued += len(zone.queued)
+    of_label.states.add(zone.state or ZONE_STATES[0])
     if zone.foretold.silent and any(step.rate < zone.rate for step in zone.foretold.states):
-        made.stops = zone.coming(None)
+        of_label.stops = zone.coming(None)
     if brake.after is not None:
         lost = brake.after.lost
-        made.until_brake = lost if made.until_brake is None else min(made.until_brake, lost)
+        of_label.until_brake = (
+            lost if of_label.until_brake is None else min(of_label.until_brake, lost)
+        )
 
 
 def _add_node(
@@ -265,11 +267,11 @@ def _add_node(
         sample.lease_ages[UNKNOWN_AGE] += 1
     else:
         sample.lease_ages.update(str(s) for s in LEASE_AGES if age_ns > s * SECOND_NS)
-    left = of_node.unknown_in
-    if left is not None and not leaving:
-        within = (s for s in UNKNOWN_WITHIN if left.low_ns <= s * SECOND_NS)
+    unknown_in = of_node.unknown_in
+    if unknown_in is not None and not leaving:
+        within = (s for s in UNKNOWN_WITHIN if unknown_in.low_ns <= s * SECOND_NS)
         sample.unknown_within.update(map(str, within))
-        if left.low_ns <= SOON_LOST_NS:
+        if unknown_in.low_ns <= SOON_LOST_NS:
             sample.soon_lost.add(of_node.node.name)
     if of_node.timers and not leaving:
         due = [timer.comes_ns for timer in of_node.timers]
@@ -283,7 +285,7 @@ def _add_node(
     elif leaving:
         _add_drain(sample, of_node)
     if per_node:
-        in_s = None if left is None else left.low_ns / SECOND_NS
+        in_s = None if unknown_in is None else unknown_in.low_ns / SECOND_NS
         trouble = verdict.state in WORST_FIRST[:7]
         node = NodeSample(of_node.node.name, trouble, in_s, len(of_node.timers))
         sample.nodes.append(node)

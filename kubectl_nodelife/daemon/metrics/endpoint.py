@@ -122,21 +122,21 @@ class MetricsEndpoint:
     async def _metrics(self, request: web.Request) -> web.Response:
         if not self._may(request):
             raise web.HTTPUnauthorized(headers={"WWW-Authenticate": "Bearer"})
-        made = await self._made(request.headers.get("Accept", ""))
-        return web.Response(body=made.body, headers={"Content-Type": made.content_type})
+        text = await self._made(request.headers.get("Accept", ""))
+        return web.Response(body=text.body, headers={"Content-Type": text.content_type})
 
     async def _made(self, accept: str) -> Exposition:
         _, kind = choose_encoder(accept)
         async with self._making:
-            kept = self._kept.get(kind)
+            last = self._kept.get(kind)
             now = time.monotonic()
-            if kept is not None and now - kept[0] < KEPT_SECONDS:
-                return kept[1]
+            if last is not None and now - last[0] < KEPT_SECONDS:
+                return last[1]
             plain = self._options.plain_zones
             values = self._recorder.values()
-            made = await asyncio.to_thread(expose, values, accept, plain_zones=plain)
-            self._kept[kind] = now, made
-            return made
+            text = await asyncio.to_thread(expose, values, accept, plain_zones=plain)
+            self._kept[kind] = now, text
+            return text
 
     async def _healthz(self, request: web.Request) -> web.Response:
         return web.Response(text="ok\n")
@@ -169,7 +169,7 @@ class _Collected(Collector):
         for family in FAMILIES:
             samples = self._values.get(family.name)
             if samples:
-                made = _family(family)
+                metric = _family(family)
                 plain = self._plain_zones or family.name.startswith(OURS)
                 zone_at = family.labels.index("zone") if plain and "zone" in family.labels else -1
                 for labels, value in samples:
@@ -177,8 +177,8 @@ class _Collected(Collector):
                         zone_display(word) if at == zone_at else word
                         for at, word in enumerate(labels)
                     ]
-                    _add(made, [word[:MOST_CHARACTERS] for word in words], value)
-                yield made
+                    _add(metric, [word[:MOST_CHARACTERS] for word in words], value)
+                yield metric
 
 
 def expose(values: Values, accept: str, *, plain_zones: bool = False) -> Exposition:
@@ -200,10 +200,10 @@ def _family(family: MetricFamily) -> Metric:
     return GaugeMetricFamily(name, text, labels=labels)
 
 
-def _add(made: Metric, labels: list[str], value: float | Histogram) -> None:
+def _add(metric: Metric, labels: list[str], value: float | Histogram) -> None:
     if isinstance(value, Histogram):
-        assert isinstance(made, HistogramMetricFamily)
-        made.add_metric(labels, buckets=value.cumulative(), sum_value=value.sum)
+        assert isinstance(metric, HistogramMetricFamily)
+        metric.add_metric(labels, buckets=value.cumulative(), sum_value=value.sum)
     else:
-        assert isinstance(made, (CounterMetricFamily, GaugeMetricFamily))
-        made.add_metric(labels, value)
+        assert isinstance(metric, (CounterMetricFamily, GaugeMetricFamily))
+        metric.add_metric(labels, value)

@@ -149,23 +149,25 @@ class MetricsRecorder:
         decisions, enforcement = self._decisions, self._enforcement
         if self._sample is None or decisions.is_cold(self.now_ns()) or decisions.stands_still:
             return None
-        found = cluster_conditions(self._sample)
+        conditions = cluster_conditions(self._sample)
         findings = self._findings or Counter()
         if findings["stalled"] or findings["disabled"]:
             sentence = "a controller of the cluster does nothing, though writes of it are due"
-            found["controllerStalled"] = NotedCondition(
+            conditions["controllerStalled"] = NotedCondition(
                 "controllerStalled", sentence, "kubectl nodelife diverge"
             )
         if self._run is not None and self._run.gates - {"paused", "window"}:
             sentence = f"the upgrade is held by: {', '.join(sorted(self._run.gates))}"
             command = "kubectl nodelife upgrade status"
-            found["upgradeHeld"] = NotedCondition("upgradeHeld", sentence, command)
+            conditions["upgradeHeld"] = NotedCondition("upgradeHeld", sentence, command)
         if enforcement is not None and not enforcement.stands_by:
             why = enforcement.why_not or _breakers(enforcement)
             command = "kubectl nodelife daemon status"
             if why:
-                found["enforcementStopped"] = NotedCondition("enforcementStopped", why, command)
-        return found
+                conditions["enforcementStopped"] = NotedCondition(
+                    "enforcementStopped", why, command
+                )
+        return conditions
 
     def observations(self) -> tuple[Observations, int]:
         """The observations that the controllers are judged by, and the instant that they are of."""

@@ -114,12 +114,12 @@ class ChangeCounts:
     def take(self, changes: Iterable[ChangeRecord]) -> None:
         """Changes that are new, or that have another outcome."""
         for change in changes:
-            known = self._open.get(change.id)
-            if known is None and change.time_ns >= self._began_ns:
+            outcome = self._open.get(change.id)
+            if outcome is None and change.time_ns >= self._began_ns:
                 self._count(change, WOULD)
                 self._predicted(change)
-                known = WOULD
-            if change.outcome not in (known, WOULD):
+                outcome = WOULD
+            if change.outcome not in (outcome, WOULD):
                 self._count(change, change.outcome)
             if change.settled_ns is None:
                 self._open[change.id] = change.outcome

@@ -99,12 +99,12 @@ class ActsQuestion(msgspec.Struct, forbid_unknown_fields=True):
     def words(self) -> list[str]:
         """As a shell splits them. Raises BadInput."""
         try:
-            found = shlex.split(self.acts)
+            words = shlex.split(self.acts)
         except ValueError:
             raise BadInput("a quotation mark is not closed", on="what-if") from None
-        if not found:
+        if not words:
             raise BadInput("no act is given", on="what-if", remedy="such as: lose node worker-1")
-        return found
+        return words
 
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
@@ -112,13 +112,13 @@ Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 def page_files() -> dict[str, tuple[bytes, str]]:
     """Path -> the page's file and its type."""
-    found = {}
+    by_path = {}
     for file in files("kubectl_nodelife.daemon.ui").joinpath("page").iterdir():
         kind = TYPES.get(f".{file.name.rpartition('.')[2]}")
         if kind is not None:
-            found[f"/{file.name}"] = file.read_bytes(), kind
-    found["/"] = found["/index.html"]
-    return found
+            by_path[f"/{file.name}"] = file.read_bytes(), kind
+    by_path["/"] = by_path["/index.html"]
+    return by_path
 
 
 def listen(port: int) -> list[socket.socket]:
@@ -135,19 +135,19 @@ def listen(port: int) -> list[socket.socket]:
 
 def _bound(family: int, address: str, port: int) -> socket.socket | OSError:
     try:
-        made = socket.socket(family, socket.SOCK_STREAM)
+        listening = socket.socket(family, socket.SOCK_STREAM)
     except OSError as error:
         return error
     try:
         # Connections of a page that was just closed do not keep the port; another listener does.
-        made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         if family == socket.AF_INET6:
-            made.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
-        made.bind((address, port))
+            listening.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+        listening.bind((address, port))
     except OSError as error:
-        made.close()
+        listening.close()
         return error
-    return made
+    return listening
 
 
 class PageEndpoint:
@@ -319,14 +319,14 @@ class PageEndpoint:
         """
         key = json.dumps([question, query], sort_keys=True)
         async with self._sharing:
-            at_s, kept = self._shared.get(key, (0.0, None))
-            if kept is None or time.monotonic() - at_s > SHARED_SECONDS:
-                made = await self._respond(question, query)
-                kept = made.status, made.body
-                self._shared[key] = time.monotonic(), kept
+            at_s, shared = self._shared.get(key, (0.0, None))
+            if shared is None or time.monotonic() - at_s > SHARED_SECONDS:
+                response = await self._respond(question, query)
+                shared = response.status, response.body
+                self._shared[key] = time.monotonic(), shared
                 while len(self._shared) > _MOST_SHARED:
                     del self._shared[next(iter(self._shared))]
-        return _json(*reversed(kept))
+        return _json(*reversed(shared))
 
     async def _respond(self, question: str, query: Query) -> web.Response:
         try:
@@ -477,12 +477,12 @@ class Sessions:
         goes where there are many.
         """
         self._forget()
-        made = secrets.token_urlsafe(32)
+        token = secrets.token_urlsafe(32)
         lasts_s = self.token_seconds(read_only=read_only)
-        self._tokens[made] = _Pass(self._now_s() + lasts_s, read_only)
+        self._tokens[token] = _Pass(self._now_s() + lasts_s, read_only)
         while len(self._tokens) > MOST_TOKENS:
             del self._tokens[next(iter(self._tokens))]
-        return made
+        return token
 
     @staticmethod
     def token_seconds(*, read_only: bool) -> float:
@@ -496,8 +496,8 @@ class Sessions:
         self._forget()
         if self.is_closed(peer):
             return None
-        found = _find(self._tokens, token)
-        if found is None:
+        matching = _find(self._tokens, token)
+        if matching is None:
             self._wrong[peer] = self._wrong.pop(peer, 0) + 1
             if self._wrong[peer] >= MOST_WRONG:
                 del self._wrong[peer]
@@ -505,14 +505,14 @@ class Sessions:
             while len(self._wrong) > _MOST_PEERS:
                 del self._wrong[next(iter(self._wrong))]
             return None
-        read_only = self._tokens[found].read_only
+        read_only = self._tokens[matching].read_only
         if not read_only:
-            del self._tokens[found]
-        made = secrets.token_urlsafe(32)
-        self._sessions[made] = _Pass(self._now_s() + self._lasts_s, read_only)
+            del self._tokens[matching]
+        session = secrets.token_urlsafe(32)
+        self._sessions[session] = _Pass(self._now_s() + self._lasts_s, read_only)
         for oldest in self._alike(read_only)[:-MOST_SESSIONS]:
             del self._sessions[oldest]
-        return made
+        return session
 
     def is_full(self, *, read_only: bool) -> bool:
         """True if the next session of that kind ends the oldest."""
@@ -520,7 +520,7 @@ class Sessions:
         return len(self._alike(read_only)) >= MOST_SESSIONS
 
     def _alike(self, read_only: bool) -> list[str]:
-        return [key for key, kept in self._sessions.items() if kept.read_only == read_only]
+        return [key for key, each in self._sessions.items() if each.read_only == read_only]
 
     def is_closed(self, peer: str = "") -> bool:
         """True if there were so many wrong tokens of this peer that none of it is taken now."""
@@ -534,14 +534,14 @@ class Sessions:
     def is_read_only(self, session: str) -> bool:
         """True if it only looks on, as one that is none does."""
         self._forget()
-        found = _find(self._sessions, session)
-        return found is None or self._sessions[found].read_only
+        matching = _find(self._sessions, session)
+        return matching is None or self._sessions[matching].read_only
 
     def end(self, session: str) -> None:
         """End it, if it is one."""
-        found = _find(self._sessions, session)
-        if found is not None:
-            del self._sessions[found]
+        matching = _find(self._sessions, session)
+        if matching is not None:
+            del self._sessions[matching]
 
     def count(self) -> int:
         """How many go on."""
@@ -550,18 +550,18 @@ class Sessions:
 
     def _forget(self) -> None:
         now_s = self._now_s()
-        for kept in (self._tokens, self._sessions):
-            for key in [key for key, good in kept.items() if good.until_s <= now_s]:
-                del kept[key]
+        for passes in (self._tokens, self._sessions):
+            for key in [key for key, good in passes.items() if good.until_s <= now_s]:
+                del passes[key]
         for peer in [peer for peer, until_s in self._closed_until_s.items() if until_s <= now_s]:
             del self._closed_until_s[peer]
 
 
-def _find(kept: Iterable[str], given: str) -> str | None:
+def _find(secrets_held: Iterable[str], given: str) -> str | None:
     """The key that is the same, compared in constant time."""
-    found = None
+    matching = None
     sent = given.encode("utf-8", "replace")
-    for key in kept:
+    for key in secrets_held:
         if hmac.compare_digest(key.encode(), sent):
-            found = key
-    return found
+            matching = key
+    return matching

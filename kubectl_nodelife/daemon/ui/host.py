@@ -185,8 +185,8 @@ class PageHost:
     def _listen_again(self, listen: Callable[[int], list[socket]]) -> list[socket]:
         """At the port of the last time, where that is free, else at any."""
         try:
-            with open(self._port_file, encoding="ascii") as kept:
-                port = int(kept.read(8))
+            with open(self._port_file, encoding="ascii") as file:
+                port = int(file.read(8))
             if LEAST_PORT <= port <= MOST_PORT:
                 return listen(port)
         except (OSError, ValueError, BadInput):
@@ -195,8 +195,8 @@ class PageHost:
 
     def _keep_port(self, port: int) -> None:
         if self._port_file:
-            with suppress(OSError), open(self._port_file, "w", encoding="ascii") as kept:
-                kept.write(f"{port}\n")
+            with suppress(OSError), open(self._port_file, "w", encoding="ascii") as file:
+                file.write(f"{port}\n")
 
     async def _order_stop(self, query: Query) -> dict[str, Any]:
         was = self.url
@@ -247,8 +247,8 @@ class OtherClusters:
     async def answer(self, query: Query) -> dict[str, Any]:
         """The other clusters, each once, trouble first: context, server, level, sentence, url."""
         check_private(self._own.runtime)
-        found = await asyncio.to_thread(instances, self._own.runtime)
-        others = [one for one in found if one.identity != self._own.identity and one.is_taken()]
+        every = await asyncio.to_thread(instances, self._own.runtime)
+        others = [one for one in every if one.identity != self._own.identity and one.is_taken()]
         asked = (asyncio.to_thread(_asked, one) for one in others[:MOST_ASKED])
         told = await asyncio.gather(*asked)
         return {"items": merged(told, self._cluster_uid())}
@@ -266,19 +266,19 @@ def merged(told: list[Mapping[str, Any]], own_uid: str) -> list[dict[str, str]]:
     """Answers of daemons as clusters, the worst first. A cluster that several watch, under other
     names, is told once, by the first that knows; one that is our own, not at all."""
     rank = {level: place for place, level in enumerate(_WORST_FIRST)}
-    found: dict[str, dict[str, str]] = {}
+    by_cluster: dict[str, dict[str, str]] = {}
     for each in sorted(told, key=lambda one: one.get("level") == UNKNOWN):
         uid, server = str(each.get("clusterUid") or ""), str(each.get("server") or "")
         if uid and uid == own_uid:
             continue
         context = _text(each.get("context"))
-        known = found.get(uid or server or context)
-        if known is not None:
-            known["contexts"] += f", {context}"
-            known["url"] = known["url"] or _page(each.get("url"))
+        cluster = by_cluster.get(uid or server or context)
+        if cluster is not None:
+            cluster["contexts"] += f", {context}"
+            cluster["url"] = cluster["url"] or _page(each.get("url"))
             continue
         level = str(each.get("level"))
-        found[uid or server or context] = {
+        by_cluster[uid or server or context] = {
             "contexts": context,
             "context": context,
             "server": server[:_MOST_TEXT],
@@ -286,7 +286,7 @@ def merged(told: list[Mapping[str, Any]], own_uid: str) -> list[dict[str, str]]:
             "sentence": _text(each.get("sentence")),
             "url": _page(each.get("url")),
         }
-    return sorted(found.values(), key=lambda one: (rank[one["level"]], one["contexts"]))
+    return sorted(by_cluster.values(), key=lambda one: (rank[one["level"]], one["contexts"]))
 
 
 def _text(value: object) -> str:

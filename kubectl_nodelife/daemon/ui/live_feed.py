@@ -232,10 +232,10 @@ class LiveFeed:
         """Take what is news, and forget the oldest."""
         newest = {change.id for change in nlargest(MOST_CHANGES, changes, key=lambda c: c.id)}
         for change in changes:
-            known = self._fresh.get(change.id) or self._happened.get(change.id)
-            if known is None and change.id not in newest:
+            before = self._fresh.get(change.id) or self._happened.get(change.id)
+            if before is None and change.id not in newest:
                 continue
-            if known is None or known.outcome != change.outcome:
+            if before is None or before.outcome != change.outcome:
                 # A copy: the ledger's own record changes when the change is settled.
                 self._fresh[change.id] = msgspec.structs.replace(change)
         for number in sorted(self._happened.keys() | self._fresh.keys())[:-MOST_CHANGES]:
@@ -265,9 +265,9 @@ class WorksFeed:
     async def run(self, works: Callable[[], Sequence[WorkInProgress]]) -> None:
         """Ask as long as it is not cancelled. `works`: those of now."""
         while True:
-            found = works()
+            all_works = works()
             for kind, every_s in EVERY_SECONDS.items():
-                mine = [key_of(work) for work in found if work.kind == kind][:MOST_ASKED]
+                mine = [key_of(work) for work in all_works if work.kind == kind][:MOST_ASKED]
                 began = time.monotonic()
                 if mine and began >= self._due[kind]:
                     await self._ask(kind, mine)
@@ -378,15 +378,15 @@ class Broadcast:
         """A new listener; None: there are too many."""
         if len(self.subscribers) >= MOST_LISTENERS:
             return None
-        made = Subscriber()
+        subscriber = Subscriber()
         missed = self._since(last_event)
         if missed is None:
             missed = self._first()
         if missed:
-            made.put(missed, first=True)
-        self.subscribers.add(made)
+            subscriber.put(missed, first=True)
+        self.subscribers.add(subscriber)
         self.wanted.set()
-        return made
+        return subscriber
 
     def leave(self, subscriber: Subscriber) -> None:
         """It listens no more."""

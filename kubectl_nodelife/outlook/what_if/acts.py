@@ -125,32 +125,32 @@ class Narrowing(NamedTuple):
     def nodes(self, cluster: Cache, *, beta_zone_labels_only: bool) -> list[str]:
         """Their names, in order. Raises BadInput where there are none."""
         resolver = _Resolver(cluster, beta_zone_labels_only)
-        found = sorted(cluster.nodes)
+        names = sorted(cluster.nodes)
         if self.selector is not None:
-            found = resolver.matching(self.selector)
+            names = resolver.matching(self.selector)
         if self.zones:
             there = {node for zone in self.zones for node in resolver.of_zone(zone)}
-            found = [name for name in found if name in there]
-            if not found:
+            names = [name for name in names if name in there]
+            if not names:
                 what = f"no node of {', '.join(self.zones)} matches"
                 raise BadInput(what, on=f"--selector {self.selector}", remedy="check the labels")
-        return found
+        return names
 
 
 def narrowing(words: Sequence[str]) -> tuple[Narrowing, list[str]]:
     """The choice of nodes in the words of a ranking, and the rest of the words. Raises BadInput."""
     selector, zones, rest = None, list[str](), list[str]()
-    left = list(words)
-    while left:
-        word = left.pop(0)
+    remaining = list(words)
+    while remaining:
+        word = remaining.pop(0)
         name, equals, value = word.partition("=")
         if name not in ("-l", "--selector", "--zone"):
             rest.append(word)
             continue
         if not equals:
-            if not left:
+            if not remaining:
                 raise BadInput("lacks its value", on=name)
-            value = left.pop(0)
+            value = remaining.pop(0)
         if name == "--zone":
             zones.append(value)
         else:
@@ -239,8 +239,8 @@ class _Resolver:
     def act(self, index: int, words: _Words) -> Act:
         """The act. Raises BadInput."""
         make: Callable[[_Words], Act] = getattr(self, f"_{words.verb}")
-        made = make(words)
-        return msgspec.structs.replace(made, index=index)
+        act = make(words)
+        return msgspec.structs.replace(act, index=index)
 
     def _lose(self, words: _Words) -> Act:
         link = words.targets[:1] == ["link"]
@@ -339,9 +339,9 @@ class _Resolver:
         self, verb: str, targets: Sequence[str], words: _Words, more: tuple[str, ...] = ()
     ) -> tuple[str, list[str]]:
         """(kind, nodes) of `node A B`, `nodes -l SELECTOR`, `zone A`. Raises BadInput."""
-        known = {"--at", "-l", "--selector", *(("--for",) if "lose" in verb else ()), *more}
+        flags = {"--at", "-l", "--selector", *(("--for",) if "lose" in verb else ()), *more}
         for name in words.options:
-            if name not in known:
+            if name not in flags:
                 raise BadInput(f"is not known by {verb}", on=name, remedy=_example(verb))
         kind, names = _kind_and_names(targets)
         if kind == ZONE:
@@ -375,11 +375,11 @@ class _Resolver:
     def matching(self, selector: str) -> list[str]:
         """The nodes that a selector matches. Raises BadInput where it is none of them."""
         wanted, nodes = label_selector(selector), self._cluster.nodes
-        found = sorted(n for n, node in nodes.items() if matches(wanted, node.metadata.labels))
-        if not found:
+        names = sorted(n for n, node in nodes.items() if matches(wanted, node.metadata.labels))
+        if not names:
             what = f"no node of {len(nodes)} matches"
             raise BadInput(what, on=f"--selector {selector}", remedy="check the labels")
-        return found
+        return names
 
 
 _DRAIN_OPTIONS: Final = {**_DRAIN_SWITCHES, **_DRAIN_VALUES}
@@ -467,11 +467,11 @@ def _needed(verb: str, names: list[str]) -> list[str]:
 
 
 def _example(verb: str) -> str:
-    found = next((e for form, e in FORMS.items() if form.startswith(verb)), "what-if lose node N")
-    return f"such as: kubectl nodelife {found}"
+    example = next((e for form, e in FORMS.items() if form.startswith(verb)), "what-if lose node N")
+    return f"such as: kubectl nodelife {example}"
 
 
-def _meant(near: Sequence[str], known: Mapping[str, object]) -> str:
+def _meant(near: Sequence[str], words: Mapping[str, object]) -> str:
     if near:
         return f"did you mean {near[0]}?"
-    return f"known: {first_names(sorted(filter(None, known)), _NAMED)}"
+    return f"known: {first_names(sorted(filter(None, words)), _NAMED)}"

@@ -239,11 +239,11 @@ def _differ(before: Sequence[Level], after: Sequence[Level]) -> bool:
 
 def _serving(series: Sequence[Level]) -> list[Level]:
     """The series of how many serve, and nothing else."""
-    found = [series[0]._replace(ready=0, blind=0)]
+    levels = [series[0]._replace(ready=0, blind=0)]
     for level in series[1:]:
-        if level.serving != found[-1].serving:
-            found.append(level._replace(ready=0, blind=0))
-    return found
+        if level.serving != levels[-1].serving:
+            levels.append(level._replace(ready=0, blind=0))
+    return levels
 
 
 def _workload(
@@ -312,14 +312,14 @@ class _Owner(NamedTuple):
     def of(cls, workload: ServedObject, present: Present) -> _Owner:
         """Of that workload, as the cluster was at t=0."""
         key = (workload.namespace, workload.name)
-        found = present.setting.cluster.get(workload.kind, key)
+        owner_object = present.setting.cluster.get(workload.kind, key)
         top = f"{workload.kind}/{workload.name}"
-        if found is None:
+        if owner_object is None:
             return cls(None, top)
-        above = controller_of(found.metadata)
+        above = controller_of(owner_object.metadata)
         if above is not None:
             top = f"{above.kind}/{above.name}"
-        spec = getattr(found, "spec", None)
+        spec = getattr(owner_object, "spec", None)
         if not isinstance(spec, (ScaleSpec, ReplicationControllerSpec)):
             return cls(None, top)
         return cls(1 if spec.replicas is None else spec.replicas, top)
@@ -354,21 +354,21 @@ def _already_down(before: PlayReading) -> list[str]:
 
 def _differences(plays: Plays, acts: Sequence[Act]) -> list[Difference]:
     """Records that only one play has: of the same words and object, in their order."""
-    left = Counter(_key(record) for record in plays.baseline.records)
-    found = []
+    unmatched = Counter(_key(record) for record in plays.baseline.records)
+    differences = []
     causes = act_of_each(plays.future, acts)
     for record, act in zip(plays.future.records, causes, strict=True):
         key = _key(record)
-        if left[key]:
-            left[key] -= 1
+        if unmatched[key]:
+            unmatched[key] -= 1
         else:
-            found.append(_difference("future", record, act))
+            differences.append(_difference("future", record, act))
     for record in reversed(plays.baseline.records):
         key = _key(record)
-        if left[key]:
-            left[key] -= 1
-            found.append(_difference("baseline", record, None))
-    return sorted(found, key=lambda difference: difference.at)
+        if unmatched[key]:
+            unmatched[key] -= 1
+            differences.append(_difference("baseline", record, None))
+    return sorted(differences, key=lambda difference: difference.at)
 
 
 def _key(record: Record) -> object:

@@ -262,8 +262,8 @@ class Losses:
         signs = (seconds(at_ns) or 0.0 for at_ns in played.last_signs[name])
         first, last = (round(at + self._lost_s, 3) for at in signs)
         until, ready = seconds(played.end_ns) or 0.0, played.cluster.nodes[name].ready()
-        known = ready is not None and ready.status == "Unknown"
-        if known or not first <= until <= last + self._period_s:
+        is_unknown = ready is not None and ready.status == "Unknown"
+        if is_unknown or not first <= until <= last + self._period_s:
             return None
         return LossRange(first, None, None)
 
@@ -374,7 +374,7 @@ class Extreme(msgspec.Struct, frozen=True):
             played.start_ns,
             reading.outages,
             {workload: course.evicted for workload, course in reading.courses.items()},
-            {node: len(found) for node, found in deletions_by_node(reading)[0].items()},
+            {node: len(deletions) for node, deletions in deletions_by_node(reading)[0].items()},
             played.waited_ns,
         )
 

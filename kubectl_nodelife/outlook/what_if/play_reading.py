@@ -106,8 +106,8 @@ class Played(msgspec.Struct, frozen=True, dict=True):
 
     def workloads(self) -> set[ServedObject]:
         """All workloads that ever had pods."""
-        made = {ServedObject(*pod.workload) for pod in self.courses.pods}
-        return self.levels.workloads_at_start() | made
+        made_in_play = {ServedObject(*pod.workload) for pod in self.courses.pods}
+        return self.levels.workloads_at_start() | made_in_play
 
     @cached_property
     def courses(self) -> Courses:
@@ -174,10 +174,10 @@ class PlayReading:
         self._look_at_end()
 
     def _is_ignored(self, counted: ServedObject) -> bool:
-        found = counted in self.ignored or self._ignores(counted)
-        if found:
+        is_ignored = counted in self.ignored or self._ignores(counted)
+        if is_ignored:
             self.ignored.add(counted)
-        return found
+        return is_ignored
 
     def _budgets(self) -> Iterator[tuple[Key, BudgetFuture]]:
         end_ns = self.played.end_ns - self.played.start_ns
@@ -191,22 +191,22 @@ class PlayReading:
 
     def zone_of(self, node: str) -> str:
         """The node's zone, as people write it."""
-        found = self.played.cluster.nodes.get(node)
-        if found is None:
+        its_node = self.played.cluster.nodes.get(node)
+        if its_node is None:
             return ""
-        return zone_display(zone_key(found.metadata.labels, beta_only=self.beta_only))
+        return zone_display(zone_key(its_node.metadata.labels, beta_only=self.beta_only))
 
     def outage(self, counted: ServedObject) -> Outage:
         """How a workload or a Service fared."""
-        found = self.outages.get(counted)
-        if found is None:
-            found = outage_of(self.played.levels.series(counted), self.played.end_ns)
-        return found
+        outage = self.outages.get(counted)
+        if outage is None:
+            outage = outage_of(self.played.levels.series(counted), self.played.end_ns)
+        return outage
 
     def workloads(self) -> list[ServedObject]:
         """The workloads of which anything is to be reported, in their order."""
-        found = {*self.outages, *self.courses}
-        return sorted(c for c in found if c.kind != SERVICE and not self._ignores(c))
+        every = {*self.outages, *self.courses}
+        return sorted(c for c in every if c.kind != SERVICE and not self._ignores(c))
 
     def _count_pods(self) -> None:
         for pod in self.played.courses.pods:
@@ -269,8 +269,8 @@ class PlayReading:
             held_up = PendingPod(pod="/".join(pod.key), why=why)
             self.courses[workload_of(pod)].held_up.append(held_up)
         for node in sorted(self.played.silent):
-            found = cluster.nodes.get(node)
-            taints = [t for t in found.spec.taints if t.effect == NO_EXECUTE] if found else []
+            its_node = cluster.nodes.get(node)
+            taints = [t for t in its_node.spec.taints if t.effect == NO_EXECUTE] if its_node else []
             stopped = rates.get(self.zone_of(node)) == 0
             for pod in sorted(cluster.pods_on(node), key=lambda pod: pod.key):
                 workload = workload_of(pod)
@@ -300,15 +300,15 @@ class PlayReading:
 
 def _instants(node: NodeCourse) -> dict[str, Any]:
     """What came to the node, and when, by the fields of NodeFuture."""
-    found: dict[str, Any] = {
+    fields: dict[str, Any] = {
         "lost_seconds": node.event_at("MachineLost", "LinkLost"),
         "tainted_seconds": node.tainted[0].at if node.tainted else None,
         "back_seconds": node.back_at,
     }
     if node.unknown:
         first = node.unknown[0]
-        found |= {"unknown_seconds": first.at, "because": first.action.because}
-    return {field: value for field, value in found.items() if value is not None}
+        fields |= {"unknown_seconds": first.at, "because": first.action.because}
+    return {field: value for field, value in fields.items() if value is not None}
 
 
 def _budget_future(ledger: BudgetLedger, end_ns: int) -> BudgetFuture:
@@ -397,8 +397,8 @@ def _counts(after: PlayReading, cluster: Cache) -> dict[str, tuple[int, int]]:
     counts: dict[str, tuple[int, int]] = {}
     for node in cluster.nodes.values():
         zone = zone_display(zone_key(node.metadata.labels, beta_only=after.beta_only))
-        found = counts.get(zone, (0, 0))
-        counts[zone] = (found[0] + node.is_ready, found[1] + (not node.is_ready))
+        before = counts.get(zone, (0, 0))
+        counts[zone] = (before[0] + node.is_ready, before[1] + (not node.is_ready))
     return counts
 
 
@@ -455,14 +455,14 @@ def _all_dark(
 def act_of_each(played: Played, acts: Sequence[Act]) -> list[int | None]:
     """For each record the index of the act to which its chain of causes leads; None: to none."""
     begun = {(round(act.at_seconds, 3), name): act.index for act in acts for name in _about(act)}
-    found: list[int | None] = []
+    by_record: list[int | None] = []
     for record in played.records:
         if record.cause is not None:
-            found.append(found[record.cause] if record.cause < len(found) else None)
+            by_record.append(by_record[record.cause] if record.cause < len(by_record) else None)
             continue
         key = (record.at, record.object.name)
-        found.append(begun.get(key) if record.controller == "cluster" else None)
-    return found
+        by_record.append(begun.get(key) if record.controller == "cluster" else None)
+    return by_record
 
 
 def _about(act: Act) -> Iterator[str]:
@@ -480,13 +480,13 @@ def chains(played: Played, about: str) -> WhyChanged:
     """The changes of `node/NAME` or NAMESPACE/KIND/NAME. Raises BadInput."""
     parts = about.split("/")
     if len(parts) == 2 and parts[0].lower() in ("node", "nodes"):
-        found = [i for i, r in enumerate(played.records) if _is_about_node(r, parts[1])]
-        known = parts[1] in played.cluster.nodes or bool(found)
+        about_it = [i for i, r in enumerate(played.records) if _is_about_node(r, parts[1])]
+        is_there = parts[1] in played.cluster.nodes or bool(about_it)
     elif len(parts) == 3:
         workload = _workload(played, ServedObject(*parts))
-        known = workload is not None
+        is_there = workload is not None
         pods = {pod.key for pod in played.courses.pods if pod.workload == workload}
-        found = [
+        about_it = [
             i
             for i, record in enumerate(played.records)
             if record.object.kind == "Pod" and (record.object.namespace, record.object.name) in pods
@@ -494,9 +494,9 @@ def chains(played: Played, about: str) -> WhyChanged:
     else:
         remedy = "write node/NAME or NAMESPACE/KIND/NAME"
         raise BadInput(f"{about!r} names nothing", on="--why", remedy=remedy)
-    if not known:
+    if not is_there:
         raise BadInput(f'"{about}" not found', on="--why", remedy="check the name")
-    return WhyChanged(about=about, changes=[_chain(played.records, i) for i in found])
+    return WhyChanged(about=about, changes=[_chain(played.records, i) for i in about_it])
 
 
 def _is_about_node(record: Record, name: str) -> bool:

@@ -311,8 +311,8 @@ def restamped(cluster: Cache, was: Settings, now: Settings) -> Cache:
     changed = cluster.copy()
     for key, pod in cluster.pods.items():
         owner = controller_of(pod.metadata)
-        found = cluster.get(owner.kind, (key[0], owner.name)) if owner is not None else None
-        changed.set("Pod", key, after.admit(before.unstamped(pod, template_of(found))))
+        owner_object = cluster.get(owner.kind, (key[0], owner.name)) if owner is not None else None
+        changed.set("Pod", key, after.admit(before.unstamped(pod, template_of(owner_object))))
     return changed
 
 
@@ -331,8 +331,10 @@ def _played(
 ) -> Played:
     branch.add(events)
     for restart in restarts:
-        made = make_controllers(restart.settings, question.controllers, pass_drift_ns=PASS_DRIFT_NS)
-        branch.restart(made, question.now_ns + restart.at_ns, restart.settings)
+        controllers = make_controllers(
+            restart.settings, question.controllers, pass_drift_ns=PASS_DRIFT_NS
+        )
+        branch.restart(controllers, question.now_ns + restart.at_ns, restart.settings)
     branch.play_until_quiet()
     world, levels = branch.world, branch.world.agenda.parts[ServiceLevels]
     assert isinstance(levels, ServiceLevels)
@@ -403,10 +405,13 @@ def changed_settings(settings: Settings, acts: Sequence[Act]) -> Settings:
     for act in acts:
         for detail in act.detail:
             given |= _flags(detail)
-    kept = {name: settings.flags[name] for name in given_flags(settings)}
-    origins = {**{name: settings.origins[name] for name in kept}, **dict.fromkeys(given, "set")}
+    given_before = {name: settings.flags[name] for name in given_flags(settings)}
+    origins = {
+        **{name: settings.origins[name] for name in given_before},
+        **dict.fromkeys(given, "set"),
+    }
     try:
-        return make_settings(settings.profile, {**kept, **given}, origins=origins)
+        return make_settings(settings.profile, {**given_before, **given}, origins=origins)
     except SettingsError as error:
         raise BadInput(str(error), on="set") from None
 

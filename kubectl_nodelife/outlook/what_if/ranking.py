@@ -131,11 +131,11 @@ def targets_of(
     groups = {name: nodes for name, nodes in groups.items() if not chosen.isdisjoint(nodes)}
     if not groups:
         raise BadInput("there is nothing to lose", on=f"--each {each}", remedy="check the labels")
-    found = [
+    targets = [
         TargetGroup(name, tuple(nodes), _words_of(kind, key, name))
         for name, nodes in sorted(groups.items())
     ]
-    return (list(_pairs(kind, key, found)) if of_pairs else found), without
+    return (list(_pairs(kind, key, targets)) if of_pairs else targets), without
 
 
 def _pairs(kind: str, key: str, singles: Sequence[TargetGroup]) -> Iterator[TargetGroup]:
@@ -234,11 +234,11 @@ class Ranked(TypedDict):
 
 
 def ranked(
-    found: Sequence[TargetOutcome], targets: Iterable[TargetGroup], words: Sequence[str]
+    outcomes: Sequence[TargetOutcome], targets: Iterable[TargetGroup], words: Sequence[str]
 ) -> Ranked:
     """The targets, the worst first. `words`: the act, without its target."""
     groups = {target.name: target for target in targets}
-    order = sorted(found, key=lambda o: (*(-more(o.figures[f]) for f in _SEVERITY), o.target))
+    order = sorted(outcomes, key=lambda o: (*(-more(o.figures[f]) for f in _SEVERITY), o.target))
     items = [
         RankedTarget(
             rank=number,
@@ -260,9 +260,9 @@ def ranked(
         for s, targets in sorted(points.items(), key=lambda p: (p[0].kind == SERVICE, p[0]))
     ]
     return Ranked(
-        futures=len(found),
+        futures=len(outcomes),
         harmless=sum(not item.does_harm for item in items),
-        ignored=max((outcome.ignored for outcome in found), default=0),
+        ignored=max((outcome.ignored for outcome in outcomes), default=0),
         items=items,
         single_points=single,
     )

@@ -103,23 +103,23 @@ class _ClusterAtStart:
         their labels and owners, as those of a workload do."""
         meta = pod.metadata
         key = (meta.namespace, id(meta.labels), id(meta.owner_references))
-        known = self._counted.get(key)
-        if known is not None:
-            return known.counted
+        before = self._counted.get(key)
+        if before is not None:
+            return before.counted
         services = self._endpoints.services_of(pod)
         served = (ServedObject(namespace, SERVICE, name) for namespace, name in services)
-        found = (workload_of(pod), *served)
+        counted = (workload_of(pod), *served)
         if controller_of(meta) is not None:  # else the pod's own name is the workload's
-            self._counted[key] = _CountedFor(found, meta)
-        return found
+            self._counted[key] = _CountedFor(counted, meta)
+        return counted
 
     def pods_of(self, counted: ServedObject) -> list[Pod]:
         """The pods that count for a workload or Service."""
         if counted.kind == SERVICE:
             return [
                 pod
-                for found in self._endpoints.pods_at_start((counted.namespace, counted.name))
-                if (pod := self._pods.get(found.key)) is not None
+                for at_start in self._endpoints.pods_at_start((counted.namespace, counted.name))
+                if (pod := self._pods.get(at_start.key)) is not None
             ]
         pods = [pod for uid in self._uids.get(counted, ()) for pod in self.cluster.pods_of(uid)]
         pods += self._without_uid.get(counted, ())
@@ -253,10 +253,10 @@ class ServiceLevels:
         )
         if not (ready or serving or blind) and before is not None:
             return
-        found = after or before
-        assert found is not None
+        either = after or before
+        assert either is not None
         now_ns = self._api.now_ns
-        for counted in found.counted:
+        for counted in either.counted:
             self.changed[counted] = None
             series = self._series.get(counted)
             if series is None:
@@ -372,18 +372,18 @@ def named_workloads(text: str, cluster: Cache) -> set[ServedObject]:
     parts = text.split("/")
     if len(parts) == 3 and "=" not in text:
         namespace, kind, name = parts
-        known = {workload_of(p) for p in cluster.pods.values() if p.namespace == namespace}
+        every = {workload_of(p) for p in cluster.pods.values() if p.namespace == namespace}
         services = (service.key for service in cluster.all(SERVICE))
-        known |= {ServedObject(ns, SERVICE, service) for ns, service in services if ns == namespace}
-        found = {w for w in known if w.kind.lower() == kind.lower() and w.name == name}
+        every |= {ServedObject(ns, SERVICE, service) for ns, service in services if ns == namespace}
+        named = {w for w in every if w.kind.lower() == kind.lower() and w.name == name}
     else:
         try:
             wanted = parse_selector(text)
         except ValueError as error:
             raise BadInput(str(error), on="--ignore") from None
         pods = cluster.pods.values()
-        found = {workload_of(p) for p in pods if matches(wanted, p.metadata.labels)}
-    if not found:
+        named = {workload_of(p) for p in pods if matches(wanted, p.metadata.labels)}
+    if not named:
         remedy = "write NAMESPACE/KIND/NAME, or a selector of pods' labels"
         raise BadInput(f"{text!r} matches no workload", on="--ignore", remedy=remedy)
-    return found
+    return named
