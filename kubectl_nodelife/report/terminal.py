@@ -188,14 +188,14 @@ def printable_text(text: str) -> str:
     """As `printable`, but newlines and tabs stay."""
     if text.replace("\n", "").replace("\t", "").isprintable():
         return text
-    return _unsafe(kept=r"\n\t").sub(lambda match: _shown(ord(match[0])), text)
+    return _unsafe(allowed=r"\n\t").sub(lambda match: _shown(ord(match[0])), text)
 
 
 def escape_json(text: str) -> str:
     """JSON text with its unsafe characters as `\\uXXXX`: the same document, safe to show."""
     if text.isascii() and "\x7f" not in text:
         return text  # JSON itself escapes the controls below that
-    return _unsafe(kept=r"\n\t").sub(lambda match: f"\\u{ord(match[0]):04x}", text)
+    return _unsafe(allowed=r"\n\t").sub(lambda match: f"\\u{ord(match[0]):04x}", text)
 
 
 def broken_into_lines(text: str, width: int) -> str:
@@ -271,7 +271,7 @@ def cleaned(text: str) -> str:
 def _colored(text: str) -> str:
     if not this_screen().color:
         return printable_text(text)
-    unsafe = _unsafe(kept=r"\n\t\ufdd0-\ufdd3")
+    unsafe = _unsafe(allowed=r"\n\t\ufdd0-\ufdd3")
     return unsafe.sub(lambda match: _shown(ord(match[0])), text).translate(SEQUENCES)
 
 

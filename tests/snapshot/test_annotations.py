@@ -30,7 +30,7 @@ OF_NO_OBJECT = {
 # namespace, by which those of all namespaces are looked up.
 _UPGRADE = "kubectl_nodelife.controllers.upgrade"
 NO_CONSTANTS = {
-    (f"{_UPGRADE}.document", "key"),
+    (f"{_UPGRADE}.document", "annotation"),
     (f"{_UPGRADE}.marks", "key"),
     (f"{_UPGRADE}.policy", "self.key"),
     ("kubectl_nodelife.outlook.daemonset.view", "daemon_set.namespace"),
