@@ -59,3 +59,8 @@ asyncio, os, logging or click in there. Only `report` and `cli` print.
 """
 
 __version__ = "1.0.0rc1"
+
+PROGRAM = "kubectl-nodelife"
+"""The plugin's program, as kubectl and krew look for it on PATH."""
+SHIM = "kubectl_complete-nodelife"
+"""The program by which kubectl completes the plugin's words."""

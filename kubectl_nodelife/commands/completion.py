@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 from click.shell_completion import CompletionItem, _resolve_context, _resolve_incomplete
 
+from kubectl_nodelife import PROGRAM, SHIM
 from kubectl_nodelife.commands.flags import Connection
 from kubectl_nodelife.commands.groups import DefaultGroup
 from kubectl_nodelife.errors import BadInput, Failed, NodelifeError
@@ -32,9 +33,6 @@ from kubectl_nodelife.report import terminal
 if TYPE_CHECKING:
     from kubectl_nodelife.live.kubeconfig import KubeConfig
 
-
-PROGRAM = "kubectl-nodelife"
-SHIM = "kubectl_complete-nodelife"
 
 _MARK = "completion install`"
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import click
 
-from kubectl_nodelife import __version__
+from kubectl_nodelife import PROGRAM, SHIM, __version__
 from kubectl_nodelife.commands.flags import Connection, Output, connection_flags, output_flags
 from kubectl_nodelife.document import document
 from kubectl_nodelife.errors import EXIT_DONE, EXIT_NO, NodelifeError
@@ -86,7 +86,6 @@ def _attempt(name: str, check: Callable[[], Finding]) -> Finding:
 
 
 def _program() -> Finding:
-    from kubectl_nodelife.commands.completion import PROGRAM
     from kubectl_nodelife.commands.version import installation
 
     installed = installation()
@@ -147,8 +146,6 @@ def _kubectl() -> Finding:
 
 
 def _completion() -> Finding:
-    from kubectl_nodelife.commands.completion import SHIM
-
     shim = shutil.which(SHIM)
     if shim is None:
         remedy = "run: kubectl nodelife completion install"

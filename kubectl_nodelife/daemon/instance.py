@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import kubectl_nodelife
-from kubectl_nodelife import __version__
+from kubectl_nodelife import PROGRAM, __version__
 from kubectl_nodelife.daemon.client import PROTOCOL, NotRunning, ask
 from kubectl_nodelife.daemon.paths import file_inode, lock_file, replace_json, socket_path
 from kubectl_nodelife.errors import Failed, NodelifeError, error_of
@@ -206,7 +206,6 @@ def start_ticks(pid: int) -> int | None:
 
 READY_SECONDS: Final = 60.0
 
-PROGRAM: Final = "kubectl-nodelife"
 PACKAGE: Final = os.path.dirname(os.path.abspath(kubectl_nodelife.__file__ or ""))
 
 

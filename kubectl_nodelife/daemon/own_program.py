@@ -22,10 +22,10 @@ import time
 from collections.abc import Mapping
 from typing import Final
 
-from kubectl_nodelife import __version__
+from kubectl_nodelife import PROGRAM, __version__
 from kubectl_nodelife.build_info import COMMIT
 from kubectl_nodelife.daemon.flags import Options
-from kubectl_nodelife.daemon.instance import PACKAGE, PROGRAM, filled_pipe, installed_link
+from kubectl_nodelife.daemon.instance import PACKAGE, filled_pipe, installed_link
 from kubectl_nodelife.daemon.logs import log
 from kubectl_nodelife.errors import Failed
 from kubectl_nodelife.live.plugin import TooMuchOutput, run_program
