@@ -69,8 +69,8 @@ class PolicyRule(NamedTuple):
 
 def _rows_of(kinds: str, *verbs: str) -> tuple[PolicyRule, ...]:
     """A row for each of these kinds."""
-    rows_kinds = map(kind_named, kinds.split())
-    return tuple(PolicyRule(group_of(k.api_version), k.plural, "", verbs) for k in rows_kinds)
+    named = map(kind_named, kinds.split())
+    return tuple(PolicyRule(group_of(k.api_version), k.plural, "", verbs) for k in named)
 
 
 _WATCHED: Final = ("list", "watch")

@@ -366,9 +366,8 @@ def _hangs(pod: Pod, unreadable: Unreadable, kinds: set[str], budgets: bool) -> 
     namespace, name = unreadable.key
     owner = controller_of(pod.metadata)
     owns = (owner.kind, (pod.namespace, owner.name)) if owner is not None else None
-    if (
-        unreadable.kind == "Pod"
-    ):  # one more of the same owner, or one that counts for the same budget
+    if unreadable.kind == "Pod":
+        # One more of the same owner, or one that counts for the same budget.
         return owns in unreadable.related or (budgets and namespace == pod.namespace)
     if unreadable.kind not in kinds:
         return False

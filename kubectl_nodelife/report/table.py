@@ -40,11 +40,11 @@ class Column(NamedTuple):
 
 def columns(headers: str) -> tuple[Column, ...]:
     """The columns of `name | zone* | age:2`: a `*` makes it wide, `:2` is what it gives."""
-    made_of = []
+    parsed = []
     for header in headers.split(" | "):
         name, _, gives = header.partition(":")
-        made_of.append(Column(name.removesuffix("*"), name.endswith("*"), int(gives or 0)))
-    return tuple(made_of)
+        parsed.append(Column(name.removesuffix("*"), name.endswith("*"), int(gives or 0)))
+    return tuple(parsed)
 
 
 class Table(NamedTuple):

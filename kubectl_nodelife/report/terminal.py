@@ -82,9 +82,9 @@ class ColoredText(str):
 
     def __new__(cls, text: str, tone: str) -> ColoredText:
         """The text with its tone."""
-        text_colored = super().__new__(cls, text)
-        text_colored.tone = tone
-        return text_colored
+        colored = super().__new__(cls, text)
+        colored.tone = tone
+        return colored
 
 
 _choice = AUTO

@@ -335,10 +335,7 @@ class PlacementSimulator:
         names: list[str] = []
         reserved = self._reserved_from(pod)
         for name in self._candidates_for(demands).names():
-            if (
-                self._has_room(wanted, name, reserved)
-                and self._forbids(wanted, name, reserved) is None
-            ):
+            if self._fits(wanted, name, reserved):
                 names.append(name)
                 if len(names) >= most:
                     break

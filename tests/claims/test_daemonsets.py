@@ -18,21 +18,13 @@ import pytest
 
 from tests.claims.test_drain_plan import played
 from tests.claims.test_what_if import run
+from tests.daemonset.naive import DEFAULTS as TOLERATED
 from tests.what_if.stand import at
 
 Document = dict[str, Any]
 MOMENT = ("--now", "2026-01-01T12:00:00Z", "--profile", "v1.37")
 NOTHING = [{"at": "3599s", "uncordon": {"nodes": ["n0"]}}]
 """An hour in which nobody does anything that counts."""
-TOLERATED = {
-    ("node.kubernetes.io/not-ready", "NoExecute"),
-    ("node.kubernetes.io/unreachable", "NoExecute"),
-    ("node.kubernetes.io/disk-pressure", "NoSchedule"),
-    ("node.kubernetes.io/memory-pressure", "NoSchedule"),
-    ("node.kubernetes.io/pid-pressure", "NoSchedule"),
-    ("node.kubernetes.io/unschedulable", "NoSchedule"),
-}
-"""Of each DaemonSet's pods, by AddOrUpdateDaemonPodTolerations."""
 STATES = ("ok", "ok", "ok", "ok", "cordoned", "custom", "evicting", "lost")
 PODS = ("new", "new", "new", "new", "old", "old", "unready", "none", "ending", "failed")
 DIFFERED = (5, 20, 63, 77, 83, 94, 98, 111, 252, 264, 291)

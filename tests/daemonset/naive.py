@@ -28,6 +28,7 @@ DEFAULTS = (
     ("node.kubernetes.io/pid-pressure", "NoSchedule"),
     ("node.kubernetes.io/unschedulable", "NoSchedule"),
 )
+"""What every daemon pod tolerates (`AddOrUpdateDaemonPodTolerations`): key and effect of taints."""
 
 
 class Walk(NamedTuple):

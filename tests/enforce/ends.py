@@ -18,6 +18,7 @@ from kubectl_nodelife.controllers.daemonset.template import get_target_node_name
 from kubectl_nodelife.kube.node import Node, Taint
 from kubectl_nodelife.kube.pod import Pod
 from kubectl_nodelife.kube.workload import ControllerRevision, DaemonSet
+from tests.daemonset.naive import DEFAULTS as TOLERATED
 
 Json = dict[str, Any]
 T = TypeVar("T")
@@ -25,17 +26,6 @@ Count = tuple[int, int, int, int]
 """Of one node, or of all: desired, current, misscheduled, up to date."""
 
 _HASH = "controller-revision-hash"
-_TOLERATED = frozenset(
-    {
-        ("node.kubernetes.io/not-ready", "NoExecute"),
-        ("node.kubernetes.io/unreachable", "NoExecute"),
-        ("node.kubernetes.io/disk-pressure", "NoSchedule"),
-        ("node.kubernetes.io/memory-pressure", "NoSchedule"),
-        ("node.kubernetes.io/pid-pressure", "NoSchedule"),
-        ("node.kubernetes.io/unschedulable", "NoSchedule"),
-    }
-)
-"""What every daemon pod tolerates (`AddOrUpdateDaemonPodTolerations`)."""
 
 
 def end_of(store: Any, first_pods: set[str]) -> Json:
@@ -111,7 +101,7 @@ def _counts(store: Any, node: Node, newest: str) -> list[Count]:
 
 
 def _is_tolerated(taint: Taint) -> bool:
-    return (taint.key, taint.effect) in _TOLERATED
+    return (taint.key, taint.effect) in TOLERATED
 
 
 def _is_daemon(pod: Pod) -> bool:

@@ -96,6 +96,14 @@ class UpdateBudget:
     max_unavailable: int
     max_surge: int
 
+    @property
+    def limit(self) -> tuple[int, str]:
+        """To how many nodes at once the update goes, and the name of what says so: maxSurge where
+        it is above zero."""
+        if self.max_surge:
+            return self.max_surge, "maxSurge"
+        return self.max_unavailable, "maxUnavailable"
+
 
 @dataclass
 class UpdateStep:

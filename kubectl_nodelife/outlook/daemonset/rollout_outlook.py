@@ -185,9 +185,7 @@ def _budget_user(view: SetView, node: str, wave: NodeUpdateState, stuck: bool) -
 
 
 def _waits_for(view: SetView, budget: UpdateBudget) -> Iterator[str]:
-    limit, name = budget.max_unavailable, "maxUnavailable"
-    if budget.max_surge:
-        limit, name = budget.max_surge, "maxSurge"
+    limit, name = budget.limit
     using = nodes_using_budget(view.tracked, view.node_index, budget)
     if len(using) >= limit:
         yield f"{len(using)} of {name} {limit} in use: by {first_names(list(using), 3)}"
@@ -201,7 +199,7 @@ def _estimate(view: SetView, budget: UpdateBudget, old_nodes: int) -> RolloutEst
     None without such experience.
     """
     times = sorted(filter(None, (ready_seconds(pod) for pod in view.pods())))
-    at_once = budget.max_surge or budget.max_unavailable
+    at_once, _ = budget.limit
     if not times or not old_nodes or at_once <= 0:
         return None
     rounds = -(-old_nodes // at_once)

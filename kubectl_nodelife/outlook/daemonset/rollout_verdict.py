@@ -84,9 +84,7 @@ _RANK: Final = {NEVER: 0, SLOW: 1, GOES_ON: 2}
 
 
 def _uses_up(budget: UpdateBudget, used: int) -> str:
-    limit, name = budget.max_unavailable, "maxUnavailable"
-    if budget.max_surge:
-        limit, name = budget.max_surge, "maxSurge"
+    limit, name = budget.limit
     if used < limit:
         return f"; it takes 1 of {name} {limit}"
     return f"; it uses up {name} {limit}" if used == 1 else f"; {used} nodes use up {name} {limit}"
@@ -100,7 +98,7 @@ def _that_count(
     """
     every = list(hindrances(view, using))
     stuck = {h.node for h in every if h.verdict == NEVER and h.node in using}
-    if view.node_index.with_old and len(stuck) >= (budget.max_surge or budget.max_unavailable):
+    if view.node_index.with_old and len(stuck) >= budget.limit[0]:
         return every
     return [h for h in every if h.verdict != NEVER or _should_run(view, h.node)]
 

@@ -242,22 +242,23 @@ class SetView:
         decided = self.decisions
         doomed = {each.pod.key for decision in decided.values() for each in decision.delete}
         wanted = [(node, each.create_because) for node, each in decided.items()]
-        if not doomed and not any(because for _, because in wanted):
-            return self
         taken: set[str] = set()
         made = [
             create_pod(self._context, node, self.revision_hash, because, taken)
             for node, because in wanted
             if because
         ]
+        if not doomed and not made:
+            return self
         pods = (
             delete_pod(pod, self.now_ns) if key in doomed else pod
             for key, pod in self.cache.pods.items()
         )
-        cache = Cache()
         created = (created_pod(each.manifest, self.now_ns) for each in made)
         unchanged = (self.cache.nodes.values(), [self.daemon_set], self.revisions)
-        cache.fill(chain(*unchanged, filter(None, pods), created), self.now_ns)
+        objects = chain(*unchanged, filter(None, pods), created)
+        namespace, name = self.daemon_set.key
+        cache = cache_for(objects, namespace, self.tracked.rules, name)
         view = self._sets.of_cache(cache).view(self.daemon_set.key)
         assert view is not None
         return view
