@@ -13,8 +13,7 @@ import click
 from kubectl_nodelife.commands.flags import Output, Where, output_flags, where_flags
 from kubectl_nodelife.commands.several_clusters import several_clusters
 from kubectl_nodelife.errors import EXIT_NO, BadInput
-from kubectl_nodelife.kube.names import counted, first_names
-from kubectl_nodelife.kube.subjects import BUDGET, parse_subjects
+from kubectl_nodelife.kube.names import BUDGET, counted, first_names, parse_subjects
 from kubectl_nodelife.report import terminal
 from kubectl_nodelife.report.formats import Block, Page
 from kubectl_nodelife.report.table import Table, columns

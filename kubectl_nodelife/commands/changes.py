@@ -21,8 +21,7 @@ from kubectl_nodelife.commands.flags import Connection, Output, Where, output_fl
 from kubectl_nodelife.commands.several_clusters import several_clusters
 from kubectl_nodelife.document import document
 from kubectl_nodelife.errors import BadInput
-from kubectl_nodelife.kube.names import counted, first_names
-from kubectl_nodelife.kube.subjects import NODE, POD, parse_subject
+from kubectl_nodelife.kube.names import NODE, POD, counted, first_names, parse_subject
 from kubectl_nodelife.report import terminal
 from kubectl_nodelife.report.formats import Block, Page
 from kubectl_nodelife.report.table import Column, Table, Widths, columns

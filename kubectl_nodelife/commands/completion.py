@@ -404,7 +404,7 @@ def _settings() -> Iterable[Candidate]:
 
 def _profiles() -> Iterable[Candidate]:
     """The Kubernetes releases whose behaviour can be followed, newest first."""
-    from kubectl_nodelife.engine.profiles import BETA, OLDEST, Profile
+    from kubectl_nodelife.engine.settings import BETA, OLDEST, Profile
 
     newest, oldest = (int(profile.removeprefix("v1.")) for profile in (BETA, OLDEST))
     profiles = [Profile(minor) for minor in range(newest, oldest - 1, -1)]

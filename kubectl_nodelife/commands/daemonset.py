@@ -31,7 +31,7 @@ from kubectl_nodelife.commands.flags import (
 from kubectl_nodelife.commands.groups import DefaultGroup
 from kubectl_nodelife.commands.writing import CLIENT, ActFlags, act_flags, not_for_dumps
 from kubectl_nodelife.errors import BadInput
-from kubectl_nodelife.kube.subjects import DAEMON_SET, Subject, parse_subject
+from kubectl_nodelife.kube.names import DAEMON_SET, Subject, parse_subject
 from kubectl_nodelife.report import terminal
 
 if TYPE_CHECKING:

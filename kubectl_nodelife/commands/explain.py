@@ -14,7 +14,7 @@ from kubectl_nodelife.commands.answering.query import (
 )
 from kubectl_nodelife.commands.flags import Output, Where, output_flags, where_flags
 from kubectl_nodelife.errors import BadInput
-from kubectl_nodelife.kube.subjects import (
+from kubectl_nodelife.kube.names import (
     BUDGET,
     DAEMON_SET,
     NODE,

@@ -31,7 +31,7 @@ def options(profile: str | None, output: Output) -> None:
       kubectl nodelife options --profile v1.37
     """
     if profile is not None:
-        from kubectl_nodelife.engine.profiles import parse_profile
+        from kubectl_nodelife.engine.settings import parse_profile
         from kubectl_nodelife.report.releases import defaults_page
 
         try:

@@ -12,7 +12,7 @@ from kubectl_nodelife.commands.ask import say_first_look
 from kubectl_nodelife.commands.flags import Output, Where, duration_ns, output_flags, where_flags
 from kubectl_nodelife.commands.writing import CLIENT, SERVER, ActFlags, act_flags, not_for_dumps
 from kubectl_nodelife.errors import BadInput, NotFound
-from kubectl_nodelife.kube.subjects import POD, parse_names, parse_subjects
+from kubectl_nodelife.kube.names import POD, parse_names, parse_subjects
 from kubectl_nodelife.outlook.audit import CAP
 from kubectl_nodelife.report import terminal
 

@@ -135,7 +135,7 @@ def _subject(
     subject: tuple[str, ...], connection: Connection, *, of_dump: bool
 ) -> tuple[str, tuple[str, str] | None]:
     """(node, (namespace, pod)); "" and None where not asked for."""
-    from kubectl_nodelife.kube.subjects import NODE, POD, parse_subject
+    from kubectl_nodelife.kube.names import NODE, POD, parse_subject
 
     if not subject:
         return "", None

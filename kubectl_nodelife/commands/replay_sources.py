@@ -22,9 +22,9 @@ from kubectl_nodelife.errors import BadInput, Failed, NotFound
 from kubectl_nodelife.kube.documents import Json
 from kubectl_nodelife.kube.kinds import OPTIONAL_KINDS, Kind, kind_of
 from kubectl_nodelife.kube.meta import KubeObject
+from kubectl_nodelife.kube.names import parse_names
 from kubectl_nodelife.kube.node import Node
 from kubectl_nodelife.kube.pod import Pod
-from kubectl_nodelife.kube.subjects import parse_names
 from kubectl_nodelife.kube.times import HOUR_NS
 from kubectl_nodelife.kube.unreadable import unreadable_sentences
 from kubectl_nodelife.kube.workload import Event, PodDisruptionBudget

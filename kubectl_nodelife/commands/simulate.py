@@ -105,7 +105,7 @@ def _read_scenario(filename: str, profile: str | None) -> Scenario:
     from msgspec.structs import replace
 
     from kubectl_nodelife.dumps.dump_files import SUFFIXES
-    from kubectl_nodelife.engine.profiles import parse_profile
+    from kubectl_nodelife.engine.settings import parse_profile
     from kubectl_nodelife.sim.scenario import parse_scenario
 
     if os.path.isdir(filename) or filename.endswith(SUFFIXES):
@@ -253,7 +253,7 @@ def _play(
 
 def _narrow(summary: RunSummary, done: Run, words: tuple[str, ...]) -> RunSummary:
     """The story of a node with its pods, or of a pod. Raises BadInput."""
-    from kubectl_nodelife.kube.subjects import NODE, POD, parse_subject
+    from kubectl_nodelife.kube.names import NODE, POD, parse_subject
     from kubectl_nodelife.sim.run import narrowed
 
     kind, namespace, name = parse_subject(words, (NODE, POD), NODE)

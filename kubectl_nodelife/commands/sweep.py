@@ -243,7 +243,7 @@ def _exit_code(result: StudyResult) -> int:
 
 def read_base(study: Study) -> tuple[Base, int, list[str]]:
     """(the base, how many pods it has, warnings). Raises BadInput, Failed."""
-    from kubectl_nodelife.engine.profiles import NEWEST
+    from kubectl_nodelife.engine.settings import NEWEST
     from kubectl_nodelife.sim.fields import FieldPath
     from kubectl_nodelife.sim.scenario import read_generate
     from kubectl_nodelife.sweep.points import base_of_recipe

@@ -19,9 +19,8 @@ from msgspec.structs import replace
 
 from kubectl_nodelife.controllers.daemonset import DaemonSetController
 from kubectl_nodelife.controllers.daemonset.history import hash_label
-from kubectl_nodelife.controllers.daemonset.sync_context import CONTROLLER
+from kubectl_nodelife.controllers.daemonset.memory import CONTROLLER, TrackedSet
 from kubectl_nodelife.controllers.daemonset.template import NoTargetNodeError, get_target_node_name
-from kubectl_nodelife.controllers.daemonset.tracked_set import TrackedSet
 from kubectl_nodelife.daemon.ledger import Ledger
 from kubectl_nodelife.engine.actions import Action, CreateControllerRevision, CreatePod, DeletePod
 from kubectl_nodelife.engine.cache import Key

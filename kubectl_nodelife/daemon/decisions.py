@@ -34,8 +34,8 @@ from kubectl_nodelife.daemon.lease_check import LeaseCheck, LeasesRead, ReadLeas
 from kubectl_nodelife.daemon.ledger import Ledger
 from kubectl_nodelife.daemon.logs import fill, log, log_bug, take_in
 from kubectl_nodelife.engine.cache import Cache
+from kubectl_nodelife.engine.engine import Tick
 from kubectl_nodelife.engine.events import Gone, Outcome, Put, Unreadable
-from kubectl_nodelife.engine.loop import Tick
 from kubectl_nodelife.engine.quarantine import Bug
 from kubectl_nodelife.engine.settings import Settings
 from kubectl_nodelife.kube.meta import KubeObject

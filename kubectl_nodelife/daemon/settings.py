@@ -40,14 +40,16 @@ from msgspec.structs import replace
 
 from kubectl_nodelife.engine.cache import Cache
 from kubectl_nodelife.engine.guard import CAP_NAMES
-from kubectl_nodelife.engine.profiles import Profile, followed_release, parse_profile
 from kubectl_nodelife.engine.settings import (
     FLAGS,
     GATES,
+    Profile,
     Settings,
     SettingsError,
+    followed_release,
     make_settings,
     parse_assignments,
+    parse_profile,
 )
 from kubectl_nodelife.errors import BadInput, NodelifeError
 from kubectl_nodelife.kube.documents import load_documents

@@ -21,9 +21,8 @@ from msgspec.structs import replace
 from kubectl_nodelife.drain.results import KindNotRead
 from kubectl_nodelife.engine.cache import Cache
 from kubectl_nodelife.engine.events import Gone, Put
-from kubectl_nodelife.engine.profiles import NEWEST, parse_profile
-from kubectl_nodelife.engine.settings import Settings, make_settings
-from kubectl_nodelife.engine.sign_of_life import sign_of_life
+from kubectl_nodelife.engine.heartbeat import sign_of_life
+from kubectl_nodelife.engine.settings import NEWEST, Settings, make_settings, parse_profile
 from kubectl_nodelife.kube.kinds import KINDS, kind_of_type
 from kubectl_nodelife.kube.lifecycle import Eviction, EvictionRequest
 from kubectl_nodelife.kube.meta import KubeObject, controller_of

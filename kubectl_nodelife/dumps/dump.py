@@ -39,10 +39,11 @@ from kubectl_nodelife.dumps.moment import (
     newest_sign,
 )
 from kubectl_nodelife.engine.cache import Cache
-from kubectl_nodelife.engine.profiles import Profile, followed_release
 from kubectl_nodelife.engine.settings import (
+    Profile,
     Settings,
     SettingsError,
+    followed_release,
     make_settings,
     parse_assignments,
 )

@@ -12,7 +12,7 @@ from typing import Final
 
 import msgspec
 
-from kubectl_nodelife.engine.profiles import Profile, Span, holds
+from kubectl_nodelife.engine.settings import Profile, Span, holds
 
 SINCE_UNTIL: Final[dict[str, Span]] = {
     "owns_unschedulable": (0, 20),

@@ -12,7 +12,7 @@ import time
 from collections.abc import Generator, Iterable
 from typing import Final, Protocol, TypeVar
 
-from kubectl_nodelife.engine.loop import Host, Tick
+from kubectl_nodelife.engine.engine import Host, Tick
 
 T = TypeVar("T")
 

@@ -15,8 +15,8 @@ import msgspec
 from msgspec.structs import replace
 
 from kubectl_nodelife.engine.cache import Cache
+from kubectl_nodelife.engine.heartbeat import sign_of_life
 from kubectl_nodelife.engine.settings import Settings
-from kubectl_nodelife.engine.sign_of_life import sign_of_life
 from kubectl_nodelife.kube.node import Node
 from kubectl_nodelife.kube.service import Service
 from kubectl_nodelife.kube.times import SECOND_NS

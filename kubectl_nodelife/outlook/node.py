@@ -24,10 +24,9 @@ from kubectl_nodelife.engine.actions import Action
 from kubectl_nodelife.engine.cache import Cache
 from kubectl_nodelife.engine.controller import Controller
 from kubectl_nodelife.engine.engine import Engine
-from kubectl_nodelife.engine.heartbeat import Heartbeat
+from kubectl_nodelife.engine.heartbeat import Heartbeat, sign_of_life
 from kubectl_nodelife.engine.pace import FASTER_QPS, pace_of
 from kubectl_nodelife.engine.settings import Settings
-from kubectl_nodelife.engine.sign_of_life import sign_of_life
 from kubectl_nodelife.kube.node import Lease, Node, NodeCondition, Taint
 from kubectl_nodelife.kube.pod import TERMINAL_PHASES, Pod
 from kubectl_nodelife.kube.taints import no_execute_taints

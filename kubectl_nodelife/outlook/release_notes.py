@@ -1,6 +1,6 @@
 """What each difference between releases means to whoever runs a cluster, in one sentence.
 
-A note for each row of the tables of releases (`engine/profiles.py:SWITCHES`,
+A note for each row of the tables of releases (`engine/settings.py:SWITCHES`,
 `kubelet/releases.py:SINCE_UNTIL`, `controllers/daemonset/behaviour.py:SINCE_UNTIL`): what begins
 with its first release, and what is so from the release on that no longer has it. The defaults of
 flags and gates are no notes: `releases.py` reads them from `engine/settings.py`.

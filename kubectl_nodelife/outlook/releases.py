@@ -15,15 +15,19 @@ import msgspec
 
 from kubectl_nodelife.controllers.daemonset.behaviour import SINCE_UNTIL as DAEMON_SET_RULES
 from kubectl_nodelife.document import API_VERSION
-from kubectl_nodelife.engine.profiles import (
+from kubectl_nodelife.engine.settings import (
     BETA,
+    FLAGS,
+    GATES,
     OLDEST,
     SWITCHES,
+    Flag,
+    Gate,
     Profile,
+    Settings,
     Span,
     parse_profile,
 )
-from kubectl_nodelife.engine.settings import FLAGS, GATES, Flag, Gate, Settings
 from kubectl_nodelife.kube.meta import KubeObject, controller_of
 from kubectl_nodelife.kube.names import counted
 from kubectl_nodelife.kube.node import Lease, Node

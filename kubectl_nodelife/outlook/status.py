@@ -10,6 +10,7 @@ import msgspec
 from kubectl_nodelife.document import document
 from kubectl_nodelife.engine.cache import Cache
 from kubectl_nodelife.errors import BadInput, NotFound
+from kubectl_nodelife.kube.names import parse_names
 from kubectl_nodelife.kube.node import Node, zone_display
 from kubectl_nodelife.kube.selectors import (
     label_selector,
@@ -17,7 +18,6 @@ from kubectl_nodelife.kube.selectors import (
     matches_fields,
     parse_field_selector,
 )
-from kubectl_nodelife.kube.subjects import parse_names
 from kubectl_nodelife.kube.times import SECOND_NS, format_time
 from kubectl_nodelife.kube.wellknown import LIFECYCLE_CONDITIONS, TRUE
 from kubectl_nodelife.outlook.eviction_forecast import Range

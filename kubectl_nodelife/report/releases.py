@@ -9,7 +9,7 @@ from functools import partial
 import msgspec
 
 from kubectl_nodelife.document import document
-from kubectl_nodelife.engine.profiles import Profile
+from kubectl_nodelife.engine.settings import Profile
 from kubectl_nodelife.kube.names import counted, first_names
 from kubectl_nodelife.outlook.releases import Applied, ReleasePreview, defaults
 from kubectl_nodelife.report.formats import Block, Page

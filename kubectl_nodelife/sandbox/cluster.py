@@ -27,10 +27,9 @@ import msgspec
 from msgspec.structs import replace
 
 from kubectl_nodelife.engine.controller import Controller
-from kubectl_nodelife.engine.engine import Engine
+from kubectl_nodelife.engine.engine import Engine, EngineHost, Tick
 from kubectl_nodelife.engine.events import Event, Heartbeats, Put
-from kubectl_nodelife.engine.loop import EngineHost, Tick
-from kubectl_nodelife.engine.profiles import Profile, parse_profile
+from kubectl_nodelife.engine.settings import Profile, parse_profile
 from kubectl_nodelife.engine.workqueue import Timers
 from kubectl_nodelife.errors import BadInput
 from kubectl_nodelife.kube.documents import looks_like_json, utf8, yaml_documents

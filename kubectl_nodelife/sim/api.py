@@ -54,7 +54,7 @@ from kubectl_nodelife.engine.events import (
     Heartbeats,
     Put,
 )
-from kubectl_nodelife.engine.profiles import NEWEST, parse_profile
+from kubectl_nodelife.engine.settings import NEWEST, parse_profile
 from kubectl_nodelife.kube.deletion import is_let_go
 from kubectl_nodelife.kube.meta import KubeObject
 from kubectl_nodelife.kube.node import Node

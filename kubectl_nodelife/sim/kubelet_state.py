@@ -21,7 +21,7 @@ from msgspec.structs import replace
 from kubectl_nodelife.copy_on_write import fork_dict
 from kubectl_nodelife.engine.actions import Action
 from kubectl_nodelife.engine.pace import KUBELET, KUBELET_BEFORE, ClientLimits
-from kubectl_nodelife.engine.profiles import Profile
+from kubectl_nodelife.engine.settings import Profile
 from kubectl_nodelife.engine.workqueue import TokenBucket
 from kubectl_nodelife.kube.node import Node, NodeCondition, NodeStatus, NodeSystemInfo
 from kubectl_nodelife.kube.pod import Pod, PodCondition, PodStatus, Quantities

@@ -32,12 +32,11 @@ from kubectl_nodelife.controllers.daemonset.history import new_revision
 from kubectl_nodelife.controllers.nodelifecycle import NodeLifecycleController
 from kubectl_nodelife.engine.cache import Cache
 from kubectl_nodelife.engine.controller import Controller
-from kubectl_nodelife.engine.engine import Engine
+from kubectl_nodelife.engine.engine import Engine, EngineHost
 from kubectl_nodelife.engine.events import Synced
-from kubectl_nodelife.engine.loop import EngineHost
+from kubectl_nodelife.engine.heartbeat import LastSignOfLife, sign_of_life
 from kubectl_nodelife.engine.pace import FASTER_QPS, pace_of
 from kubectl_nodelife.engine.settings import Settings
-from kubectl_nodelife.engine.sign_of_life import LastSignOfLife, sign_of_life
 from kubectl_nodelife.kube.meta import Time
 from kubectl_nodelife.kube.node import Node, NodeMeta
 from kubectl_nodelife.kube.selectors import matches

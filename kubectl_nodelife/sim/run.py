@@ -15,8 +15,8 @@ from msgspec.structs import replace
 
 from kubectl_nodelife.engine.cache import Cache, Key
 from kubectl_nodelife.engine.controller import Controller
+from kubectl_nodelife.engine.engine import Tick, drive
 from kubectl_nodelife.engine.events import Outcome
-from kubectl_nodelife.engine.loop import Tick, drive
 from kubectl_nodelife.engine.settings import Settings
 from kubectl_nodelife.kube.node import Node, zone_display, zone_key
 from kubectl_nodelife.kube.pod import Pod

@@ -18,8 +18,7 @@ from msgspec.structs import replace
 
 from kubectl_nodelife.engine.cache import Cache
 from kubectl_nodelife.engine.pace import Pace, pace_of
-from kubectl_nodelife.engine.profiles import NEWEST, Profile, parse_profile
-from kubectl_nodelife.engine.settings import Settings
+from kubectl_nodelife.engine.settings import NEWEST, Profile, Settings, parse_profile
 from kubectl_nodelife.errors import BadInput
 from kubectl_nodelife.kube.codec import mended
 from kubectl_nodelife.kube.documents import looks_like_json, utf8, yaml_documents

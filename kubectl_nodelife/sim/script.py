@@ -13,7 +13,7 @@ from typing import cast
 from msgspec.structs import replace
 
 from kubectl_nodelife.engine.actions import Action, AddTaints, RemoveTaints
-from kubectl_nodelife.engine.profiles import NEWEST, Profile, parse_profile
+from kubectl_nodelife.engine.settings import NEWEST, Profile, parse_profile
 from kubectl_nodelife.kube.codec import encode, mended, merge_patch
 from kubectl_nodelife.kube.kinds import kind_of
 from kubectl_nodelife.kube.load import decode

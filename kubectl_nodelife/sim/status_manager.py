@@ -36,8 +36,8 @@ from kubectl_nodelife.kubelet.machine import (
     GetPodCall,
     PatchPodStatusCall,
     PodStatusMachine,
+    static_pod_of,
 )
-from kubectl_nodelife.kubelet.pods import static_pod_of
 from kubectl_nodelife.kubelet.reclaim import HOLDS, ReclaimTerms, containers_are_stopped, what_holds
 from kubectl_nodelife.kubelet.releases import StatusRules
 from kubectl_nodelife.kubelet.status import with_conditions_of_others

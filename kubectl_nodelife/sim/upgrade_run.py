@@ -41,8 +41,8 @@ from kubectl_nodelife.engine.actions import (
 )
 from kubectl_nodelife.engine.cache import Cache
 from kubectl_nodelife.engine.calls.call import CONFLICT
+from kubectl_nodelife.engine.engine import EngineHost
 from kubectl_nodelife.engine.events import Event, Outcome
-from kubectl_nodelife.engine.loop import EngineHost
 from kubectl_nodelife.kube.meta import KubeObject
 from kubectl_nodelife.kube.node import Lease, LeaseMeta, LeaseSpec
 from kubectl_nodelife.kube.times import HOUR_NS, format_time

@@ -15,7 +15,7 @@ from kubectl_nodelife.commands.cluster.drain import DrainLook
 from kubectl_nodelife.commands.flags import Where
 from kubectl_nodelife.commands.groups import DefaultGroup
 from kubectl_nodelife.errors import BadInput
-from kubectl_nodelife.kube.subjects import (
+from kubectl_nodelife.kube.names import (
     BUDGET,
     DAEMON_SET,
     NODE,

@@ -9,7 +9,7 @@ from msgspec import convert
 
 from kubectl_nodelife.engine.actions import Action, RecordEvent
 from kubectl_nodelife.engine.cache import Cache
-from kubectl_nodelife.engine.profiles import parse_profile
+from kubectl_nodelife.engine.settings import parse_profile
 from kubectl_nodelife.kube.pod import Pod
 from kubectl_nodelife.kube.times import decode_time
 from kubectl_nodelife.kube.workload import PodDisruptionBudget

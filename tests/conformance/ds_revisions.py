@@ -18,10 +18,14 @@ from kubectl_nodelife.controllers.daemonset.history import (
     revision_order,
     split_revisions,
 )
+from kubectl_nodelife.controllers.daemonset.memory import (
+    Calls,
+    Failures,
+    RevisionHistory,
+    SyncContext,
+)
 from kubectl_nodelife.controllers.daemonset.pods_on_node import Claim, claim_object
-from kubectl_nodelife.controllers.daemonset.sync_context import Calls, Failures, SyncContext
 from kubectl_nodelife.controllers.daemonset.template import controller_reference
-from kubectl_nodelife.controllers.daemonset.tracked_set import RevisionHistory
 from kubectl_nodelife.engine import actions as dact
 from kubectl_nodelife.kube.meta import LabelSelector, ObjectMeta, controller_of
 from kubectl_nodelife.kube.wellknown import LABEL_CONTROLLER_REVISION_HASH

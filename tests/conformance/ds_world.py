@@ -17,10 +17,9 @@ from msgspec.structs import replace
 
 from kubectl_nodelife.controllers.daemonset.controller import DaemonSetController
 from kubectl_nodelife.controllers.daemonset.history import compute_hash, get_patch, new_revision
+from kubectl_nodelife.controllers.daemonset.memory import Step, SyncContext, TrackedSet
 from kubectl_nodelife.controllers.daemonset.pods_on_node import FailedPodsBackoff
-from kubectl_nodelife.controllers.daemonset.sync_context import Step, SyncContext
 from kubectl_nodelife.controllers.daemonset.template import controller_reference
-from kubectl_nodelife.controllers.daemonset.tracked_set import TrackedSet
 from kubectl_nodelife.engine import actions as dact
 from kubectl_nodelife.engine.actions import Action, DeletePod, RecordEvent, Requeue
 from kubectl_nodelife.engine.cache import Cache

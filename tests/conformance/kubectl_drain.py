@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from kubectl_nodelife.acts.node_drain import SeenPod
-from kubectl_nodelife.engine.profiles import parse_profile
+from kubectl_nodelife.engine.settings import parse_profile
 from kubectl_nodelife.kube.meta import ObjectMeta
 from kubectl_nodelife.kube.pod import Pod
 from kubectl_nodelife.kube.times import SECOND_NS

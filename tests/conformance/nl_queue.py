@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 
 from kubectl_nodelife.controllers.tainteviction.controller import worker_of
-from kubectl_nodelife.controllers.tainteviction.timed_workers import (
+from kubectl_nodelife.controllers.tainteviction.evictions import (
     TimedWorkers,
     Work,
 )
 from kubectl_nodelife.engine.actions import ScheduleEviction
-from kubectl_nodelife.engine.profiles import parse_profile
+from kubectl_nodelife.engine.settings import parse_profile
 from kubectl_nodelife.engine.workqueue import (
     Always,
     Limiter,

@@ -13,7 +13,7 @@ from collections.abc import Callable, Hashable
 from typing import Any
 
 from kubectl_nodelife.controllers.tainteviction import TaintEvictionController
-from kubectl_nodelife.controllers.tainteviction.eviction_terms import (
+from kubectl_nodelife.controllers.tainteviction.evictions import (
     cancelling_event,
     marking_event,
 )

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 from msgspec.structs import fields
 
-from kubectl_nodelife.engine.profiles import parse_profile
+from kubectl_nodelife.engine.settings import parse_profile
 from kubectl_nodelife.kube.pod import (
     ContainerState,
     ContainerStateTerminated,

@@ -31,8 +31,8 @@ from kubectl_nodelife.kubelet.machine import (
     PatchPodStatusCall,
     PodStatusMachine,
     drive,
+    is_static_pod,
 )
-from kubectl_nodelife.kubelet.pods import is_static_pod
 from kubectl_nodelife.kubelet.releases import StatusRules
 from tests.conformance.ps_functions import NOW_NS, Case, read
 

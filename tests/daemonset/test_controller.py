@@ -10,7 +10,7 @@ import pytest
 from msgspec.structs import replace
 
 from kubectl_nodelife.controllers.daemonset.controller import DaemonSetController
-from kubectl_nodelife.controllers.daemonset.sync_context import EXPECTATIONS_TIMEOUT_NS
+from kubectl_nodelife.controllers.daemonset.memory import EXPECTATIONS_TIMEOUT_NS
 from kubectl_nodelife.engine.actions import (
     Action,
     AdoptObject,

@@ -9,8 +9,16 @@ from collections.abc import Iterator
 from itertools import groupby
 from pathlib import Path
 
-from kubectl_nodelife.engine.profiles import BETA, NEWEST, OLDEST, parse_profile
-from kubectl_nodelife.engine.settings import FLAGS, GATES, Flag, Gate
+from kubectl_nodelife.engine.settings import (
+    BETA,
+    FLAGS,
+    GATES,
+    NEWEST,
+    OLDEST,
+    Flag,
+    Gate,
+    parse_profile,
+)
 from kubectl_nodelife.outlook.releases import all_changes
 
 PAGE = Path(__file__).parents[2] / "docs" / "releases.md"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kubectl_nodelife.controllers.daemonset.behaviour import SINCE_UNTIL as DAEMON_SETS
-from kubectl_nodelife.engine.profiles import SWITCHES, Span
+from kubectl_nodelife.engine.settings import SWITCHES, Span
 from kubectl_nodelife.kubelet.releases import SINCE_UNTIL as KUBELETS
 from kubectl_nodelife.outlook.release_notes import CONTROL_PLANE, DAEMON_SET, KUBELET, Note
 from tests.docs.releases_page import PAGE, page

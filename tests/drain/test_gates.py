@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 
 from kubectl_nodelife.drain.plan import make_plan
-from kubectl_nodelife.engine.profiles import parse_profile
-from kubectl_nodelife.engine.settings import make_settings
+from kubectl_nodelife.engine.settings import make_settings, parse_profile
 from kubectl_nodelife.kube.times import SECOND_NS
 from kubectl_nodelife.sim.kubectl.options import DrainOptions
 from tests.drain.build import (

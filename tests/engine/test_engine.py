@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from kubectl_nodelife.engine.actions import Action, DeletePod, RecordEvent, Requeue
 from kubectl_nodelife.engine.cache import Cache
 from kubectl_nodelife.engine.controller import ANY_OWNER
-from kubectl_nodelife.engine.engine import Engine, RequeueInThePast
+from kubectl_nodelife.engine.engine import Engine, EngineHost, RequeueInThePast, drive
 from kubectl_nodelife.engine.events import (
     NO_ANSWER,
     Change,
@@ -22,7 +22,6 @@ from kubectl_nodelife.engine.events import (
     Put,
     Synced,
 )
-from kubectl_nodelife.engine.loop import EngineHost, drive
 from kubectl_nodelife.kube.meta import ObjectMeta, OwnerReference
 from kubectl_nodelife.kube.node import Node
 from kubectl_nodelife.kube.pod import Pod, PodCondition, PodSpec, PodStatus

@@ -13,9 +13,8 @@ from msgspec.structs import replace
 
 from kubectl_nodelife.controllers import make_controllers
 from kubectl_nodelife.engine.actions import Action
-from kubectl_nodelife.engine.engine import Engine
+from kubectl_nodelife.engine.engine import Engine, EngineHost, drive
 from kubectl_nodelife.engine.events import Event
-from kubectl_nodelife.engine.loop import EngineHost, drive
 from kubectl_nodelife.engine.settings import make_settings
 from kubectl_nodelife.kube.selectors import parse_selector
 from kubectl_nodelife.kube.times import MINUTE_NS, SECOND_NS

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kubectl_nodelife.engine.profiles import NEWEST, SWITCHES, Profile, parse_profile
+from kubectl_nodelife.engine.settings import NEWEST, SWITCHES, Profile, parse_profile
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from __future__ import annotations
 import pytest
 
 from kubectl_nodelife.controllers.daemonset.behaviour import SINCE_UNTIL as DAEMON_SETS
-from kubectl_nodelife.engine.profiles import SWITCHES, Profile, Span, holds
+from kubectl_nodelife.engine.settings import SWITCHES, Profile, Span, holds
 from kubectl_nodelife.kubelet.releases import SINCE_UNTIL as KUBELETS
 
 OLDEST, LATEST = 11, 45

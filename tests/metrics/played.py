@@ -32,8 +32,8 @@ from kubectl_nodelife.daemon.metrics.cluster_sample import sample_steps
 from kubectl_nodelife.daemon.metrics.families import WHAT_IF_BUCKETS
 from kubectl_nodelife.daemon.metrics.recorder import MetricsRecorder
 from kubectl_nodelife.daemon.metrics.values import ChangeCounts, Histogram, Values
+from kubectl_nodelife.engine.engine import EngineHost
 from kubectl_nodelife.engine.events import Heartbeats
-from kubectl_nodelife.engine.loop import EngineHost
 from kubectl_nodelife.engine.settings import make_settings
 from kubectl_nodelife.kube.times import SECOND_NS
 from kubectl_nodelife.kube.workload import PodDisruptionBudget

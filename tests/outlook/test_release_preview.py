@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 
 from kubectl_nodelife.cli import main
-from kubectl_nodelife.engine.profiles import parse_profile
-from kubectl_nodelife.engine.settings import make_settings
+from kubectl_nodelife.engine.settings import make_settings, parse_profile
 from kubectl_nodelife.kube.meta import KubeObject
 from kubectl_nodelife.outlook.releases import ReleasePreview, preview
 from tests.objects import budget, lease, node, of_kind, owner, pod, typed

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from kubectl_nodelife.engine.profiles import parse_profile
+from kubectl_nodelife.engine.settings import parse_profile
 from kubectl_nodelife.kube.pod import Pod, PodStatus
 from kubectl_nodelife.kubelet.machine import (
     Answer,

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from kubectl_nodelife.engine.profiles import parse_profile
+from kubectl_nodelife.engine.settings import parse_profile
 from kubectl_nodelife.kube.pod import Pod
 from kubectl_nodelife.kube.times import SECOND_NS
 from kubectl_nodelife.kubelet.releases import rules_for

@@ -12,7 +12,7 @@ import random
 import pytest
 from msgspec.structs import replace
 
-from kubectl_nodelife.engine.profiles import parse_profile
+from kubectl_nodelife.engine.settings import parse_profile
 from kubectl_nodelife.kube.meta import Time
 from kubectl_nodelife.kube.pod import (
     ContainerState,

@@ -16,8 +16,8 @@ from kubectl_nodelife.kubelet.machine import (
     DeletePodCall,
     GetPodCall,
     PatchPodStatusCall,
+    static_pod_of,
 )
-from kubectl_nodelife.kubelet.pods import static_pod_of
 from kubectl_nodelife.kubelet.reclaim import containers_are_stopped
 from kubectl_nodelife.kubelet.releases import SINCE_UNTIL
 from tests.pod_status.kubelet import Kubelet, rules_of

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from kubectl_nodelife.engine.profiles import parse_profile
+from kubectl_nodelife.engine.settings import parse_profile
 from kubectl_nodelife.kube.pod import PodSpec, PodStatus
 from kubectl_nodelife.kube.times import decode_time, format_time
 from kubectl_nodelife.kubelet.releases import rules_for

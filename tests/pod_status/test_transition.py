@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from kubectl_nodelife.engine.profiles import parse_profile
+from kubectl_nodelife.engine.settings import parse_profile
 from kubectl_nodelife.kube.pod import ContainerState, Pod, PodSpec, PodStatus
 from kubectl_nodelife.kubelet.conditions import (
     containers_ready_condition,

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from kubectl_nodelife.engine.profiles import parse_profile
+from kubectl_nodelife.engine.settings import parse_profile
 from kubectl_nodelife.kube.pod import Pod, PodCondition
 from kubectl_nodelife.kube.times import SECOND_NS
-from kubectl_nodelife.kubelet.pods import PodTable
+from kubectl_nodelife.kubelet.machine import PodTable
 from kubectl_nodelife.kubelet.releases import rules_for
 from kubectl_nodelife.outlook.audit.classes import Classification
 from kubectl_nodelife.outlook.audit.repair_plan import FirstSeen, RepairLimits, refusals

@@ -11,8 +11,7 @@ import msgspec
 
 from kubectl_nodelife.controllers import make_controllers
 from kubectl_nodelife.engine.actions import CreatePod, DeletePod, RecordEvent
-from kubectl_nodelife.engine.profiles import NEWEST
-from kubectl_nodelife.engine.settings import make_settings
+from kubectl_nodelife.engine.settings import NEWEST, make_settings
 from kubectl_nodelife.kube.codec import encode
 from kubectl_nodelife.kube.workload import ControllerRevision, DaemonSet
 from kubectl_nodelife.outlook.daemonset.kubectl_rollout import history_of, rollback, template_of

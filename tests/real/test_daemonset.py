@@ -14,8 +14,7 @@ import msgspec
 import pytest
 
 from kubectl_nodelife.controllers.daemonset.behaviour import behaviour_of
-from kubectl_nodelife.engine.profiles import NEWEST, parse_profile
-from kubectl_nodelife.engine.settings import make_settings
+from kubectl_nodelife.engine.settings import NEWEST, make_settings, parse_profile
 from kubectl_nodelife.kube.load import load_objects
 from kubectl_nodelife.outlook.daemonset.view import DaemonSets, cache_for
 from tests.real.control_plane import control_plane

@@ -15,7 +15,7 @@ import copy
 from random import Random
 from typing import Any
 
-from kubectl_nodelife.engine.profiles import NEWEST
+from kubectl_nodelife.engine.settings import NEWEST
 
 Json = dict[str, Any]
 

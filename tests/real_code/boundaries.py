@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 from msgspec.structs import replace
 
 from kubectl_nodelife.controllers.daemonset.behaviour import SINCE_UNTIL as DAEMON_SETS
-from kubectl_nodelife.engine.profiles import SWITCHES, Profile, Span, holds
+from kubectl_nodelife.engine.settings import SWITCHES, Profile, Span, holds
 from kubectl_nodelife.kube.times import SECOND_NS
 from kubectl_nodelife.kubelet.releases import SINCE_UNTIL as KUBELETS
 from kubectl_nodelife.kubelet.releases import rules_for

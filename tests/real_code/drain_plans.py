@@ -18,8 +18,7 @@ from typing import Any, NamedTuple
 from kubectl_nodelife.drain.plan import make_plan
 from kubectl_nodelife.drain.results import READY, SLOW, DrainPlan, PodPlan
 from kubectl_nodelife.drain.snapshot import PlanSnapshot
-from kubectl_nodelife.engine.profiles import parse_profile
-from kubectl_nodelife.engine.settings import make_settings
+from kubectl_nodelife.engine.settings import make_settings, parse_profile
 from kubectl_nodelife.kube.load import load_documents
 from kubectl_nodelife.kube.times import SECOND_NS
 from kubectl_nodelife.sim.events import DrainEvent

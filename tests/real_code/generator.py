@@ -14,7 +14,7 @@ import random
 import sys
 from typing import Any
 
-from kubectl_nodelife.engine.profiles import parse_profile
+from kubectl_nodelife.engine.settings import parse_profile
 from tests.objects import manifest
 from tests.real_code.lease_troubles import lease_troubles
 from tests.real_code.workload_scenario import NO_LIMIT, RELEASE

@@ -20,7 +20,7 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from kubectl_nodelife.engine.profiles import parse_profile
+from kubectl_nodelife.engine.settings import parse_profile
 from kubectl_nodelife.kube.meta import Time
 from kubectl_nodelife.kube.pod import (
     Pod,
@@ -45,6 +45,7 @@ from kubectl_nodelife.kubelet.conditions import (
 )
 from kubectl_nodelife.kubelet.machine import (
     CALL_WORDS,
+    CONFIG_SOURCE_ANNOTATION,
     SYNC_PERIOD_NS,
     Answer,
     ApiCall,
@@ -54,8 +55,8 @@ from kubectl_nodelife.kubelet.machine import (
     GetPodCall,
     PatchPodStatusCall,
     PodStatusMachine,
+    is_static_pod,
 )
-from kubectl_nodelife.kubelet.pods import CONFIG_SOURCE_ANNOTATION, is_static_pod
 from kubectl_nodelife.kubelet.releases import StatusRules, rules_for
 from tests.real_code.workload_scenario import RELEASE
 

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from kubectl_nodelife.controllers.daemonset.behaviour import SINCE_UNTIL as DAEMON_SETS
-from kubectl_nodelife.engine.profiles import SWITCHES, parse_profile
+from kubectl_nodelife.engine.settings import SWITCHES, parse_profile
 from kubectl_nodelife.kubelet.releases import SINCE_UNTIL as KUBELETS
 from tests.real_code import boundaries
 from tests.real_code.boundaries import BOUNDARIES, FIRST_MINOR, LAST_MINOR, NOT_PLAYED

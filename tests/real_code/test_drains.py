@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from kubectl_nodelife.engine.profiles import parse_profile
+from kubectl_nodelife.engine.settings import parse_profile
 from kubectl_nodelife.kube.times import SECOND_NS
 from kubectl_nodelife.sim.kubectl import drain
 from tests.real_code import drain_plans, drains, evictions

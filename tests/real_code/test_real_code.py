@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from kubectl_nodelife.engine.profiles import NEWEST, SWITCHES, parse_profile
+from kubectl_nodelife.engine.settings import NEWEST, SWITCHES, parse_profile
 from kubectl_nodelife.kubelet.releases import rules_for
 from tests.real_code import deployments, owners, status_manager, status_sequences
 from tests.real_code.generator import generate, with_failing_writes

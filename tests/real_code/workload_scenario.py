@@ -7,7 +7,7 @@ import random
 from collections.abc import Sequence
 from typing import Any
 
-from kubectl_nodelife.engine.profiles import NEWEST
+from kubectl_nodelife.engine.settings import NEWEST
 
 Json = dict[str, Any]
 

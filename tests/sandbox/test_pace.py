@@ -7,7 +7,7 @@ from collections import deque
 from pathlib import Path
 
 from kubectl_nodelife.controllers import make_controllers
-from kubectl_nodelife.engine.loop import EngineHost
+from kubectl_nodelife.engine.engine import EngineHost
 from kubectl_nodelife.engine.settings import make_settings
 from kubectl_nodelife.kube.times import SECOND_NS
 from kubectl_nodelife.sandbox.cluster import SandboxCluster

@@ -134,8 +134,7 @@ def test_a_set_that_was_created_long_ago_has_the_defaults_of_the_api_all_the_sam
 
 def _controllers() -> list[Any]:
     from kubectl_nodelife.controllers import make_controllers
-    from kubectl_nodelife.engine.profiles import parse_profile
-    from kubectl_nodelife.engine.settings import make_settings
+    from kubectl_nodelife.engine.settings import make_settings, parse_profile
 
     return make_controllers(make_settings(parse_profile("current"), {}), ["daemonset"])
 

@@ -18,8 +18,7 @@ from kubectl_nodelife.commands.answering.status import finished
 from kubectl_nodelife.commands.cluster.look import view_of_dump
 from kubectl_nodelife.dumps.dump import load
 from kubectl_nodelife.engine.cache import Cache
-from kubectl_nodelife.engine.profiles import NEWEST, parse_profile
-from kubectl_nodelife.engine.settings import Settings, make_settings
+from kubectl_nodelife.engine.settings import NEWEST, Settings, make_settings, parse_profile
 from kubectl_nodelife.kube.kinds import KINDS as ALL_KINDS
 from kubectl_nodelife.kube.meta import KubeObject
 from kubectl_nodelife.kube.times import (

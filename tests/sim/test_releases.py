@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from kubectl_nodelife.engine.profiles import parse_profile
+from kubectl_nodelife.engine.settings import parse_profile
 from kubectl_nodelife.kube.pod import (
     Container,
     ContainerState,

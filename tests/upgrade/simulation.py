@@ -20,9 +20,8 @@ from kubectl_nodelife.controllers import make_controllers
 from kubectl_nodelife.controllers.upgrade.document import OVER, UpgradeRequest, Verb, document_of
 from kubectl_nodelife.controllers.upgrade.leaving import leftovers
 from kubectl_nodelife.engine.actions import Action, ClaimNode, NodeMarkPatch, RecordEvent
-from kubectl_nodelife.engine.engine import Engine
+from kubectl_nodelife.engine.engine import Engine, EngineHost, drive
 from kubectl_nodelife.engine.events import NO_ANSWER, Event
-from kubectl_nodelife.engine.loop import EngineHost, drive
 from kubectl_nodelife.engine.settings import make_settings
 from kubectl_nodelife.kube.node import Lease, Node
 from kubectl_nodelife.kube.times import MINUTE_NS, SECOND_NS

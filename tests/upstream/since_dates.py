@@ -17,8 +17,8 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from kubectl_nodelife.controllers.daemonset.behaviour import SINCE_UNTIL as DAEMON_SETS
-from kubectl_nodelife.engine.profiles import SWITCHES as NODES
-from kubectl_nodelife.engine.profiles import Span
+from kubectl_nodelife.engine.settings import SWITCHES as NODES
+from kubectl_nodelife.engine.settings import Span
 from kubectl_nodelife.kubelet.releases import SINCE_UNTIL as KUBELETS
 from tests.upstream import coverage_dates
 from tests.upstream.coverage_dates import Dated
@@ -113,7 +113,7 @@ For maintainers: which release began or ended each behaviour, and which line of 
 Written by `python -m tests.upstream.since_dates --write` from each release's Go module. `since`
 and `until` are the first and the last release that show the behaviour, with their last patch (the
 node lifecycle and the kubelet begin with v1.16.0); the tables in the code that they are held
-against are `controllers/daemonset/behaviour.py`, `engine/profiles.py` and `kubelet/releases.py`.
+against are `controllers/daemonset/behaviour.py`, `engine/settings.py` and `kubelet/releases.py`.
 Then come the rows of [coverage.md](coverage.md) that do not hold in every release, each with the
 line that dates it.
 """

@@ -14,8 +14,8 @@ from kubectl_nodelife.drain.snapshot import PlanSnapshot
 from kubectl_nodelife.engine.settings import Settings
 from kubectl_nodelife.errors import BadInput, Failed, NotFound
 from kubectl_nodelife.kube.kinds import OPTIONAL_KINDS, find_resource
+from kubectl_nodelife.kube.names import parse_names
 from kubectl_nodelife.kube.selectors import label_selector, matches
-from kubectl_nodelife.kube.subjects import parse_names
 from kubectl_nodelife.outlook.view import ClusterView
 from kubectl_nodelife.workloads.force_advice import release_of
 

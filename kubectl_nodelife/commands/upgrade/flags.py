@@ -20,7 +20,7 @@ from kubectl_nodelife.commands.flags import Connection
 from kubectl_nodelife.controllers.upgrade.policy import NodeWork, UpgradePolicy, WorkMode
 from kubectl_nodelife.dumps.file_size import read_named
 from kubectl_nodelife.errors import BadInput
-from kubectl_nodelife.kube.subjects import parse_names
+from kubectl_nodelife.kube.names import parse_names
 
 _NO_COMMAND: Final = "\0"
 

@@ -32,7 +32,7 @@ from kubectl_nodelife.commands.writing import (
     run_interruptible,
 )
 from kubectl_nodelife.errors import EXIT_FAILED, EXIT_NO, Failed, NotFound
-from kubectl_nodelife.kube.subjects import parse_names
+from kubectl_nodelife.kube.names import parse_names
 from kubectl_nodelife.report import terminal
 
 if TYPE_CHECKING:

@@ -28,7 +28,7 @@ from kubectl_nodelife.commands.upgrade.orders import read_lease_named, read_run
 from kubectl_nodelife.commands.writing import ActFlags, environ, identity_of, insecure_flag
 from kubectl_nodelife.commands.writing import is_confirmed as is_confirmed_act
 from kubectl_nodelife.errors import EXIT_FAILED, EXIT_NO, BadInput, Failed, NotFound, Refused
-from kubectl_nodelife.kube.subjects import parse_names
+from kubectl_nodelife.kube.names import parse_names
 from kubectl_nodelife.kube.times import SECOND_NS
 from kubectl_nodelife.report import terminal
 from kubectl_nodelife.report.live_line import progress_bar
@@ -511,7 +511,7 @@ def preview(release: str | None, output: Output, where: Where) -> int:
       kubectl nodelife upgrade preview v1.37 -f dump.json
     """
     from kubectl_nodelife.commands.cluster.look import KindsToRead, look
-    from kubectl_nodelife.engine.profiles import Profile, parse_profile
+    from kubectl_nodelife.engine.settings import Profile, parse_profile
     from kubectl_nodelife.kube.kinds import kind_named
     from kubectl_nodelife.outlook.releases import KINDS
     from kubectl_nodelife.outlook.releases import preview as previewed

@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from kubectl_nodelife.engine.profiles import Span, holds
+from kubectl_nodelife.engine.settings import Span, holds
 
 Release = tuple[int, int]
 

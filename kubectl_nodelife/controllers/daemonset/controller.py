@@ -17,16 +17,17 @@ from typing import cast
 
 from kubectl_nodelife.controllers.daemonset.behaviour import behaviour_of
 from kubectl_nodelife.controllers.daemonset.handlers import EventHandlers, WorkQueue
-from kubectl_nodelife.controllers.daemonset.pods_on_node import FailedPodsBackoff
-from kubectl_nodelife.controllers.daemonset.sync import sync_daemon_set
-from kubectl_nodelife.controllers.daemonset.sync_context import (
+from kubectl_nodelife.controllers.daemonset.memory import (
     CONTROLLER,
     EXPECTATIONS_TIMEOUT_NS,
     Calls,
     ControllerExpectations,
+    SetIndex,
     SyncContext,
+    TrackedSet,
 )
-from kubectl_nodelife.controllers.daemonset.tracked_set import SetIndex, TrackedSet
+from kubectl_nodelife.controllers.daemonset.pods_on_node import FailedPodsBackoff
+from kubectl_nodelife.controllers.daemonset.sync import sync_daemon_set
 from kubectl_nodelife.engine.actions import (
     Action,
     CreateControllerRevision,

@@ -17,8 +17,11 @@ from copy import copy
 from msgspec.structs import replace
 
 from kubectl_nodelife.controllers.daemonset.behaviour import Behaviour
-from kubectl_nodelife.controllers.daemonset.sync_context import ControllerExpectations
-from kubectl_nodelife.controllers.daemonset.tracked_set import SetIndex, TrackedSet
+from kubectl_nodelife.controllers.daemonset.memory import (
+    ControllerExpectations,
+    SetIndex,
+    TrackedSet,
+)
 from kubectl_nodelife.engine.actions import Action
 from kubectl_nodelife.engine.cache import Cache
 from kubectl_nodelife.engine.events import Change

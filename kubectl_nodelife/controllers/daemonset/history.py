@@ -22,21 +22,21 @@ from typing import Any
 
 import msgspec
 
-from kubectl_nodelife.controllers.daemonset.pods_on_node import Claim, claim_object
-from kubectl_nodelife.controllers.daemonset.sync_context import (
+from kubectl_nodelife.controllers.daemonset.memory import (
     ALREADY_EXISTS,
     CONTROLLER,
     INVALID,
     NOT_FOUND,
     Calls,
     Failures,
+    RevisionHistory,
     SyncContext,
     SyncError,
     describe,
     raise_first,
 )
+from kubectl_nodelife.controllers.daemonset.pods_on_node import Claim, claim_object
 from kubectl_nodelife.controllers.daemonset.template import controller_reference
-from kubectl_nodelife.controllers.daemonset.tracked_set import RevisionHistory
 from kubectl_nodelife.engine.actions import (
     Action,
     AdoptObject,

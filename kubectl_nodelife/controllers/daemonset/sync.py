@@ -25,6 +25,16 @@ from kubectl_nodelife.controllers.daemonset.history import (
     hash_label,
     release,
 )
+from kubectl_nodelife.controllers.daemonset.memory import (
+    CONTROLLER,
+    GATEWAY_TIMEOUT,
+    NOT_FOUND,
+    Calls,
+    Failures,
+    SyncContext,
+    SyncError,
+    describe,
+)
 from kubectl_nodelife.controllers.daemonset.node_status_index import (
     NodeStatusIndex,
     differences,
@@ -38,16 +48,6 @@ from kubectl_nodelife.controllers.daemonset.pods_on_node import (
     pods_should_be_on_node,
 )
 from kubectl_nodelife.controllers.daemonset.rolling_update import ROLLING_UPDATE
-from kubectl_nodelife.controllers.daemonset.sync_context import (
-    CONTROLLER,
-    GATEWAY_TIMEOUT,
-    NOT_FOUND,
-    Calls,
-    Failures,
-    SyncContext,
-    SyncError,
-    describe,
-)
 from kubectl_nodelife.controllers.daemonset.update_plan import UpdateImpossibleError, plan_update
 from kubectl_nodelife.engine.actions import Action, CreatePod, DeletePod, UpdateDaemonSetStatus
 from kubectl_nodelife.engine.events import Outcome

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Set
 
+from kubectl_nodelife.controllers.daemonset.memory import TrackedSet
 from kubectl_nodelife.controllers.daemonset.node_status_index import NodeStatusIndex, OrderedNames
 from kubectl_nodelife.controllers.daemonset.pods_on_node import (
     is_pod_available,
@@ -30,7 +31,6 @@ from kubectl_nodelife.controllers.daemonset.rolling_update import (
     surge_count,
     unavailable_count,
 )
-from kubectl_nodelife.controllers.daemonset.tracked_set import TrackedSet
 from kubectl_nodelife.kube.pod import Pod
 
 

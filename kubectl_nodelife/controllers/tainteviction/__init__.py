@@ -6,6 +6,6 @@ from kubectl_nodelife.controllers.tainteviction.controller import (
 from kubectl_nodelife.controllers.tainteviction.controller import (
     TaintEvictionController as TaintEvictionController,
 )
-from kubectl_nodelife.controllers.tainteviction.timed_workers import (
+from kubectl_nodelife.controllers.tainteviction.evictions import (
     PendingEviction as PendingEviction,
 )

@@ -30,23 +30,21 @@ from typing import Any, Final, cast
 
 import msgspec
 
-from kubectl_nodelife.controllers.tainteviction.eviction_terms import (
+from kubectl_nodelife.controllers.tainteviction.evictions import (
     CONTROLLER,
     EvictionTerms,
+    Key,
+    PendingEviction,
+    TimedWorkers,
+    Work,
     cancelling_event,
     mark_and_delete,
     marking_event,
     terms_of_stay,
     timer_of_running,
     tolerated_stay,
-    work_of_timer,
-)
-from kubectl_nodelife.controllers.tainteviction.timed_workers import (
-    Key,
-    PendingEviction,
-    TimedWorkers,
-    Work,
     view,
+    work_of_timer,
 )
 from kubectl_nodelife.copy_on_write import fork_dict
 from kubectl_nodelife.engine.actions import Action, CancelEviction, DeletePod, Requeue

@@ -15,8 +15,7 @@ from kubectl_nodelife.daemon.settings import flags_of, unreadable, words_of
 from kubectl_nodelife.engine.calls import Answer, Get, Request
 from kubectl_nodelife.engine.calls.call import NOT_FOUND, TOO_MANY_REQUESTS
 from kubectl_nodelife.engine.guard import Breaker, Guard
-from kubectl_nodelife.engine.profiles import NEWEST, parse_profile
-from kubectl_nodelife.engine.settings import FLAGS, parse_assignments
+from kubectl_nodelife.engine.settings import FLAGS, NEWEST, parse_assignments, parse_profile
 from kubectl_nodelife.live.writer import Writer
 
 MANAGER_LEASE: Final = ("kube-system", "kube-controller-manager")

@@ -22,7 +22,7 @@ from kubectl_nodelife.controllers.daemonset.behaviour import Behaviour, behaviou
 from kubectl_nodelife.controllers.daemonset.node_status_index import differences
 from kubectl_nodelife.controllers.daemonset.rolling_update import ROLLING_UPDATE, allows_surge
 from kubectl_nodelife.controllers.daemonset.template import PodTemplate
-from kubectl_nodelife.controllers.tainteviction.eviction_terms import tolerated_stay
+from kubectl_nodelife.controllers.tainteviction.evictions import tolerated_stay
 from kubectl_nodelife.document import document
 from kubectl_nodelife.engine.actions import STATUS_COUNTS
 from kubectl_nodelife.engine.pace import pace_of

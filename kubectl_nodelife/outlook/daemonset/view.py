@@ -23,6 +23,7 @@ from kubectl_nodelife.controllers.daemonset.history import (
     revision_to_keep,
     split_revisions,
 )
+from kubectl_nodelife.controllers.daemonset.memory import TrackedSet
 from kubectl_nodelife.controllers.daemonset.node_status_index import (
     NodeStatusIndex,
     status_from_tally,
@@ -31,7 +32,6 @@ from kubectl_nodelife.controllers.daemonset.placement import PlacementDecision
 from kubectl_nodelife.controllers.daemonset.pods_on_node import NodeDecision, pod_age_key
 from kubectl_nodelife.controllers.daemonset.rolling_update import ROLLING_UPDATE, UpdateStep
 from kubectl_nodelife.controllers.daemonset.sync import create_pod, decisions
-from kubectl_nodelife.controllers.daemonset.tracked_set import TrackedSet
 from kubectl_nodelife.controllers.daemonset.update_plan import UpdateImpossibleError, plan_update
 from kubectl_nodelife.engine.actions import created_pod
 from kubectl_nodelife.engine.cache import Cache

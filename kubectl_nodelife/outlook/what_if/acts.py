@@ -17,17 +17,17 @@ import msgspec
 from kubectl_nodelife.engine.cache import Cache
 from kubectl_nodelife.engine.pace import ENFORCED_BURST, ENFORCED_QPS
 from kubectl_nodelife.errors import BadInput
-from kubectl_nodelife.kube.names import first_names
-from kubectl_nodelife.kube.node import zone_display, zone_key
-from kubectl_nodelife.kube.selectors import label_selector, matches
-from kubectl_nodelife.kube.subjects import (
+from kubectl_nodelife.kube.names import (
     NODE,
     POD,
     ZONE,
+    first_names,
     kind_of,
     parse_names,
     parse_subjects,
 )
+from kubectl_nodelife.kube.node import zone_display, zone_key
+from kubectl_nodelife.kube.selectors import label_selector, matches
 from kubectl_nodelife.kube.times import SECOND_NS, parse_duration
 from kubectl_nodelife.sim.events import UpgradeCommandEvent, UpgradeEvent, read_events
 from kubectl_nodelife.sim.fields import FieldPath

@@ -17,9 +17,9 @@ from msgspec.structs import replace
 
 from kubectl_nodelife.controllers import make_controllers
 from kubectl_nodelife.engine.cache import Cache
+from kubectl_nodelife.engine.heartbeat import sign_of_life
 from kubectl_nodelife.engine.pace import FASTER_QPS, pace_of
 from kubectl_nodelife.engine.settings import Settings, SettingsError, make_settings
-from kubectl_nodelife.engine.sign_of_life import sign_of_life
 from kubectl_nodelife.errors import BadInput
 from kubectl_nodelife.kube.meta import controller_of
 from kubectl_nodelife.kube.times import SECOND_NS, human_duration

@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Final, NamedTuple
 
-from kubectl_nodelife.engine.profiles import Profile
+from kubectl_nodelife.engine.settings import Profile
 from kubectl_nodelife.kube.meta import LabelSelector, OwnerReference, controller_of
 from kubectl_nodelife.kube.pod import TERMINAL_PHASES, Pod, is_mirror_pod
 from kubectl_nodelife.kube.selectors import parse_selector
