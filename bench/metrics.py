@@ -17,7 +17,7 @@ from bench.status import dump
 from kubectl_nodelife.commands.cluster.look import view_of_dump
 from kubectl_nodelife.daemon.metrics.cluster_sample import ClusterSample, sample_steps
 from kubectl_nodelife.daemon.metrics.endpoint import expose
-from kubectl_nodelife.daemon.metrics.values import ChangeCounts, cluster_values, work_values
+from kubectl_nodelife.daemon.metrics.recorder import ChangeCounts, cluster_values, work_values
 from kubectl_nodelife.dumps.dump import read_dump
 from kubectl_nodelife.outlook.status import KINDS
 

@@ -18,8 +18,7 @@ from collections.abc import Sequence
 import click
 
 from kubectl_nodelife import __version__, errors
-from kubectl_nodelife.commands.flags import Connection, connection_flags
-from kubectl_nodelife.commands.groups import LazyGroup
+from kubectl_nodelife.commands.flags import Connection, LazyGroup, connection_flags
 from kubectl_nodelife.report import terminal
 
 PROGRAM = "kubectl nodelife"

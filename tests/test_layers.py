@@ -126,7 +126,7 @@ MAY_WRITE = {
     "kubectl_nodelife.daemon.preflight",
     "kubectl_nodelife.daemon.enforce.manager",
     "kubectl_nodelife.daemon.enforce.enforcement",
-    "kubectl_nodelife.daemon.enforce.writers",
+    "kubectl_nodelife.daemon.enforce.write_gate",
 }
 
 

@@ -24,8 +24,7 @@ import click
 from click.shell_completion import CompletionItem, _resolve_context, _resolve_incomplete
 
 from kubectl_nodelife import PROGRAM, SHIM
-from kubectl_nodelife.commands.flags import Connection
-from kubectl_nodelife.commands.groups import DefaultGroup
+from kubectl_nodelife.commands.flags import Connection, DefaultGroup
 from kubectl_nodelife.errors import BadInput, Failed, NodelifeError
 from kubectl_nodelife.kube.wellknown import LABEL_ZONE
 from kubectl_nodelife.report import terminal

@@ -21,11 +21,11 @@ from kubectl_nodelife.commands.daemon_flags import (
 from kubectl_nodelife.commands.flags import (
     Connection,
     Output,
+    SpellingGroup,
     connection_arguments,
     connection_flags,
     output_flags,
 )
-from kubectl_nodelife.commands.groups import SpellingGroup
 from kubectl_nodelife.daemon import client
 from kubectl_nodelife.daemon.flags import DEFAULTS, DaemonFlags
 from kubectl_nodelife.daemon.instance import (

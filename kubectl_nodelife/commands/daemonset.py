@@ -22,13 +22,13 @@ from kubectl_nodelife.commands.answering.query import (
 )
 from kubectl_nodelife.commands.flags import (
     Connection,
+    DefaultGroup,
     Output,
     Where,
     connection_flags,
     output_flags,
     where_flags,
 )
-from kubectl_nodelife.commands.groups import DefaultGroup
 from kubectl_nodelife.commands.writing import CLIENT, ActFlags, act_flags, not_for_dumps
 from kubectl_nodelife.errors import BadInput
 from kubectl_nodelife.kube.names import DAEMON_SET, Subject, parse_subject

@@ -159,8 +159,8 @@ def _cluster(target: Target) -> Iterator[Finding]:
     """
     import asyncio
 
-    from kubectl_nodelife.daemon.settings import release_reads_leases
     from kubectl_nodelife.live.clock import SKEW_WARNED_NS
+    from kubectl_nodelife.live.manager_role import release_reads_leases
 
     try:
         version, skew_ns = asyncio.run(_ask_version(target))
@@ -181,7 +181,7 @@ def _cluster(target: Target) -> Iterator[Finding]:
 
 def _node_controller(role: dict[str, Any] | None) -> Finding:
     """Whether the node controller's role lets Leases be read, without which no node is lost."""
-    from kubectl_nodelife.daemon.settings import (
+    from kubectl_nodelife.live.manager_role import (
         AUTOUPDATE,
         MAY_NOT,
         NODE_CONTROLLER,
@@ -204,7 +204,7 @@ def _node_controller(role: dict[str, Any] | None) -> Finding:
 
 
 async def _read_role(target: Target) -> dict[str, Any] | None:
-    from kubectl_nodelife.daemon.settings import read_role
+    from kubectl_nodelife.live.manager_role import read_role
 
     async with _asking(target) as connected:
         return await read_role(connected)

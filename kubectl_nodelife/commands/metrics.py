@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import click
 
-from kubectl_nodelife.commands.flags import Output, output_flags
-from kubectl_nodelife.commands.groups import SpellingGroup
+from kubectl_nodelife.commands.flags import Output, SpellingGroup, output_flags
 from kubectl_nodelife.document import document
 from kubectl_nodelife.errors import BadInput
 from kubectl_nodelife.report import terminal

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from kubectl_nodelife.commands.flags import Output, output_flags
-from kubectl_nodelife.daemon.flags import controller_names
+from kubectl_nodelife.controllers import controller_names
 from kubectl_nodelife.report import terminal
 
 if TYPE_CHECKING:

@@ -6,8 +6,7 @@ import contextlib
 
 import click
 
-from kubectl_nodelife.commands.flags import Connection, connection_flags
-from kubectl_nodelife.commands.groups import SpellingGroup
+from kubectl_nodelife.commands.flags import Connection, SpellingGroup, connection_flags
 from kubectl_nodelife.report import terminal
 
 

@@ -42,9 +42,8 @@ from kubectl_nodelife.daemon.server import DEFAULT_PORT
 from kubectl_nodelife.errors import BadInput, Failed, NodelifeError, Unreachable
 from kubectl_nodelife.kube.meta import LabelSelector
 from kubectl_nodelife.kube.selectors import format_selector
-from kubectl_nodelife.live.auth import Session
+from kubectl_nodelife.live.auth import PodPort, Session
 from kubectl_nodelife.live.client import ApiError, Client, PortForward, forward
-from kubectl_nodelife.live.requests import PodPort
 from kubectl_nodelife.live.same_cluster import cluster_uid
 from kubectl_nodelife.live.target import Target, find_target
 

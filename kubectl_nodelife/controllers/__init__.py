@@ -10,6 +10,8 @@ from collections.abc import Callable, Collection, Mapping
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
+from kubectl_nodelife.errors import BadInput
+
 if TYPE_CHECKING:
     from kubectl_nodelife.engine.controller import Controller
     from kubectl_nodelife.engine.settings import Settings
@@ -21,6 +23,14 @@ CONTROLLERS: Final[Mapping[str, tuple[str, str]]] = {
     "taint-eviction": ("tainteviction", "TaintEvictionController"),
     "daemonset": ("daemonset", "DaemonSetController"),
 }
+
+UPSTREAM_NAMES: Final[Mapping[str, frozenset[str]]] = {
+    "node-lifecycle": frozenset({"node-lifecycle-controller", "nodelifecycle"}),
+    "pod-gc": frozenset({"pod-garbage-collector-controller", "podgc"}),
+    "taint-eviction": frozenset({"taint-eviction-controller"}),
+    "daemonset": frozenset({"daemonset-controller", "daemonset"}),
+}
+"""What `--controllers` of a kube-controller-manager calls them: its names, and the older ones."""
 
 IN_KUBELETS: Final = "pod-status"
 """Stands among the names of controllers and is part of the simulated kubelets: the world runs it
@@ -55,3 +65,22 @@ def make_controllers(
             options["pass_drift_ns"] = pass_drift_ns
         made.append(make(settings, **options))
     return made
+
+
+def controller_names(text: str, flag: str) -> tuple[str, ...]:
+    """Our names of the controllers in a flag's value, where upstream's may stand as well. Raises
+    BadInput.
+    """
+    names: list[str] = []
+    for word in filter(None, text.split(",")):
+        called = word.strip()
+        name = next((n for n in CONTROLLERS if called == n or called in UPSTREAM_NAMES[n]), None)
+        if name is None:
+            raise BadInput(
+                f"there is no controller {word!r} that can be enforced",
+                on=flag,
+                remedy="they are node-lifecycle, taint-eviction, pod-gc and daemonset",
+            )
+        if name not in names:
+            names.append(name)
+    return tuple(names)

@@ -35,7 +35,7 @@ from kubectl_nodelife.kube.meta import KubeObject
 from kubectl_nodelife.kube.node import zone_display, zone_key
 from kubectl_nodelife.kube.times import HOUR_NS, MINUTE_NS, SECOND_NS, parse_time
 from kubectl_nodelife.live.client import ApiError, Client
-from kubectl_nodelife.live.requests import Backoff
+from kubectl_nodelife.live.transport import Backoff
 from kubectl_nodelife.outlook.diverge.judgement import divergence_document, divergence_judgement
 from kubectl_nodelife.outlook.diverge.observations import (
     JUDGED,

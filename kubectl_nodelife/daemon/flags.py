@@ -16,6 +16,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple, get_type_hints
 from urllib.parse import urlsplit
 
+from kubectl_nodelife.controllers import controller_names
 from kubectl_nodelife.errors import BadInput
 
 if TYPE_CHECKING:
@@ -43,39 +44,6 @@ class DaemonFlag(NamedTuple):
     between: tuple[int, int | None] | None = None
     bare: int | None = None
     secret: bool = False
-
-
-CONTROLLERS: Final = {
-    "node-lifecycle": "node-lifecycle",
-    "node-lifecycle-controller": "node-lifecycle",
-    "nodelifecycle": "node-lifecycle",
-    "taint-eviction": "taint-eviction",
-    "taint-eviction-controller": "taint-eviction",
-    "pod-gc": "pod-gc",
-    "pod-garbage-collector-controller": "pod-gc",
-    "podgc": "pod-gc",
-    "daemonset": "daemonset",
-    "daemonset-controller": "daemonset",
-}
-"""Names of controllers, upstream's too -> ours."""
-
-
-def controller_names(text: str, flag: str) -> tuple[str, ...]:
-    """Our names of the controllers in a flag's value. Raises BadInput."""
-    names = []
-    for word in text.split(","):
-        if not word:
-            continue
-        name = CONTROLLERS.get(word.strip())
-        if name is None:
-            raise BadInput(
-                f"there is no controller {word!r} that can be enforced",
-                on=flag,
-                remedy="they are node-lifecycle, taint-eviction, pod-gc and daemonset",
-            )
-        if name not in names:
-            names.append(name)
-    return tuple(names)
 
 
 def _absolute(path: str, flag: str) -> str:

@@ -33,7 +33,7 @@ from kubectl_nodelife.kube.node import Lease, Node
 from kubectl_nodelife.kube.times import SECOND_NS
 from kubectl_nodelife.kube.wellknown import NAMESPACE_NODE_LEASE
 from kubectl_nodelife.live.clock import DaemonClock
-from kubectl_nodelife.live.requests import Backoff
+from kubectl_nodelife.live.transport import Backoff
 
 LIST_SECONDS: Final = 15.0
 READ_SECONDS: Final = 5.0

@@ -37,14 +37,7 @@ from kubectl_nodelife.daemon.permissions import (
     Right,
     rows,
 )
-from kubectl_nodelife.daemon.settings import (
-    MAY_NOT,
-    REMEDY,
-    ROLE_PATH,
-    UNREADABLE,
-    lets_read_leases,
-    release_reads_leases,
-)
+from kubectl_nodelife.daemon.settings import UNREADABLE
 from kubectl_nodelife.engine.calls import Answer, Request
 from kubectl_nodelife.engine.calls.call import NOT_FOUND
 from kubectl_nodelife.errors import NodelifeError, Refused, Unreachable
@@ -52,6 +45,13 @@ from kubectl_nodelife.kube.names import first_names
 from kubectl_nodelife.kube.times import SECOND_NS
 from kubectl_nodelife.live.clock import SKEW_WARNED_NS
 from kubectl_nodelife.live.lease import LeaseKeeper
+from kubectl_nodelife.live.manager_role import (
+    MAY_NOT,
+    REMEDY,
+    ROLE_PATH,
+    lets_read_leases,
+    release_reads_leases,
+)
 from kubectl_nodelife.live.target import Target
 from kubectl_nodelife.live.writer import Writer, WritingSession
 

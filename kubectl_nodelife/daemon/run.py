@@ -40,8 +40,7 @@ from kubectl_nodelife.daemon.journal import Journal
 from kubectl_nodelife.daemon.kinds import KINDS, NEEDS
 from kubectl_nodelife.daemon.logs import QuarantineLog, log, log_bug, log_end
 from kubectl_nodelife.daemon.metrics.families import WHAT_IF_BUCKETS
-from kubectl_nodelife.daemon.metrics.recorder import MetricsRecorder
-from kubectl_nodelife.daemon.metrics.values import Histogram, Values, timed
+from kubectl_nodelife.daemon.metrics.recorder import Histogram, MetricsRecorder, Values, timed
 from kubectl_nodelife.daemon.notices import Notifier
 from kubectl_nodelife.daemon.own_program import HandOver, OwnProgram
 from kubectl_nodelife.daemon.paths import config_file, file_stamp, log_path, page_port_path

@@ -18,18 +18,10 @@ server's release count. --set wins over everything; if it contradicts what runs,
         maxResponseSize: 1Gi              # as --max-response-size, of a daemon
 
 No file is as good as an empty one. An unknown key is an error: a typo must not pass for a setting.
-
-Besides, whether kube-controller-manager may read the Leases of nodes, as its ClusterRole says
-(`role_warnings`). From v1.37 on a node is lost only after its Lease was read (`tryUpdateNodeHealth`
-in pkg/controller/nodelifecycle/node_lifecycle_controller.go), and an error of that read skips the
-node: a manager that may not GET Leases calls none lost. The API server keeps its roles up to date
-(pkg/registry/rbac/reconciliation), unless an annotation forbids it. Which account the manager has
-is not asked (--use-service-account-credentials), nor what else is bound to that.
 """
 
 from __future__ import annotations
 
-import json
 import shlex
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Annotated, Any, Final
@@ -49,13 +41,13 @@ from kubectl_nodelife.engine.settings import (
     followed_release,
     make_settings,
     parse_assignments,
-    parse_profile,
 )
 from kubectl_nodelife.errors import BadInput, NodelifeError
 from kubectl_nodelife.kube.documents import load_documents
 from kubectl_nodelife.kube.kinds import kind_named
 from kubectl_nodelife.kube.names import did_you_mean
 from kubectl_nodelife.kube.node import kubelet_versions
+from kubectl_nodelife.live.manager_role import role_warnings
 from kubectl_nodelife.live.target import parse_size
 
 if TYPE_CHECKING:
@@ -400,53 +392,3 @@ def _whose(text: str, origins: Mapping[str, str]) -> str:
         if f"flag {name}" in text:
             return origin
     return ""
-
-
-NODE_CONTROLLER: Final = "system:controller:node-controller"
-ROLE_PATH: Final = f"/apis/rbac.authorization.k8s.io/v1/clusterroles/{NODE_CONTROLLER}"
-AUTOUPDATE: Final = "rbac.authorization.kubernetes.io/autoupdate"
-MAY_NOT: Final = (
-    f"ClusterRole {NODE_CONTROLLER} does not let Leases be read: a kube-controller-manager that "
-    "runs by it calls no silent node lost"
-)
-REMEDY: Final = (
-    f"kubectl annotate --overwrite clusterrole {NODE_CONTROLLER} {AUTOUPDATE}=true, and restart an "
-    "API server, which then repairs it"
-)
-
-
-def release_reads_leases(version: str) -> bool:
-    """True if a control plane of that version, such as `v1.37.2`, reads Leases before a loss."""
-    try:
-        return parse_profile(version).has("lease_circuit_breaker")
-    except ValueError:
-        return False
-
-
-def lets_read_leases(role: dict[str, Any]) -> bool:
-    """True if some rule of the ClusterRole allows a GET of any Lease."""
-    return any(_allows(rule) for rule in role.get("rules") or ())
-
-
-def _allows(rule: dict[str, Any]) -> bool:
-    def has(field: str, word: str) -> bool:
-        return not {word, "*"}.isdisjoint(rule.get(field) or ())
-
-    every = has("apiGroups", "coordination.k8s.io") and has("resources", "leases")
-    return every and has("verbs", "get") and not rule.get("resourceNames")
-
-
-async def read_role(client: Client) -> dict[str, Any] | None:
-    """The node controller's ClusterRole, None where it cannot be read. Never raises."""
-    try:
-        return dict(json.loads(await client.read(ROLE_PATH, retry=False)))
-    except (NodelifeError, ValueError, TypeError):
-        return None
-
-
-async def role_warnings(client: Client, version: str) -> list[str]:
-    """The warning where the role is known to be too small for what that release does."""
-    if not release_reads_leases(version):
-        return []
-    role = await read_role(client)
-    return [] if role is None or lets_read_leases(role) else [f"{MAY_NOT}; {REMEDY}"]

@@ -15,8 +15,10 @@ import re
 from collections.abc import Iterable, Mapping
 from fractions import Fraction
 from functools import lru_cache
+from typing import TYPE_CHECKING
 
-from kubectl_nodelife.kube.pod import Container, Pod, PodSpec, ResourceRequirements
+if TYPE_CHECKING:  # a size in a flag needs no pods
+    from kubectl_nodelife.kube.pod import Container, Pod, PodSpec, ResourceRequirements
 
 Quantity = str | int | float
 Amounts = dict[str, int]

@@ -11,12 +11,14 @@ from __future__ import annotations
 import re
 import traceback
 from collections.abc import Iterable, Iterator
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import msgspec
 
-from kubectl_nodelife.kube.kinds import Kind
 from kubectl_nodelife.kube.names import LONGEST_NAME
+
+if TYPE_CHECKING:
+    from kubectl_nodelife.kube.kinds import Kind
 
 
 class InputError(ValueError):

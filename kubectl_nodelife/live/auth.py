@@ -24,7 +24,8 @@ import binascii
 import re
 import time
 from collections.abc import Awaitable, Callable, Mapping
-from urllib.parse import quote_plus, urlsplit
+from typing import Final, NamedTuple
+from urllib.parse import quote, quote_plus, urlsplit
 
 import aiohttp
 import msgspec
@@ -35,9 +36,8 @@ from kubectl_nodelife.errors import BadInput, Failed, NodelifeError
 from kubectl_nodelife.kube.meta import Time
 from kubectl_nodelife.live.kubeconfig import AuthProvider, Cluster, User
 from kubectl_nodelife.live.plugin import PLUGIN_SECONDS, Credential, CredentialPlugin, load_policy
-from kubectl_nodelife.live.requests import PORT_FORWARD_PROTOCOL, Backoff, PodPort, port_forward_url
 from kubectl_nodelife.live.target import Target
-from kubectl_nodelife.live.transport import KeyPair, Transport, read_body, read_file
+from kubectl_nodelife.live.transport import Backoff, KeyPair, Transport, read_body, read_file
 
 _TOKEN_FILE_PERIOD_S = 60.0
 _EXPIRY_MARGIN_NS = 10 * 1_000_000_000
@@ -48,6 +48,26 @@ _RETIRED_S = 900.0
 """Longer than any watch of ours lasts."""
 
 _HEADER_SAFE = "!#$&'*+-.^_`|~" + "0123456789" + "abcdefghijklmnopqrstuvwxyz"
+
+PORT_FORWARD_PROTOCOL: Final = "v4.channel.k8s.io"
+"""The subprotocol that kubelets offer for port-forward; v5 of it is for exec and attach alone."""
+
+
+class PodPort(NamedTuple):
+    """A port of a pod."""
+
+    namespace: str
+    pod: str
+    port: int
+
+    def __str__(self) -> str:
+        return f"pod {self.namespace}/{self.pod}"
+
+
+def port_forward_url(to: PodPort) -> str:
+    """`pods/portforward`, one port."""
+    namespace, pod = quote(to.namespace, safe=""), quote(to.pod, safe="")
+    return f"/api/v1/namespaces/{namespace}/pods/{pod}/portforward?ports={to.port}"
 
 
 class Session:

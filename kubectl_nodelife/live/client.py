@@ -1,9 +1,8 @@
 """Sends one request and interprets what comes back, errors of the API included.
 
 Reads only. As in client-go, a request answered by 429 or 5xx with a Retry-After is sent again, with
-the pauses of `Backoff` (`requests`) and for a minute at most. Everything else that fails is raised,
-in our own words; the HTTP library's exceptions end here. No answer is longer than the target
-allows.
+the pauses of `transport.Backoff` and for a minute at most. Everything else that fails is raised, in
+our own words; the HTTP library's exceptions end here. No answer is longer than the target allows.
 
 `PortForward` is a byte stream to a port of a pod, through the API server: `pods/portforward` by
 WebSocket. It follows k8s.io/cri-streaming/pkg/streaming/portforward/websocket.go. The first byte of
@@ -27,10 +26,9 @@ import aiohttp
 import msgspec
 
 from kubectl_nodelife.errors import Failed, Unreachable
-from kubectl_nodelife.live.auth import Session
+from kubectl_nodelife.live.auth import PodPort, Session
 from kubectl_nodelife.live.clock import ServerClock, steady_ns
-from kubectl_nodelife.live.requests import Backoff, PodPort
-from kubectl_nodelife.live.transport import read_body
+from kubectl_nodelife.live.transport import Backoff, read_body
 
 MAX_RETRIES = 10
 RETRIES_SECONDS = 60.0

@@ -1,20 +1,12 @@
-"""The requests that are sent, built as text: paths and queries of lists, watches and gets; their
-timeouts, pauses and page sizes.
+"""The lists, watches and gets that are sent, built as text: their paths and queries, timeouts,
+pauses and page sizes.
 
 Nothing in here needs a network. Follows the API concepts of list, continue, watch, bookmarks and
 `sendInitialEvents`. There are reads only: nothing of this package can write.
-
-`Backoff` says for all of them how long to wait after one that failed. Pauses are client-go's
-(tools/cache/reflector.go): from 0.8 to 30 seconds, doubled each time, and up to twice as long by
-chance. What a server asks for by Retry-After is obeyed only between that pause and a minute: 0 or a
-negative number would be a storm, and 999999999999 would be for ever. Other than client-go's, the
-pauses begin anew once a watch has worked for a while, and not two minutes after the last one: no
-decision is taken while a required watch is down.
 """
 
 from __future__ import annotations
 
-import random
 from typing import Final, NamedTuple
 from urllib.parse import quote, urlencode
 
@@ -22,6 +14,7 @@ import msgspec
 
 from kubectl_nodelife.kube.kinds import Kind, kind_named
 from kubectl_nodelife.kube.wellknown import NAMESPACE_NODE_LEASE
+from kubectl_nodelife.live.transport import FIRST_S, LAST_S
 
 PAGE_SIZE = 500
 
@@ -100,52 +93,6 @@ def watch_list_url(resource: Resource, timeout_seconds: int) -> str:
 def get_url(resource: Resource, name: str) -> str:
     """One object."""
     return f"{resource.path}/{quote(name, safe='')}"
-
-
-PORT_FORWARD_PROTOCOL: Final = "v4.channel.k8s.io"
-"""The subprotocol that kubelets offer for port-forward; v5 of it is for exec and attach alone."""
-
-
-class PodPort(NamedTuple):
-    """A port of a pod."""
-
-    namespace: str
-    pod: str
-    port: int
-
-    def __str__(self) -> str:
-        return f"pod {self.namespace}/{self.pod}"
-
-
-def port_forward_url(to: PodPort) -> str:
-    """`pods/portforward`, one port."""
-    namespace, pod = quote(to.namespace, safe=""), quote(to.pod, safe="")
-    return f"/api/v1/namespaces/{namespace}/pods/{pod}/portforward?ports={to.port}"
-
-
-FIRST_S = 0.8
-LAST_S = 30.0
-MOST_RETRY_AFTER_S = 60.0
-
-
-class Backoff:
-    """The pauses of one kind, or of one request. `failures`: since it last went well."""
-
-    def __init__(self, first_s: float = FIRST_S, last_s: float = LAST_S) -> None:
-        self.failures = 0
-        self._first_s = first_s
-        self._last_s = last_s
-
-    def next_s(self, retry_after_s: float | None = None) -> float:
-        """Count a failure; seconds to wait after it."""
-        pause_s = min(self._first_s * 2.0 ** min(self.failures, 20), self._last_s)
-        pause_s *= 1 + random.random()
-        self.failures += 1
-        return max(pause_s, min(retry_after_s or 0.0, MOST_RETRY_AFTER_S))
-
-    def went_well(self) -> None:
-        """The next failure is a first one."""
-        self.failures = 0
 
 
 class WatchPacing(msgspec.Struct, frozen=True):

@@ -51,8 +51,9 @@ from kubectl_nodelife.live.news import (
     News,
     WatchNews,
 )
-from kubectl_nodelife.live.requests import Backoff, Resource, WatchPacing, watch_list_url, watch_url
+from kubectl_nodelife.live.requests import Resource, WatchPacing, watch_list_url, watch_url
 from kubectl_nodelife.live.same_cluster import SameCluster
+from kubectl_nodelife.live.transport import Backoff
 
 log = logging.getLogger("nodelife")
 _SHORT_WATCH_S = 1.0

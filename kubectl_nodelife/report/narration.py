@@ -30,7 +30,7 @@ from kubectl_nodelife.report.html import (
     zone_row,
 )
 from kubectl_nodelife.report.table import Column, Table, columns
-from kubectl_nodelife.report.upgrade_lanes import PLAYED, played_rows
+from kubectl_nodelife.report.upgrade_plan import PLAYED, played_rows
 from kubectl_nodelife.sim.api import CLUSTER
 from kubectl_nodelife.sim.run import NodeLoss, RunSummary, WorkloadLoss
 from kubectl_nodelife.sim.timeline import Record

@@ -1,13 +1,16 @@
 """The page of `upgrade plan`: the answer in a few lines, then steps, nodes, budgets, findings.
 
 And as one self-contained page: a Gantt of nodes by zone, availability over time. No script, no
-font, nothing fetched; templates/upgrade.html makes markup of plain values.
+font, nothing fetched; templates/upgrade.html makes markup of plain values. A played upgrade has the
+same lanes (`played_rows`): a node from its claim through its states to its end, and the run itself,
+with the time in which a gate holds it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
+from itertools import pairwise
 from typing import Any, Final
 
 from kubectl_nodelife.drain.results import UNKNOWN, BudgetPoint
@@ -16,9 +19,10 @@ from kubectl_nodelife.kube.times import SECOND_NS, clock
 from kubectl_nodelife.outlook.upgrade_plan import counts_of, upgrade_plan_document
 from kubectl_nodelife.report.drain_html import budget_lines
 from kubectl_nodelife.report.formats import Block, Page
-from kubectl_nodelife.report.html import Row, draw_lanes, render_page
+from kubectl_nodelife.report.html import Bar, Row, draw_lanes, render_page
 from kubectl_nodelife.report.table import Table, columns
-from kubectl_nodelife.report.upgrade_lanes import PHASES, turn_bars
+from kubectl_nodelife.sim.timeline import Record
+from kubectl_nodelife.sim.upgrade_course import PlayedNode
 from kubectl_nodelife.upgrade.findings import CLAIM, REFUSED_BY, PlannedNode, UpgradePlan
 
 _MANY: Final = 40
@@ -257,3 +261,94 @@ def _rows(plan: UpgradePlan) -> Iterator[Row]:
             why = node.reason.partition(": ")[0]
             mark = "" if node.decision == "claim" else f"{node.decision}: {why}"
             yield Row(node.name, bars, node.reason or node.verdict.sentence, node.decision, mark)
+
+
+PHASES: Final = (
+    ("draining", "Draining"),
+    ("working", "Working"),
+    ("settling", "Settling"),
+    ("proving", "Proving"),
+    ("soaking", "Soaking (in service)"),
+)
+"""Class and meaning of each state that takes time, in their order."""
+PLAYED: Final = (("held", "a gate holds the upgrade"), *PHASES, ("stuck", "failed or held"))
+"""The same of a played run, whose nodes may come to a bad end."""
+_STYLES: Final = {
+    **{word.partition(" ")[0]: style for style, word in PHASES},
+    **dict.fromkeys(("Failed", "Held"), "stuck"),
+}
+"""The class of each state, by its word in the records."""
+_OVER: Final = ("Finished", "Aborted")
+_CONTROLLER: Final = "upgrade"
+_RESTORED: Final = "Restored"
+"""Given back before it was done: the word is ours, for such a node has no mark any more."""
+
+_Course = list[tuple[float, str]]
+"""What is so from each instant on, in seconds; `""`: nothing any more."""
+
+
+def turn_bars(turn: PlayedNode) -> Iterator[Bar]:
+    """The states of a node of a planned run."""
+    instants = (
+        turn.claimed_ns,
+        turn.drained_ns,
+        turn.worked_ns,
+        turn.settled_ns,
+        turn.released_ns,
+        turn.done_ns,
+    )
+    for (style, _), begin, end in zip(PHASES, instants, instants[1:], strict=False):
+        if begin is not None and end is not None and end > begin:
+            yield Bar(begin / SECOND_NS, end / SECOND_NS, style)
+
+
+def played_rows(
+    records: Iterable[Record], last: float, instant_text: Callable[[float], str]
+) -> Iterator[Row]:
+    """The run, then its nodes in the order of their claims; nothing where no upgrade was played.
+
+    `last`: the end of the course, in seconds.
+    """
+    nodes: dict[str, _Course] = {}
+    gates: dict[str, _Course] = {}
+    phases: _Course = []
+    for record in records:
+        at, detail = record.at, record.detail
+        if record.controller != _CONTROLLER or record.error:
+            continue
+        if record.action == "SetGate":
+            course = gates.setdefault(detail["gate"], [])
+            course.append((at, detail["gate"] if detail["holds"] else ""))
+        elif record.action == "SetUpgradePhase":
+            phases.append((at, detail["to"]))
+        elif record.action == "RestoreNode":
+            nodes.setdefault(record.object.name, []).append((at, _RESTORED))
+        elif record.object.kind == "Node" and detail.get("to", "") != detail.get("from", ""):
+            nodes.setdefault(record.object.name, []).append((at, detail.get("to", "")))
+    if gates or phases or nodes:
+        over = next((at for at, phase in phases if phase in _OVER), last)
+        held = [bar for course in gates.values() for bar in _bars(course, over, _held)]
+        words = _words(phases, instant_text)
+        yield Row("the upgrade", sorted(held), "when a gate holds it", "group", words)
+    for name, course in nodes.items():
+        states = [each for each in course if each[1]]
+        words = _words(states[-1:], instant_text)
+        yield Row(name, list(_bars(course, last, _style_of)), words=words)
+
+
+def _held(gate: str) -> str:
+    return "held"
+
+
+def _style_of(state: str) -> str:
+    return _STYLES.get(state, "")
+
+
+def _bars(course: _Course, last: float, style_of: Callable[[str], str]) -> Iterator[Bar]:
+    for (at, says), (end, _) in pairwise([*course, (last, "")]):
+        if end > at and (style := style_of(says) if says else ""):
+            yield Bar(at, end, style, says)
+
+
+def _words(course: _Course, instant_text: Callable[[float], str]) -> str:
+    return " → ".join(f"{says} {instant_text(at)}" for at, says in course)

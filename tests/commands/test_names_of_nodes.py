@@ -12,8 +12,7 @@ import pytest
 from kubectl_nodelife.cli import main, nodelife
 from kubectl_nodelife.commands.cluster import drain
 from kubectl_nodelife.commands.cluster.drain import DrainLook
-from kubectl_nodelife.commands.flags import Where
-from kubectl_nodelife.commands.groups import DefaultGroup
+from kubectl_nodelife.commands.flags import DefaultGroup, Where
 from kubectl_nodelife.errors import BadInput
 from kubectl_nodelife.kube.names import (
     BUDGET,

@@ -12,7 +12,7 @@ import click
 import pytest
 
 from kubectl_nodelife import quick
-from kubectl_nodelife.commands.groups import in_click_spelling
+from kubectl_nodelife.commands.flags import in_click_spelling
 from kubectl_nodelife.commands.status import status
 from tests.daemon.fake import FakeDaemon, known_cluster
 

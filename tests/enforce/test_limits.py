@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from kubectl_nodelife.daemon.enforce.writers import caps_of, set_of
+from kubectl_nodelife.daemon.enforce.write_gate import caps_of, set_of
 from kubectl_nodelife.daemon.flags import Orders, parse_flags
 from kubectl_nodelife.daemon.settings import ClusterConfig
 from kubectl_nodelife.engine.actions import DeletePod

@@ -17,11 +17,11 @@ from kubectl_nodelife.daemon.preflight import (
     check_transport,
     check_words,
 )
-from kubectl_nodelife.daemon.settings import MAY_NOT, ROLE_PATH
 from kubectl_nodelife.engine.calls import Answer, Get, Request
 from kubectl_nodelife.errors import EXIT_REFUSED, NodelifeError, Refused, Unreachable
 from kubectl_nodelife.kube.times import SECOND_NS
 from kubectl_nodelife.live.kubeconfig import Cluster, User
+from kubectl_nodelife.live.manager_role import MAY_NOT, ROLE_PATH
 from kubectl_nodelife.live.target import Target
 from tests.enforce.test_manager import pod
 

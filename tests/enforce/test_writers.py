@@ -7,7 +7,7 @@ from typing import Any, cast
 
 import pytest
 
-from kubectl_nodelife.daemon.enforce.writers import controller_writers
+from kubectl_nodelife.daemon.enforce.write_gate import controller_writers
 from kubectl_nodelife.engine.actions import RecordEvent
 from kubectl_nodelife.engine.calls import Answer
 from kubectl_nodelife.engine.settings import make_settings

@@ -22,9 +22,10 @@ from kubectl_nodelife.live.client import Client
 from kubectl_nodelife.live.connection import Connection
 from kubectl_nodelife.live.listwatch import read_all
 from kubectl_nodelife.live.news import FAILING, KindState
-from kubectl_nodelife.live.requests import MOST_RETRY_AFTER_S, Backoff, Resource, WatchPacing
+from kubectl_nodelife.live.requests import Resource, WatchPacing
 from kubectl_nodelife.live.source import ListWatchSource
 from kubectl_nodelife.live.target import find_target
+from kubectl_nodelife.live.transport import MOST_RETRY_AFTER_S, Backoff
 from tests.hostile import sicknesses
 from tests.loopback import until
 from tests.raw_server import RawServer, Sickness, raw_server

@@ -12,10 +12,10 @@ import pytest
 from aiohttp import web
 
 from kubectl_nodelife import cli
-from kubectl_nodelife.daemon.settings import MAY_NOT, ROLE_PATH
 from kubectl_nodelife.kube.kinds import OPTIONAL_KINDS
 from kubectl_nodelife.live.client import ApiError, api_error
 from kubectl_nodelife.live.listwatch import list_once, served
+from kubectl_nodelife.live.manager_role import MAY_NOT, ROLE_PATH
 from tests.loopback import client, play, sandbox
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]

@@ -10,8 +10,8 @@ import aiohttp
 import pytest
 
 from kubectl_nodelife.errors import Failed, Unreachable
+from kubectl_nodelife.live.auth import PodPort, port_forward_url
 from kubectl_nodelife.live.client import PortForward
-from kubectl_nodelife.live.requests import PodPort, port_forward_url
 
 PACKAGE = Path(__file__).parents[2] / "kubectl_nodelife"
 TO = PodPort("ns", "pod", 9877)

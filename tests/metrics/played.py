@@ -30,8 +30,12 @@ from kubectl_nodelife.daemon.ledger import Ledger
 from kubectl_nodelife.daemon.metrics import recorder as metrics_recorder
 from kubectl_nodelife.daemon.metrics.cluster_sample import sample_steps
 from kubectl_nodelife.daemon.metrics.families import WHAT_IF_BUCKETS
-from kubectl_nodelife.daemon.metrics.recorder import MetricsRecorder
-from kubectl_nodelife.daemon.metrics.values import ChangeCounts, Histogram, Values
+from kubectl_nodelife.daemon.metrics.recorder import (
+    ChangeCounts,
+    Histogram,
+    MetricsRecorder,
+    Values,
+)
 from kubectl_nodelife.engine.engine import EngineHost
 from kubectl_nodelife.engine.events import Heartbeats
 from kubectl_nodelife.engine.settings import make_settings

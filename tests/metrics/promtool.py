@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from kubectl_nodelife.daemon.metrics.families import FAMILIES
-from kubectl_nodelife.daemon.metrics.values import Histogram, Values
+from kubectl_nodelife.daemon.metrics.recorder import Histogram, Values
 from kubectl_nodelife.kube.times import SECOND_NS
 from tests.enforce.virtual_time import EPOCH_NS
 from tests.metrics.played import STEP_S

@@ -6,7 +6,7 @@ from collections import Counter
 from typing import Any
 
 from kubectl_nodelife.daemon.metrics.cluster_sample import UpgradeSample
-from kubectl_nodelife.daemon.metrics.values import ChangeCounts, Values, work_values
+from kubectl_nodelife.daemon.metrics.recorder import ChangeCounts, Values, work_values
 from tests.metrics.played import Situation
 from tests.objects import budget
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from kubectl_nodelife.daemon.metrics.values import Histogram, timed
+from kubectl_nodelife.daemon.metrics.recorder import Histogram, timed
 from kubectl_nodelife.daemon.server import whole
 from kubectl_nodelife.errors import Failed
 

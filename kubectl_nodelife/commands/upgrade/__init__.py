@@ -10,8 +10,7 @@ from typing import Final
 
 import click
 
-from kubectl_nodelife.commands.flags import Connection, connection_flags
-from kubectl_nodelife.commands.groups import LazyGroup
+from kubectl_nodelife.commands.flags import Connection, LazyGroup, connection_flags
 
 VERBS: Final[dict[str, tuple[str, str]]] = {
     "preview": (

@@ -51,8 +51,6 @@ from kubectl_nodelife.daemon.enforce.write_gate import (
     Pause,
     WriteGate,
     adopt,
-)
-from kubectl_nodelife.daemon.enforce.writers import (
     caps_of,
     controller_writers,
     daemon_set_syncs,

@@ -8,9 +8,10 @@ nothing: a manager may run without leader election, or outside the cluster.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator
 from typing import Any, Final
 
+from kubectl_nodelife.controllers import UPSTREAM_NAMES
 from kubectl_nodelife.daemon.settings import flags_of, unreadable, words_of
 from kubectl_nodelife.engine.calls import Answer, Get, Request
 from kubectl_nodelife.engine.calls.call import NOT_FOUND, TOO_MANY_REQUESTS
@@ -30,12 +31,6 @@ _OURS: Final = (
 )
 """How the names of flags begin that change what our controllers decide."""
 _PODS: Final = "/api/v1/namespaces/kube-system/pods"
-_NAMES: Final[Mapping[str, frozenset[str]]] = {
-    "node-lifecycle": frozenset({"node-lifecycle-controller", "nodelifecycle"}),
-    "taint-eviction": frozenset({"taint-eviction-controller"}),
-    "pod-gc": frozenset({"pod-garbage-collector-controller", "podgc"}),
-    "daemonset": frozenset({"daemonset-controller", "daemonset"}),
-}
 _WITHIN_NODE_LIFECYCLE: Final = "SeparateTaintEvictionController=false"
 
 Json = dict[str, Any]
@@ -68,7 +63,7 @@ def running_controllers(pods: Iterable[Json], holder: str) -> frozenset[str] | N
     if not any(host and pod["spec"].get("nodeName") == host for pod in managers):
         return None
     lines = [words_of(pod, _MANAGER) for pod in managers]
-    return frozenset(name for words in lines for name in _NAMES if _is_on(name, words))
+    return frozenset(name for words in lines for name in UPSTREAM_NAMES if _is_on(name, words))
 
 
 def contradictions(pods: Iterable[Json], assignments: Collection[str]) -> Iterator[str]:
@@ -164,8 +159,8 @@ def _is_on(name: str, words: list[str]) -> bool:
     values = list(_values(words, "controllers")) or ["*"]
     if any("$(" in value for value in values):
         return True
-    on = _is_listed(_NAMES[name], values)
-    if name == "taint-eviction" and _is_listed(_NAMES["node-lifecycle"], values):
+    on = _is_listed(UPSTREAM_NAMES[name], values)
+    if name == "taint-eviction" and _is_listed(UPSTREAM_NAMES["node-lifecycle"], values):
         within = any(_WITHIN_NODE_LIFECYCLE in v for v in _values(words, "feature-gates"))
         return on or within or "-taint-eviction-controller" not in values
     return on
