@@ -1,4 +1,4 @@
-"""The loop in real time: an asyncio task of the same shape as `engine.loop.drive`.
+"""The loop in real time: an asyncio task of the same shape as `engine.engine.drive`.
 
 Decisions are taken in slices of some 10 ms with a pause between, so that a burst (a zone lost at
 once is 50,000 actions) never holds up an answer. The daemon's decision task and the sandbox run it.
