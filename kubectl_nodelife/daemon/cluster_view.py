@@ -85,14 +85,20 @@ class ShownCache(Cache):
 
     def copy(self) -> Cache:
         """A plain cache of what the cluster shows."""
-        other = super().copy()
-        for key, pod in self._shown_pods.items():
-            other.set("Pod", key, pod)
-        return other
+        return self._as_shown(super().copy())
 
     def fork(self) -> Cache:
         """As `copy`: what is shared goes on changing."""
         return self.copy()
+
+    def fork_in_child(self) -> Cache:
+        """A fork of what the cluster shows, for a process in which the engine does not go on."""
+        return self._as_shown(super().fork_in_child())
+
+    def _as_shown(self, other: Cache) -> Cache:
+        for key, pod in self._shown_pods.items():
+            other.set("Pod", key, pod)
+        return other
 
     def all(self, kind: str) -> Iterable[KubeObject]:
         """All objects of a kind."""

@@ -8,11 +8,20 @@ from __future__ import annotations
 
 from collections.abc import Collection, Container, Iterable, Iterator
 from copy import copy
+from itertools import islice
+from operator import lt
 from typing import Final, Protocol, Self, TypeVar, cast
 
 from msgspec.structs import replace
 
-from kubectl_nodelife.copy_on_write import copy_of_dict, entries_of, fork_dict, peek
+from kubectl_nodelife.copy_on_write import (
+    CopyOnWriteDict,
+    copy_of_dict,
+    entries_of,
+    fork_dict,
+    peek,
+    unchanging,
+)
 from kubectl_nodelife.engine.actions import Action
 from kubectl_nodelife.engine.events import (
     Change,
@@ -33,6 +42,7 @@ from kubectl_nodelife.kube.wellknown import NAMESPACE_NODE_LEASE
 
 Key = tuple[str, str]
 _RUNNING: Final = "Running"
+_INDEXED_KINDS: Final = frozenset({"Lease", "Pod"})
 OK: Final = 200
 NOT_FOUND: Final = 404
 T = TypeVar("T")
@@ -285,12 +295,16 @@ class Cache:
         for each in unreadable:
             self.quarantine.put(each, now_ns)
         pods, by_node, by_owner = self.pods, self._pods_by_node, self._pods_by_owner
-        self._unsettled_pods, follows = None, self._unsettled is not None
+        before, follows = len(pods), self._unsettled is not None
         for obj in objects:
             meta = obj.metadata
             key = (meta.namespace, meta.name)
             if type(obj) is not Pod or key in pods:
-                self.apply(Put(type(obj).__name__, obj), now_ns)
+                kind = type(obj).__name__
+                if kind in _INDEXED_KINDS or self.quarantine.unreadable:
+                    self.apply(Put(kind, obj), now_ns)
+                else:
+                    self.set(kind, key, obj)
                 continue
             pods[key] = obj
             node, owner = obj.spec.node_name, _owner_uid(meta)
@@ -307,6 +321,8 @@ class Cache:
                 by_owner[owner][key] = None
             else:
                 by_owner[owner] = {key: None}
+        if len(pods) > before:
+            self._unsettled_pods = None
 
     def copy(self) -> Cache:
         """Another cache with the same in it; the objects are shared, since they never change."""
@@ -326,26 +342,36 @@ class Cache:
         return other
 
     def as_listed(self, kinds: Iterable[str], now_ns: int) -> Cache:
-        """A copy as a first look at that instant takes these kinds in, beside nodes and pods: in
+        """A fork as a first look at that instant takes these kinds in, beside nodes and pods: in
         the order in which the API lists.
         """
-        other = Cache()
-        other.kinds_read, other.quarantine = self.kinds_read, self.quarantine.copy()
-        other.nodes, other.pods = _sorted(self.nodes), _sorted(self.pods)
+        forked, other = self.fork(), Cache()
+        other.kinds_read, other.quarantine = forked.kinds_read, forked.quarantine
+        other.nodes, other.pods = _sorted(forked.nodes), _sorted(forked.pods)
         for kind in kinds:
-            objects = _sorted(self.objects.get(kind, {}))
+            objects = _sorted(forked.objects.get(kind, {}))
             if kind == "Lease":
                 for lease in objects.values():
                     other.apply(Put(kind, lease), now_ns)
             elif objects:
                 other.objects[kind] = objects
-        for node in dict.fromkeys([pod.spec.node_name for pod in other.pods.values()]):
-            if node:
-                other._pods_by_node[node] = _sorted(self._pods_by_node[node])
-        other._pods_by_owner = {uid: _sorted(keys) for uid, keys in self._pods_by_owner.items()}
+        on_nodes = {node: _sorted(pods) for node, pods in entries_of(forked._pods_by_node)}
+        nodes = sorted(on_nodes, key=lambda node: next(iter(on_nodes[node])))
+        in_order = {node: on_nodes[node] for node in nodes}
+        other._pods_by_node = CopyOnWriteDict(in_order, copy_of_dict)
+        owned = {uid: _sorted(keys) for uid, keys in entries_of(forked._pods_by_owner)}
+        other._pods_by_owner = CopyOnWriteDict(owned, copy_of_dict)
+        unsettled = self._unsettled if forked._unsettled is None else forked._unsettled
+        if unsettled is not None:
+            other._unsettled_pods = [other.pods[key] for key in sorted(unsettled)]
+        other._share_index(forked)
+        return other
+
+    def fork_in_child(self) -> Cache:
+        """A fork for a process in which nobody feeds this cache any more."""
+        other = Cache.fork(self)
         if self._unsettled is not None:
             other._unsettled = dict(self._unsettled)
-        other._share_index(self)
         return other
 
     def fork(self) -> Cache:
@@ -504,10 +530,13 @@ class Cache:
 
 
 def _sorted(store: dict[K, T]) -> dict[K, T]:
-    """A copy in the order of the keys, which most have already: then no key is hashed anew."""
-    keys = list(store)
-    in_order = sorted(keys)
-    return dict(store) if keys == in_order else {key: store[key] for key in in_order}
+    """The store in the order of its keys, which most have already: then it is the same one."""
+    entries = unchanging(store)
+    keys = list(entries)
+    if all(map(lt, keys, islice(keys, 1, None))):
+        return store
+    keys.sort()
+    return {key: entries[key] for key in keys}
 
 
 def is_settled(pod: Pod) -> bool:

@@ -97,9 +97,11 @@ class ClusterView:
         unread: Mapping[str, str],
         unreadable: Sequence[Unreadable] = (),
     ) -> ClusterView:
-        """The same with objects of other kinds beside those that it has, in a cache of its own."""
+        """The same with objects of other kinds beside those that it has, in a cache of its own. In
+        a forked child: where the daemon goes on, what it watches would change in both.
+        """
         other = copy(self)
-        other.cache = self.cache.copy()
+        other.cache = self.cache.fork_in_child()
         other.cache.fill(objects, self.now_ns, unreadable)
         other.unread = {**self.unread, **unread}
         other.warnings = [*self.warnings, *unreadable_sentences(unreadable)]

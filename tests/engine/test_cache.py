@@ -55,7 +55,7 @@ def test_indexes_are_those_of_a_rebuilt_cache(seed: int) -> None:
             pods[key] = bound(key[1], chance.choice(["", "n1", "n2"]), chance.choice(["", "u1"]))
             cache.apply(Put("Pod", pods[key]), 0)
         if chance.random() < 0.05:
-            cache = chance.choice((cache, cache.fork(), cache.copy()))
+            cache = chance.choice((cache, cache.fork(), cache.copy(), cache.fork_in_child()))
         for node in ("n1", "n2"):
             wanted = {k: id(p) for k, p in pods.items() if p.spec.node_name == node}
             assert {p.key: id(p) for p in cache.pods_on(node)} == wanted
@@ -90,7 +90,9 @@ def test_as_listed_is_as_a_first_list(seed: int) -> None:
         else:
             cache.apply(Put("Node", Node(metadata=ObjectMeta(name=node))), now_ns)
         if chance.random() < 0.05:
-            cache = chance.choice((cache.fork(), cache.copy()))
+            cache = chance.choice((cache.fork(), cache.copy(), cache.fork_in_child()))
+        if chance.random() < 0.05:
+            cache.unsettled_pods()
     kinds = ("Node", "Pod", "Lease", "Namespace")
     wanted = Cache()
     wanted.fill((o for kind in kinds for o in sorted(cache.all(kind), key=lambda o: o.key)), 7 * S)
@@ -98,6 +100,7 @@ def test_as_listed_is_as_a_first_list(seed: int) -> None:
     assert list(listed.pods.items()) == list(wanted.pods.items())
     assert list(listed.nodes.items()) == list(wanted.nodes.items())
     assert listed.objects == wanted.objects
+    assert listed.unsettled_pods() == wanted.unsettled_pods()
     assert list(listed.nodes_with_pods()) == list(wanted.nodes_with_pods())
     for each in ("n0", "n1", "n2", "n3"):
         assert listed.pods_on(each) == wanted.pods_on(each)
