@@ -40,7 +40,7 @@ from kubectl_nodelife.live.loop import sliced
 from kubectl_nodelife.outlook.foretold import Foretold
 from kubectl_nodelife.outlook.node import Outlook, join_controllers
 from kubectl_nodelife.outlook.view import WARMING_UP, ClusterView
-from kubectl_nodelife.workloads.pod_summary import PodSummary
+from kubectl_nodelife.workloads.pod_classes import PodSummary
 
 
 class WatchedCluster(NamedTuple):

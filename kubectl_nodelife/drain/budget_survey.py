@@ -294,15 +294,6 @@ OPERATORS: Final = (
 """Operators that pin budgets at 0 by design: (a label of their pods, name, the proper way)."""
 
 
-def numbers(budget: PodDisruptionBudget) -> str:
-    """The budget's arithmetic in one clause."""
-    status = budget.status
-    return (
-        f"budget {budget.name} ({rule_of(budget.spec)}) has {status.current_healthy} healthy of"
-        f" {status.expected_pods} and needs {status.desired_healthy}"
-    )
-
-
 def operator_of(pod: Pod) -> tuple[str, str] | None:
     """(name, the proper way) of the operator that the pod belongs to, if it is one known here."""
     labels = pod.metadata.labels or {}

@@ -43,13 +43,12 @@ from kubectl_nodelife.kube.workload import (
     PodDisruptionBudgetStatus,
 )
 from kubectl_nodelife.sim.kubectl.options import DrainOptions
-from kubectl_nodelife.sim.timing import MIDDLE
+from kubectl_nodelife.sim.timing import MIDDLE, TimesToReady
 from kubectl_nodelife.sim.timing import SLOW as SLOW_TIMING
 from kubectl_nodelife.workloads import force_advice
 from kubectl_nodelife.workloads.admission import Admission
 from kubectl_nodelife.workloads.budgets import EvictionRefused, decide_eviction
 from kubectl_nodelife.workloads.owners import owner_chain
-from kubectl_nodelife.workloads.time_to_ready import TimesToReady
 
 HOSTNAME: Final = "kubernetes.io/hostname"
 _MOST_TRIED: Final = 5

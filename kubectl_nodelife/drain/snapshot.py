@@ -38,22 +38,23 @@ from kubectl_nodelife.kube.wellknown import (
 from kubectl_nodelife.kube.workload import Namespace, PodDisruptionBudget
 from kubectl_nodelife.sim.kubectl.options import DrainOptions, asked_daemon_set
 from kubectl_nodelife.sim.present import Branch, join
-from kubectl_nodelife.sim.timing import LearntTerms, Timing
+from kubectl_nodelife.sim.timing import LearntTerms, TimesToReady, Timing
 from kubectl_nodelife.sim.world import World
 from kubectl_nodelife.workloads.admission import Admission
 from kubectl_nodelife.workloads.budget_ledger import BudgetLedger, is_healthy
 from kubectl_nodelife.workloads.budgets import budget_index, can_ignore_budgets
 from kubectl_nodelife.workloads.eviction_requests import EvictionRequests
-from kubectl_nodelife.workloads.force_advice import ForceAdvice, Release, force_advice
-from kubectl_nodelife.workloads.node_readiness import (
+from kubectl_nodelife.workloads.force_advice import (
+    ForceAdvice,
     NodeReadiness,
+    Release,
+    force_advice,
     kubelet_reports,
     node_readiness,
 )
 from kubectl_nodelife.workloads.owners import NEVER, Replacement
-from kubectl_nodelife.workloads.pod_summary import pods_among
-from kubectl_nodelife.workloads.time_to_ready import TimesToReady
-from kubectl_nodelife.workloads.volumes import claim_names
+from kubectl_nodelife.workloads.pod_classes import pods_among
+from kubectl_nodelife.workloads.scheduling import claim_names
 from kubectl_nodelife.workloads.waves import BudgetKey
 
 LEASE_DURATION_SECONDS = 40

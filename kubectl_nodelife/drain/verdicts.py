@@ -12,7 +12,6 @@ from __future__ import annotations
 from collections import Counter
 from itertools import pairwise
 
-from kubectl_nodelife.drain.budget_survey import numbers
 from kubectl_nodelife.drain.play import PlannedPod, Play, Workload, new_pod, went
 from kubectl_nodelife.drain.results import (
     DEGRADED,
@@ -43,7 +42,7 @@ from kubectl_nodelife.sim.kubectl.conversation import GONE, SKIPPED, TIMED_OUT, 
 from kubectl_nodelife.sim.kubectl.options import KEEP, REFUSE, Decision, decide, faults
 from kubectl_nodelife.workloads.admission import GATE_NAMESPACE, GATE_WEBHOOK
 from kubectl_nodelife.workloads.budget_ledger import BudgetLedger
-from kubectl_nodelife.workloads.budgets import EvictionRefused, sync_failure
+from kubectl_nodelife.workloads.budgets import EvictionRefused, numbers, sync_failure
 from kubectl_nodelife.workloads.owners import NEVER as NOT_REPLACED
 from kubectl_nodelife.workloads.owners import owner_chain
 

@@ -54,7 +54,7 @@ class ListFailed(Exception):
 
 
 class PodIndex(Protocol):
-    """What is kept of all pods by someone who asks for it often (`workloads.pod_summary`)."""
+    """What is kept of all pods by someone who asks for it often (`workloads.pod_classes`)."""
 
     def pod_changed(self, old: Pod | None, new: Pod | None) -> None:
         """A pod came, went or changed."""

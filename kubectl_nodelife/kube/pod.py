@@ -343,6 +343,21 @@ class Pod(KubeObject, frozen=True):
         return False
 
 
+_CANNOT_START: Final = frozenset(
+    {
+        "CrashLoopBackOff",
+        "CreateContainerConfigError",
+        "CreateContainerError",
+        "ErrImageNeverPull",
+        "ErrImagePull",
+        "ImageInspectError",
+        "ImagePullBackOff",
+        "InvalidImageName",
+        "RunContainerError",
+    }
+)
+"""Reasons for which a container waits that nothing but a change ends."""
+
 _ALIVE_PHASES = frozenset({"Pending", "Running", "Unknown"})
 
 
@@ -373,6 +388,38 @@ def same_but_for_conditions(old: Pod, new: Pod) -> bool:
             or (was in _ALIVE_PHASES and now in _ALIVE_PHASES)
         )
     )
+
+
+def is_starting(pod: Pod) -> bool:
+    """True if the pod is not Ready because it is still starting.
+
+    A pod that runs and is not Ready is not starting, nor is one whose containers cannot be started.
+    """
+    if pod.status.phase != "Pending" or pod.ready():
+        return False
+    statuses = (pod.status.container_statuses or ()) + (pod.status.init_container_statuses or ())
+    return not any(
+        status.state.waiting is not None and status.state.waiting.reason in _CANNOT_START
+        for status in statuses
+    )
+
+
+def put_condition(
+    conditions: tuple[PodCondition, ...], condition: PodCondition
+) -> tuple[PodCondition, ...]:
+    """The conditions with this one in place of the one of its type, or appended.
+
+    The same tuple comes back where that changes nothing.
+    """
+    type_ = condition.type
+    for i, present in enumerate(conditions):
+        if present.type == type_:
+            if present == condition:
+                return conditions
+            changed = list(conditions)
+            changed[i] = condition
+            return tuple(changed)
+    return (*conditions, condition)
 
 
 def disruption_target(

@@ -37,8 +37,7 @@ from kubectl_nodelife.outlook.explain_who import who_section
 from kubectl_nodelife.outlook.node import NodeOutlook, Outlook
 from kubectl_nodelife.outlook.view import ClusterView
 from kubectl_nodelife.outlook.zone import find_zone, zone_names, zone_sections
-from kubectl_nodelife.workloads.force_advice import release_of
-from kubectl_nodelife.workloads.node_readiness import NodeReadiness, node_readiness
+from kubectl_nodelife.workloads.force_advice import NodeReadiness, node_readiness, release_of
 
 if TYPE_CHECKING:
     from kubectl_nodelife.drain.snapshot import PlanSnapshot

@@ -56,8 +56,12 @@ from kubectl_nodelife.outlook.node_verdict import (
     ways_out,
 )
 from kubectl_nodelife.outlook.zone import LossByZone, ZoneOutlook, not_counted, zone_brakes, zone_of
-from kubectl_nodelife.workloads.force_advice import force_advice, release_of
-from kubectl_nodelife.workloads.node_readiness import NodeReadiness, node_readiness
+from kubectl_nodelife.workloads.force_advice import (
+    NodeReadiness,
+    force_advice,
+    node_readiness,
+    release_of,
+)
 
 _CLOSE_S = 0.15
 _FEWEST_PARTIAL = 3
@@ -588,12 +592,9 @@ def what_can_hold_it(outlook: Outlook, node: Node | None, pod: Pod) -> list[str]
     Follows `PodResourcesAreReclaimed` up to 1.26, `SyncTerminatedPod` later (`kubelet/reclaim`).
     """
     ends = pod.metadata.deletion_timestamp
-    if node is None or ends is None or outlook.now_ns < ends:
+    if node is None or ends is None or outlook.now_ns < ends or not node.is_ready:
         return []
-    if not node.is_ready:
-        return []
-    rules = rules_for(outlook.settings.profile)
     return [
         f"{resource.capitalize()} can hold it: {state}."
-        for resource, state in what_can_hold(pod, rules)
+        for resource, state in what_can_hold(pod, rules_for(outlook.settings.profile))
     ]

@@ -37,7 +37,7 @@ from kubectl_nodelife.outlook.node import OVERDUE_NS, NodeOutlook, Outlook
 from kubectl_nodelife.outlook.node_verdict import delete_pod, in_words, node_verdict
 from kubectl_nodelife.outlook.zone import zone_of
 from kubectl_nodelife.workloads.pending import NO_ORIGIN, Origin, pending_reason
-from kubectl_nodelife.workloads.volumes import volumes_elsewhere
+from kubectl_nodelife.workloads.scheduling import volumes_elsewhere
 
 _MOST_VOLUMES: Final = 8
 

@@ -48,7 +48,7 @@ from kubectl_nodelife.outlook.release_notes import (
     Note,
 )
 from kubectl_nodelife.workloads.budgets import budget_index
-from kubectl_nodelife.workloads.volumes import claim_names
+from kubectl_nodelife.workloads.scheduling import claim_names
 
 CONTROL_PLANE_PROGRAM: Final = "control plane"
 KUBELET_PROGRAM: Final = "kubelet"

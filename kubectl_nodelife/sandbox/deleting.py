@@ -12,11 +12,10 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from kubectl_nodelife.engine.actions import put_condition
 from kubectl_nodelife.kube.codec import encode
 from kubectl_nodelife.kube.deletion import delete_pod, marked_deleting
 from kubectl_nodelife.kube.meta import Time
-from kubectl_nodelife.kube.pod import Pod, PodCondition
+from kubectl_nodelife.kube.pod import Pod, PodCondition, put_condition
 from kubectl_nodelife.kube.selectors import matches
 from kubectl_nodelife.kube.times import format_time
 from kubectl_nodelife.kube.wellknown import EVICTION_BY_EVICTION_API

@@ -76,7 +76,7 @@ from kubectl_nodelife.kube.workload import (
     default_pod_template,
 )
 from kubectl_nodelife.workloads.admission import DECIDING_KINDS, Admission
-from kubectl_nodelife.workloads.pod_summary import MADE_UID_ENDS, pods_among
+from kubectl_nodelife.workloads.pod_classes import MADE_UID_ENDS, pods_among
 
 
 def _exists(store: Cache, action: Action, old: KubeObject | None) -> str:

@@ -31,7 +31,7 @@ from kubectl_nodelife.kube.wellknown import TAINT_NODE_OUT_OF_SERVICE
 from kubectl_nodelife.sim.api import event_record
 from kubectl_nodelife.sim.timeline import KUBELET
 from kubectl_nodelife.sim.world import World
-from kubectl_nodelife.workloads.volumes import (
+from kubectl_nodelife.workloads.scheduling import (
     attaches_to_one,
     claim_names,
     volumes_elsewhere,
@@ -59,8 +59,6 @@ class AttachedVolumes:
         self._holder: dict[Key, str] = {}
         self._leaving: dict[Key, int] = {}
         self.waits: dict[Key, str] = {}
-        if not any(True for _ in world.api.store.all("PersistentVolumeClaim")):
-            return
         store = world.api.store
         for pod in store.pods.values():
             if pod.spec.volumes and pod.spec.node_name and pod.status.phase == "Running":

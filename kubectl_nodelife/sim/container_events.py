@@ -13,9 +13,16 @@ from copy import copy
 
 from msgspec.structs import replace
 
-from kubectl_nodelife.engine.actions import Action, put_condition
+from kubectl_nodelife.engine.actions import Action
 from kubectl_nodelife.engine.events import ConditionsChange
-from kubectl_nodelife.kube.pod import Container, Pod, PodCondition, PodStatus, is_mirror_pod
+from kubectl_nodelife.kube.pod import (
+    Container,
+    Pod,
+    PodCondition,
+    PodStatus,
+    is_mirror_pod,
+    put_condition,
+)
 from kubectl_nodelife.kubelet.conditions import need_to_reconcile_pod_readiness
 from kubectl_nodelife.kubelet.containers import (
     ContainerStep,

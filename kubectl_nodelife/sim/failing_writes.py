@@ -111,11 +111,6 @@ class FailingWrites:
         return entry.times is None or self._hits[i] < entry.times
 
 
-def failing_writes(entries: Sequence[FailingWrite], start_ns: int) -> FailingWrites | None:
-    """The failing writes of a run; None where all writes succeed."""
-    return FailingWrites(entries, start_ns) if entries else None
-
-
 def _names(entry: FailingWrite, action: Action, verb: str, kind: str) -> bool:
     return (
         entry.controller in ("", action.controller)

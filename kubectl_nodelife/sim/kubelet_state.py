@@ -24,10 +24,9 @@ from kubectl_nodelife.engine.pace import KUBELET, KUBELET_BEFORE, ClientLimits
 from kubectl_nodelife.engine.settings import Profile
 from kubectl_nodelife.engine.workqueue import TokenBucket
 from kubectl_nodelife.kube.node import Node, NodeCondition, NodeStatus, NodeSystemInfo
-from kubectl_nodelife.kube.pod import Pod, PodCondition, PodStatus, Quantities
+from kubectl_nodelife.kube.pod import Pod, PodCondition, PodStatus, Quantities, is_starting
 from kubectl_nodelife.kube.times import MINUTE_NS, SECOND_NS, whole_seconds
 from kubectl_nodelife.kubelet.releases import rules_for
-from kubectl_nodelife.workloads.time_to_ready import NOT_STARTED_NS, is_starting
 
 REPORT: Final = 2
 LAST_REPORT: Final = 3
@@ -80,6 +79,10 @@ _RUNNING_CONDITIONS = ("Initialized", "Ready", "ContainersReady", "PodScheduled"
 _REPORT_INTERVAL_NS = 5 * MINUTE_NS
 _RENEW_INTERVAL_NS = 10 * SECOND_NS
 _UPDATE_FREQUENCY_NS = 10 * SECOND_NS
+
+NOT_STARTED_NS: Final = 10 * MINUTE_NS
+"""A pod that is bound is given so long until its first container: an image may be large. After that
+nothing shows that it will start."""
 
 
 class KubeletTerms(msgspec.Struct, frozen=True):

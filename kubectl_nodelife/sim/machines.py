@@ -16,7 +16,7 @@ from typing import Any, Final
 import msgspec
 from msgspec.structs import replace
 
-from kubectl_nodelife.engine.actions import Action, SetPodCondition, put_condition
+from kubectl_nodelife.engine.actions import Action, SetPodCondition
 from kubectl_nodelife.kube.meta import KubeObject, ObjectMeta
 from kubectl_nodelife.kube.node import Node, NodeCondition, NodeMeta, NodeSpec, NodeStatus, Taint
 from kubectl_nodelife.kube.pod import (
@@ -28,6 +28,7 @@ from kubectl_nodelife.kube.pod import (
     Pod,
     PodCondition,
     PodStatus,
+    put_condition,
 )
 from kubectl_nodelife.kube.storage import CSINode
 from kubectl_nodelife.kube.times import SECOND_NS, parse_duration, whole_seconds

@@ -46,7 +46,7 @@ from kubectl_nodelife.kube.workload import ControllerRevision, DaemonSet
 from kubectl_nodelife.sim.api import Api, DefaultTolerationSeconds, event_record, made_uid
 from kubectl_nodelife.sim.attached_volumes import AttachedVolumes
 from kubectl_nodelife.sim.events import ScenarioEvent
-from kubectl_nodelife.sim.failing_writes import failing_writes
+from kubectl_nodelife.sim.failing_writes import FailingWrites
 from kubectl_nodelife.sim.kubelet_state import HeartbeatSchedule, KubeletTerms
 from kubectl_nodelife.sim.pod_admission import PodAdmission
 from kubectl_nodelife.sim.preemption import Preemption
@@ -59,10 +59,17 @@ from kubectl_nodelife.sim.scenario import (
 )
 from kubectl_nodelife.sim.script import Script
 from kubectl_nodelife.sim.timeline import PATIENCE_NS, Asker, Record, Timeline
-from kubectl_nodelife.sim.timing import FAST, MIDDLE, SLOW, LearntTerms, Timing
+from kubectl_nodelife.sim.timing import (
+    FAST,
+    MIDDLE,
+    SLOW,
+    LearntTerms,
+    TimesToReady,
+    Timing,
+    is_on_its_way,
+)
 from kubectl_nodelife.sim.world import Faults, World
-from kubectl_nodelife.workloads.time_to_ready import TimesToReady, is_on_its_way
-from kubectl_nodelife.workloads.volumes import volumes_elsewhere
+from kubectl_nodelife.workloads.scheduling import volumes_elsewhere
 
 _MEANS: Final = {
     "Lease": "no node is lost because its kubelet alone does not report",
@@ -221,16 +228,13 @@ class Branch:
             scenario.kubelet,
             end_ns=setting.start_ns + length_ns,
             faults=faults,
-            failing=failing_writes(scenario.failing_writes, setting.start_ns),
+            failing=FailingWrites(w, setting.start_ns) if (w := scenario.failing_writes) else None,
             failing_reads=scenario.failing_reads,
             status_rules=setting.status_rules,
             scoring=setting.scoring,
             pace=setting.pace,
         )
-        Script(world, scenario.events, setting.profile, joins=scenario.join)
-        Preemption(world, marks=setting.profile.has("disruption_target"))
-        AttachedVolumes(world)
-        PodAdmission(world)
+        _add_parts(world, setting)
         kinds = sorted({kind for c in controllers for kind in c.watches})
         if joined is None and scenario.join:
             joined = joined_kubelets(setting)
@@ -391,6 +395,17 @@ def joined_kubelets(setting: Setting) -> dict[str, HeartbeatSchedule]:
         if goes_on(node, sign, setting.start_ns, late_renew=setting.late_kubelets_renew):
             kubelets[node.name] = _heartbeats_of(setting, node, sign)
     return kubelets
+
+
+def _add_parts(world: World, setting: Setting) -> None:
+    """What acts in the world beside its controllers: the scenario's events, preemption, volumes
+    where there are claims, and kubelets that reject pods."""
+    scenario = setting.scenario
+    Script(world, scenario.events, setting.profile, joins=scenario.join)
+    Preemption(world, marks=setting.profile.has("disruption_target"))
+    if any(True for _ in world.api.store.all("PersistentVolumeClaim")):
+        AttachedVolumes(world)
+    PodAdmission(world)
 
 
 def _nodes_that_are_gone(cluster: Cache) -> Iterator[Node]:

@@ -25,7 +25,7 @@ from typing import Any, Final, NamedTuple
 from msgspec.structs import asdict, replace
 
 from kubectl_nodelife.copy_on_write import fork_dict
-from kubectl_nodelife.engine.actions import Action, put_condition
+from kubectl_nodelife.engine.actions import Action
 from kubectl_nodelife.engine.cache import Key
 from kubectl_nodelife.engine.pace import SCHEDULER
 from kubectl_nodelife.engine.workqueue import TokenBucket
@@ -37,7 +37,7 @@ from kubectl_nodelife.kube.meta import (
     controller_of,
 )
 from kubectl_nodelife.kube.node import Node
-from kubectl_nodelife.kube.pod import TERMINAL_PHASES, Pod, PodCondition
+from kubectl_nodelife.kube.pod import TERMINAL_PHASES, Pod, PodCondition, put_condition
 from kubectl_nodelife.kube.selectors import matches_set
 from kubectl_nodelife.kube.service import Service
 from kubectl_nodelife.kube.storage import PersistentVolume, PersistentVolumeClaim, StorageClass
@@ -46,8 +46,13 @@ from kubectl_nodelife.kube.workload import ReplicaSet, ReplicationController, St
 from kubectl_nodelife.sim.api import Api, BindPod, event_record
 from kubectl_nodelife.sim.timeline import OWNER, Agenda
 from kubectl_nodelife.workloads.placement import PlacementSimulator, pinned_node, priority
-from kubectl_nodelife.workloads.pod_classes import PodClasses, RoomOnNodes, stock
-from kubectl_nodelife.workloads.pod_summary import pods_among, summary_of
+from kubectl_nodelife.workloads.pod_classes import (
+    PodClasses,
+    RoomOnNodes,
+    pods_among,
+    stock,
+    summary_of,
+)
 from kubectl_nodelife.workloads.scheduling import NodeInfo
 from kubectl_nodelife.workloads.scoring import FewestPods, Scoring
 from kubectl_nodelife.workloads.topology import anti_affinity_terms
@@ -430,7 +435,7 @@ class StoreCache:
         for pod in (old, new):
             if pod is not None:
                 self._rooms.forget(pod.spec.node_name)
-        if new is not None and anti_affinity_terms(new):
+        if new is not None and new.spec.affinity is not None and anti_affinity_terms(new):
             self._keep_off[new.key] = None
         elif old is not None and old.spec.affinity is not None:
             self._keep_off.pop(old.key, None)

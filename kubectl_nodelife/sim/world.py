@@ -129,7 +129,7 @@ class World:
         self.disruption = DisruptionController(self.api, self.agenda, self.api.store)
         self.endpoints = EndpointsController(self.api, self.agenda)
         self.failures: list[Outcome] = []
-        self._failed_now = FailedWrites()
+        self._failed_now: FailedWrites | None = None
         self.clients = self._make_clients(pace)
         self.begun, self.end_ns = False, end_ns
         self.asker: Asker | None = None
@@ -159,7 +159,7 @@ class World:
         other = copy(self)
         api, agenda = self.api.fork(journal), self.agenda.fork()
         other.api, other.agenda, other.failures = api, agenda, list(self.failures)
-        other._failed_now = self._failed_now.copy()
+        other._failed_now = self._failed_now.copy() if self._failed_now is not None else None
         other._failing = self._failing.fork() if self._failing is not None else None
         other._withheld = list(self._withheld) if self._withheld is not None else None
         other._shown = list(self._shown)
@@ -462,7 +462,7 @@ class World:
         api = self.api
         self._count_round(api.now_ns)
         if self.clients is None:
-            self._failed_now.clear()
+            self._failed_now = None
         elif self._failed_now:  # what depends on it may come later
             self._failed_now.forget_before(api.now_ns)
         self.scheduler.place_waiting()
@@ -590,6 +590,8 @@ class World:
     def _note_failed(self, action: Action, result: Result) -> None:
         """What depends on it is not sent."""
         failed = FailedWrite(action, self._decided_ns, result, self.api.now_ns)
+        if self._failed_now is None:
+            self._failed_now = FailedWrites()
         self._failed_now.note(queue_key(action, self.api.store), failed)
 
 

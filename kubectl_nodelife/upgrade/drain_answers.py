@@ -16,7 +16,6 @@ from typing import Final, NamedTuple
 
 from kubectl_nodelife.controllers.upgrade.claims import DrainVerdict, PodKey
 from kubectl_nodelife.drain.bounds import AGAIN_S
-from kubectl_nodelife.drain.budget_survey import numbers
 from kubectl_nodelife.drain.results import NEVER, READY, REFUSED, SLOW, UNKNOWN
 from kubectl_nodelife.drain.snapshot import PlanSnapshot, Unread
 from kubectl_nodelife.kube.deletion import grace_seconds
@@ -25,7 +24,7 @@ from kubectl_nodelife.kube.times import SECOND_NS
 from kubectl_nodelife.kube.workload import DaemonSet, PodDisruptionBudget
 from kubectl_nodelife.sim.kubectl.options import DELETE, REFUSE, DrainOptions, decide
 from kubectl_nodelife.workloads.admission import Admission
-from kubectl_nodelife.workloads.budgets import asks_budgets
+from kubectl_nodelife.workloads.budgets import asks_budgets, numbers
 from kubectl_nodelife.workloads.force_advice import finalizers_that_hold
 from kubectl_nodelife.workloads.waves import BudgetKey
 

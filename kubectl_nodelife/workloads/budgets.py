@@ -62,6 +62,15 @@ def rule_of(spec: PodDisruptionBudgetSpec) -> str:
     return "no rule"
 
 
+def numbers(budget: PodDisruptionBudget) -> str:
+    """The budget's arithmetic in one clause."""
+    status = budget.status
+    return (
+        f"budget {budget.name} ({rule_of(budget.spec)}) has {status.current_healthy} healthy of"
+        f" {status.expected_pods} and needs {status.desired_healthy}"
+    )
+
+
 def budget_index(budgets: Iterable[PodDisruptionBudget]) -> SelectorIndex[PodDisruptionBudget]:
     """The budgets by what they select; an empty selector means all pods of the namespace."""
     index: SelectorIndex[PodDisruptionBudget] = SelectorIndex()

@@ -19,11 +19,14 @@ from typing import Final, NamedTuple, TypeAlias
 from kubectl_nodelife.copy_on_write import fork_dict
 from kubectl_nodelife.kube.node import Node
 from kubectl_nodelife.kube.pod import TERMINAL_PHASES, Pod, PodSpec, is_daemon_pod
-from kubectl_nodelife.workloads.placement_rules import PlacementRules, SchedulerCache
+from kubectl_nodelife.workloads.placement_rules import PlacementRules, SchedulerCache, SoftRules
 from kubectl_nodelife.workloads.pod_classes import Demands, PodClasses
 from kubectl_nodelife.workloads.scheduling import (
+    NO_NEEDS,
     NodeInfo,
     PodRequirements,
+    VolumeNeeds,
+    claim_names,
     resource_reasons,
     rule_reason,
     static_reason,
@@ -35,8 +38,6 @@ from kubectl_nodelife.workloads.scoring import (
     Scoring,
     preference_of,
 )
-from kubectl_nodelife.workloads.soft_rules import SoftRules
-from kubectl_nodelife.workloads.volumes import NO_NEEDS, VolumeNeeds, claim_names
 
 REASON_GATED: Final = "scheduling is blocked due to non-empty scheduling gates"
 REASON_CONFLICT: Final = "pod affinity terms conflict"

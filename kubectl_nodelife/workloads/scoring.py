@@ -6,7 +6,7 @@ decided by `PlacementSimulator`. kube-scheduler adds up the scores of its plugin
 node, not a certain one. Of nodes with the same score kube-scheduler takes one by chance.
 
 The inputs of the scores about a pod and a node (`preference_of`) follow the plugins TaintToleration
-(PreferNoSchedule) and NodeAffinity (preferred terms); `soft_rules` holds those about other pods.
+(PreferNoSchedule) and NodeAffinity (preferred terms); `SoftRules` holds those about other pods.
 Left out: ImageLocality, since a node's list of images is not kept.
 """
 
@@ -351,7 +351,7 @@ def node_scores(
 ) -> list[int]:
     """The score of each node: the sum over the plugins of kube-scheduler's default profile, as
     pkg/scheduler/framework/plugins score and normalize in v1.37. `room`: `room_score` of each;
-    `soft`: the part of `soft_rules`.
+    `soft`: the part of `SoftRules`.
     """
     most_taints = max([p.taints for p in preferences])
     most_affinity = max([-p.affinity for p in preferences])

@@ -3,14 +3,14 @@ topology spread constraints that must hold.
 
 Affinity follows kube-scheduler plugins/interpodaffinity/filtering.go, with the counts kept up as
 pods come and go. Pods that are terminating still count, as upstream. The preferred terms, which
-never rule a node out, are counted in `soft_rules`. `matchLabelKeys` are already part of a stored
+never rule a node out, are counted in `SoftRules`. `matchLabelKeys` are already part of a stored
 pod's selectors.
 
 Spread follows kube-scheduler plugins/podtopologyspread (filtering.go, common.go), with the counts
 kept up as pods come and go (`AddPod`, `RemovePod`). A cordoned node is still a domain unless the
 constraint honours taints, and a domain emptied by a drain then limits every other one: that is
 upstream's behaviour too. Constraints with ScheduleAnyway, the scheduler's own defaults among them,
-never rule a node out: `soft_rules` counts them.
+never rule a node out: `SoftRules` counts them.
 """
 
 from __future__ import annotations

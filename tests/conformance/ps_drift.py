@@ -24,7 +24,7 @@ from kubectl_nodelife.outlook.audit.classes import (
     classify,
 )
 from kubectl_nodelife.outlook.audit.repair_plan import FirstSeen, RepairLimits, refusals
-from kubectl_nodelife.workloads.node_readiness import NodeReadiness, node_readiness
+from kubectl_nodelife.workloads.force_advice import NodeReadiness, node_readiness
 from tests.conformance.checks import only
 from tests.conformance.ps_functions import NOW_NS, Case, profiles_of, read, rules_of
 

@@ -9,7 +9,7 @@ import msgspec
 from kubectl_nodelife.kube.node import Node
 from kubectl_nodelife.kube.pod import Pod
 from kubectl_nodelife.kube.times import SECOND_NS, decode_time, format_micro_time, parse_time
-from kubectl_nodelife.workloads.node_readiness import NodeReadiness, node_readiness
+from kubectl_nodelife.workloads.force_advice import NodeReadiness, node_readiness
 
 NOW_NS: int = parse_time("2026-01-01T12:00:00Z")
 LONG_AGO_S = 86_400

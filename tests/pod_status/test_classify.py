@@ -11,7 +11,7 @@ from kubectl_nodelife.kube.pod import Pod
 from kubectl_nodelife.kube.times import SECOND_NS
 from kubectl_nodelife.kubelet.releases import rules_for
 from kubectl_nodelife.outlook.audit.classes import classify
-from kubectl_nodelife.workloads.node_readiness import NodeReadiness
+from kubectl_nodelife.workloads.force_advice import NodeReadiness
 from tests.pod_status.objects import LONG_AGO_S, NOW_NS, ago, health, marked, pod
 
 RULES = rules_for(parse_profile("current"))

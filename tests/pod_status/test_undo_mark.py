@@ -14,7 +14,7 @@ from kubectl_nodelife.kubelet.machine import PodTable
 from kubectl_nodelife.kubelet.releases import rules_for
 from kubectl_nodelife.outlook.audit.classes import Classification
 from kubectl_nodelife.outlook.audit.repair_plan import FirstSeen, RepairLimits, refusals
-from kubectl_nodelife.workloads.node_readiness import NodeReadiness
+from kubectl_nodelife.workloads.force_advice import NodeReadiness
 from tests.pod_status.objects import NOW_NS, ago, health, marked, pod
 
 STUCK = Classification("stuck-not-ready", PodCondition(type="Ready", status="True"))

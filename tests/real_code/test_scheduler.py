@@ -13,8 +13,8 @@ import pytest
 from kubectl_nodelife.sim.preemption import Preemption
 from kubectl_nodelife.workloads import placement, scoring
 from kubectl_nodelife.workloads.placement import PlacementSimulator
+from kubectl_nodelife.workloads.placement_rules import SoftRules
 from kubectl_nodelife.workloads.scheduling import NodeInfo
-from kubectl_nodelife.workloads.soft_rules import SoftRules
 from kubectl_nodelife.workloads.topology import InterPodAffinity, TopologySpread
 from tests.real_code import clusters
 from tests.real_code.test_real_code import program

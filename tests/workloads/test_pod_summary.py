@@ -15,7 +15,7 @@ from kubectl_nodelife.engine.events import Gone, Put
 from kubectl_nodelife.kube.load import decode
 from kubectl_nodelife.kube.pod import Pod
 from kubectl_nodelife.sim.api import made_uid
-from kubectl_nodelife.workloads.pod_summary import PodSummary, summary_of
+from kubectl_nodelife.workloads.pod_classes import PodSummary, summary_of
 
 KEY = ("d", "p0")
 
@@ -85,7 +85,7 @@ def test_what_is_kept_is_as_walked(seed: int) -> None:
 
 
 def test_templates_that_are_gone_are_let_go(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("kubectl_nodelife.workloads.pod_summary._MOST_TEMPLATES", 10)
+    monkeypatch.setattr("kubectl_nodelife.workloads.pod_classes._MOST_TEMPLATES", 10)
     chance, cache = random.Random(1), Cache()
     cache.keep(PodSummary((), ()))
     for _ in range(100):

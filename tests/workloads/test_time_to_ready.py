@@ -9,7 +9,7 @@ import pytest
 from kubectl_nodelife.kube.codec import decode
 from kubectl_nodelife.kube.pod import Pod
 from kubectl_nodelife.kube.times import SECOND_NS
-from kubectl_nodelife.workloads.time_to_ready import learn, sample
+from kubectl_nodelife.sim.timing import learn, sample
 
 
 def pod(made: str, bound: str | None, ready: str, *, is_bound: str = "True") -> Pod:

@@ -32,7 +32,7 @@ from kubectl_nodelife.kube.storage import (
     TopologySelectorTerm,
     VolumeNodeAffinity,
 )
-from kubectl_nodelife.workloads.volumes import (
+from kubectl_nodelife.workloads.scheduling import (
     NO_PROVISIONER,
     REASON_BIND_CONFLICT,
     REASON_NO_VOLUME,

@@ -1,9 +1,9 @@
 """Decisions: values that say why, know their effect on an object, and are written as records.
 
-`action` has what all share, and the decisions that change no object. The classes are cut by what
-they concern: `nodes`, `pods`, `daemonsets`, `upgrades`. All are imported from here. `identity` has
-the number by which an action is known while it is on its way, the key by which another process
-knows it, and actions as JSON, for a journal.
+`action` has what all share, and the decisions that change no object; `objects` the calls that
+Kubernetes' controllers make on objects, `upgrades` those of our upgrades. All are imported from
+here. `identity` has the number by which an action is known while it is on its way, the key by which
+another process knows it, and actions as JSON, for a journal.
 """
 
 from __future__ import annotations
@@ -26,41 +26,40 @@ from kubectl_nodelife.engine.actions.action import camel_case as camel_case
 from kubectl_nodelife.engine.actions.action import created_object as created_object
 from kubectl_nodelife.engine.actions.action import created_pod as created_pod
 from kubectl_nodelife.engine.actions.action import created_uid as created_uid
-from kubectl_nodelife.engine.actions.daemonsets import STATUS_COUNTS as STATUS_COUNTS
-from kubectl_nodelife.engine.actions.daemonsets import AdoptObject as AdoptObject
-from kubectl_nodelife.engine.actions.daemonsets import (
+from kubectl_nodelife.engine.actions.objects import EVICTION_MESSAGE as EVICTION_MESSAGE
+from kubectl_nodelife.engine.actions.objects import STATUS_COUNTS as STATUS_COUNTS
+from kubectl_nodelife.engine.actions.objects import AddTaints as AddTaints
+from kubectl_nodelife.engine.actions.objects import AdoptObject as AdoptObject
+from kubectl_nodelife.engine.actions.objects import (
     CreateControllerRevision as CreateControllerRevision,
 )
-from kubectl_nodelife.engine.actions.daemonsets import (
+from kubectl_nodelife.engine.actions.objects import CreatePod as CreatePod
+from kubectl_nodelife.engine.actions.objects import (
     DeleteControllerRevision as DeleteControllerRevision,
 )
-from kubectl_nodelife.engine.actions.daemonsets import RaiseCollisionCount as RaiseCollisionCount
-from kubectl_nodelife.engine.actions.daemonsets import ReleaseObject as ReleaseObject
-from kubectl_nodelife.engine.actions.daemonsets import RollBackDaemonSet as RollBackDaemonSet
-from kubectl_nodelife.engine.actions.daemonsets import (
+from kubectl_nodelife.engine.actions.objects import DeletePod as DeletePod
+from kubectl_nodelife.engine.actions.objects import EvictPod as EvictPod
+from kubectl_nodelife.engine.actions.objects import MarkPodNotReady as MarkPodNotReady
+from kubectl_nodelife.engine.actions.objects import RaiseCollisionCount as RaiseCollisionCount
+from kubectl_nodelife.engine.actions.objects import ReleaseObject as ReleaseObject
+from kubectl_nodelife.engine.actions.objects import RemoveTaints as RemoveTaints
+from kubectl_nodelife.engine.actions.objects import RollBackDaemonSet as RollBackDaemonSet
+from kubectl_nodelife.engine.actions.objects import SetNodeConditions as SetNodeConditions
+from kubectl_nodelife.engine.actions.objects import SetNodeLabels as SetNodeLabels
+from kubectl_nodelife.engine.actions.objects import SetPodCondition as SetPodCondition
+from kubectl_nodelife.engine.actions.objects import SetPodLabel as SetPodLabel
+from kubectl_nodelife.engine.actions.objects import SetPodPhase as SetPodPhase
+from kubectl_nodelife.engine.actions.objects import SetPodReady as SetPodReady
+from kubectl_nodelife.engine.actions.objects import SetPodReason as SetPodReason
+from kubectl_nodelife.engine.actions.objects import SetUnschedulable as SetUnschedulable
+from kubectl_nodelife.engine.actions.objects import (
     UpdateControllerRevision as UpdateControllerRevision,
 )
-from kubectl_nodelife.engine.actions.daemonsets import (
+from kubectl_nodelife.engine.actions.objects import (
     UpdateDaemonSetStatus as UpdateDaemonSetStatus,
 )
-from kubectl_nodelife.engine.actions.nodes import AddTaints as AddTaints
-from kubectl_nodelife.engine.actions.nodes import RemoveTaints as RemoveTaints
-from kubectl_nodelife.engine.actions.nodes import SetNodeConditions as SetNodeConditions
-from kubectl_nodelife.engine.actions.nodes import SetNodeLabels as SetNodeLabels
-from kubectl_nodelife.engine.actions.nodes import SetUnschedulable as SetUnschedulable
-from kubectl_nodelife.engine.actions.nodes import taint_detail as taint_detail
-from kubectl_nodelife.engine.actions.pods import EVICTION_MESSAGE as EVICTION_MESSAGE
-from kubectl_nodelife.engine.actions.pods import CreatePod as CreatePod
-from kubectl_nodelife.engine.actions.pods import DeletePod as DeletePod
-from kubectl_nodelife.engine.actions.pods import EvictPod as EvictPod
-from kubectl_nodelife.engine.actions.pods import MarkPodNotReady as MarkPodNotReady
-from kubectl_nodelife.engine.actions.pods import SetPodCondition as SetPodCondition
-from kubectl_nodelife.engine.actions.pods import SetPodLabel as SetPodLabel
-from kubectl_nodelife.engine.actions.pods import SetPodPhase as SetPodPhase
-from kubectl_nodelife.engine.actions.pods import SetPodReady as SetPodReady
-from kubectl_nodelife.engine.actions.pods import SetPodReason as SetPodReason
-from kubectl_nodelife.engine.actions.pods import put_condition as put_condition
-from kubectl_nodelife.engine.actions.pods import with_label as with_label
+from kubectl_nodelife.engine.actions.objects import taint_detail as taint_detail
+from kubectl_nodelife.engine.actions.objects import with_label as with_label
 from kubectl_nodelife.engine.actions.upgrades import Changes as Changes
 from kubectl_nodelife.engine.actions.upgrades import ClaimNode as ClaimNode
 from kubectl_nodelife.engine.actions.upgrades import CreateCanary as CreateCanary

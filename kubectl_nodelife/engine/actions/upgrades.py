@@ -21,7 +21,7 @@ from kubectl_nodelife.engine.actions.action import (
     created_object,
     created_pod,
 )
-from kubectl_nodelife.engine.actions.pods import DeletePod
+from kubectl_nodelife.engine.actions.objects import DeletePod
 from kubectl_nodelife.kube.codec import convert
 from kubectl_nodelife.kube.kinds import kind_named
 from kubectl_nodelife.kube.meta import KubeObject

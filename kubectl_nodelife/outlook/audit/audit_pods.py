@@ -56,11 +56,11 @@ from kubectl_nodelife.outlook.audit.findings import (
     transition,
     words,
 )
-from kubectl_nodelife.workloads.force_advice import release_of
-from kubectl_nodelife.workloads.node_readiness import (
+from kubectl_nodelife.workloads.force_advice import (
     NodeReadiness,
     kubelet_reports,
     node_readiness,
+    release_of,
 )
 
 _ORDER = {name: place for place, name in enumerate(NOTES)}

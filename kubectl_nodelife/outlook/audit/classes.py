@@ -30,7 +30,7 @@ from kubectl_nodelife.kubelet.conditions import (
     ready_condition,
 )
 from kubectl_nodelife.kubelet.releases import StatusRules
-from kubectl_nodelife.workloads.node_readiness import NodeReadiness
+from kubectl_nodelife.workloads.force_advice import NodeReadiness
 
 OK: Final = "ok"
 STUCK_NOT_READY: Final = "stuck-not-ready"

@@ -53,9 +53,13 @@ from kubectl_nodelife.outlook.audit.classes import (
 )
 from kubectl_nodelife.outlook.due_writes import eviction_due
 from kubectl_nodelife.outlook.eviction_forecast import eviction_forecast
-from kubectl_nodelife.workloads.force_advice import ForceAdvice, Release, force_advice
-from kubectl_nodelife.workloads.node_readiness import NodeReadiness
-from kubectl_nodelife.workloads.time_to_ready import NOT_STARTED_NS
+from kubectl_nodelife.sim.kubelet_state import NOT_STARTED_NS
+from kubectl_nodelife.workloads.force_advice import (
+    ForceAdvice,
+    NodeReadiness,
+    Release,
+    force_advice,
+)
 
 OVERDUE_NS: Final = 60 * SECOND_NS
 """A pod that is deleted is waited for so long past its deletionTimestamp, which already holds the

@@ -58,8 +58,7 @@ from kubectl_nodelife.outlook.audit.classes import (
     settle_time_ns,
 )
 from kubectl_nodelife.outlook.audit.findings import AuditContext, PodFinding
-from kubectl_nodelife.workloads.force_advice import AFTER_POWER_OFF
-from kubectl_nodelife.workloads.node_readiness import NodeReadiness
+from kubectl_nodelife.workloads.force_advice import AFTER_POWER_OFF, NodeReadiness
 
 ORPHAN_WAIT_NS: Final = 120 * SECOND_NS
 """Pod garbage collection is given so long to do its work."""

@@ -14,12 +14,11 @@ import msgspec
 
 from kubectl_nodelife.controllers.daemonset.node_status_index import differences
 from kubectl_nodelife.controllers.daemonset.rolling_update import NodeUpdateState, UpdateBudget
-from kubectl_nodelife.kube.pod import Pod
+from kubectl_nodelife.kube.pod import Pod, is_starting
 from kubectl_nodelife.kube.times import MINUTE_NS, SECOND_NS, human_duration, human_seconds
 from kubectl_nodelife.outlook.daemonset.kubectl_rollout import RolloutState
 from kubectl_nodelife.outlook.daemonset.view import PodTrouble, SetView, TroubleKind, trouble_of
 from kubectl_nodelife.workloads.scheduling import REASON_PORTS, host_ports
-from kubectl_nodelife.workloads.time_to_ready import is_starting
 
 DONE: Final = "done"
 GOES_ON: Final = "goes on"
