@@ -37,8 +37,8 @@ from kubectl_nodelife.live.client import Client
 from kubectl_nodelife.live.clock import SKEW_WARNED_NS, clock_warning
 from kubectl_nodelife.live.listwatch import ListedOnce, list_once
 from kubectl_nodelife.live.loop import sliced
-from kubectl_nodelife.outlook.foretold import Foretold
 from kubectl_nodelife.outlook.node import Outlook, join_controllers
+from kubectl_nodelife.outlook.taint_turns import Foretold
 from kubectl_nodelife.outlook.view import WARMING_UP, ClusterView
 from kubectl_nodelife.workloads.pod_classes import PodSummary
 

@@ -33,8 +33,8 @@ import msgspec
 
 from kubectl_nodelife.errors import Failed, NodelifeError, error_of
 from kubectl_nodelife.live.loop import sliced
-from kubectl_nodelife.outlook.foretold import Foretold
 from kubectl_nodelife.outlook.node import Outlook
+from kubectl_nodelife.outlook.taint_turns import Foretold
 from kubectl_nodelife.outlook.view import ClusterView
 
 MOST_AT_ONCE: Final = 2

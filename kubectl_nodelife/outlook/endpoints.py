@@ -12,6 +12,7 @@ from typing import TypeAlias
 import msgspec
 
 from kubectl_nodelife.engine.cache import Cache
+from kubectl_nodelife.kube.names import counted
 from kubectl_nodelife.kube.pod import Pod
 from kubectl_nodelife.kube.service import EndpointSlice, Service, is_ready_endpoint, selects
 from kubectl_nodelife.outlook.explain import ExplainedQuestion
@@ -149,9 +150,9 @@ def _loss(loss: ServiceLoss, *, lost: bool) -> str:
         pods = sorted([*loss.ready, *loss.out])
         return f"{name} keeps {_names(pods)}: it publishes addresses that are not ready."
     if not loss.ready:
-        return f"{name} is without {_endpoints(loss.out)} ({_names(loss.out)}); {_left(loss)}."
+        return f"{name} is without {_endpoints(loss.out)}; {_left(loss)}."
     verb = "still counts on" if lost else "loses"
-    return f"{name} {verb} {_endpoints(loss.ready)} ({_names(loss.ready)}); {_left(loss)}."
+    return f"{name} {verb} {_endpoints(loss.ready)}; {_left(loss)}."
 
 
 def _left(loss: ServiceLoss) -> str:
@@ -161,7 +162,7 @@ def _left(loss: ServiceLoss) -> str:
 
 
 def _endpoints(pods: list[str]) -> str:
-    return f"{len(pods)} endpoint{'s' if len(pods) > 1 else ''}"
+    return f"{counted(len(pods), 'endpoint')} ({_names(pods)})"
 
 
 def _names(pods: list[str]) -> str:

@@ -194,6 +194,15 @@ def eviction_forecast(
     return EvictionForecast(seconds, f"it tolerates that for {seconds}s ({describe(shortest)})")
 
 
+def eviction_due(taints: Sequence[Taint], forecast: EvictionForecast) -> int | None:
+    """When these NoExecute taints have a pod deleted of which that is foreseen; None: never, or
+    since when the taints are there is not known."""
+    times = [taint.time_added for taint in taints]
+    if forecast.after_seconds is None or not times or None in times:
+        return None
+    return min(int(t) for t in times if t is not None) + forecast.after_seconds * SECOND_NS
+
+
 def describe(toleration: Toleration) -> str:
     """A toleration in a few words, as a user would look for it in the pod."""
     key = toleration.key or "every key"

@@ -35,7 +35,6 @@ from kubectl_nodelife.kube.wellknown import (
 )
 from kubectl_nodelife.kubelet.reclaim import what_can_hold
 from kubectl_nodelife.kubelet.releases import rules_for
-from kubectl_nodelife.outlook.due_writes import TaintQueuePosition
 from kubectl_nodelife.outlook.endpoints import endpoint_sections
 from kubectl_nodelife.outlook.eviction_forecast import (
     LOST,
@@ -45,7 +44,6 @@ from kubectl_nodelife.outlook.eviction_forecast import (
     is_left_out,
 )
 from kubectl_nodelife.outlook.explain import DelayTerm, ExplainedQuestion, total, unless_of
-from kubectl_nodelife.outlook.foretold import ZoneAfterLoss
 from kubectl_nodelife.outlook.node import NodeOutlook, Outlook
 from kubectl_nodelife.outlook.node_verdict import (
     NextAction,
@@ -55,6 +53,7 @@ from kubectl_nodelife.outlook.node_verdict import (
     node_verdict,
     ways_out,
 )
+from kubectl_nodelife.outlook.taint_turns import TaintQueuePosition, ZoneAfterLoss
 from kubectl_nodelife.outlook.zone import LossByZone, ZoneOutlook, not_counted, zone_brakes, zone_of
 from kubectl_nodelife.workloads.force_advice import (
     NodeReadiness,

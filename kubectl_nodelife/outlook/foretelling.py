@@ -22,7 +22,12 @@ from kubectl_nodelife.kube.node import Lease, Node
 from kubectl_nodelife.kube.times import SECOND_NS
 from kubectl_nodelife.kube.wellknown import NAMESPACE_NODE_LEASE, NO_EXECUTE, TRUE
 from kubectl_nodelife.outlook.eviction_forecast import Range
-from kubectl_nodelife.outlook.foretold import Foretold, ForetoldState, ForetoldZone, ZoneAfterLoss
+from kubectl_nodelife.outlook.taint_turns import (
+    Foretold,
+    ForetoldState,
+    ForetoldZone,
+    ZoneAfterLoss,
+)
 from kubectl_nodelife.sim.events import KubeletEvent, ScenarioEvent, Targets
 from kubectl_nodelife.sim.fields import FieldPath
 from kubectl_nodelife.sim.present import Branch, join

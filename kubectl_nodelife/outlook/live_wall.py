@@ -21,7 +21,6 @@ from kubectl_nodelife.kube.node import Node
 from kubectl_nodelife.kube.service import Service
 from kubectl_nodelife.kube.times import SECOND_NS
 from kubectl_nodelife.outlook.fates import Coming, Judged, Lane, harmed_steps
-from kubectl_nodelife.outlook.foretold import ForetoldZone
 from kubectl_nodelife.outlook.node import NodeOutlook, Outlook
 from kubectl_nodelife.outlook.node_verdict import (
     FINE,
@@ -38,6 +37,7 @@ from kubectl_nodelife.outlook.situation import (
     hurt_steps,
     situation,
 )
+from kubectl_nodelife.outlook.taint_turns import ForetoldZone
 from kubectl_nodelife.outlook.view import ClusterView
 from kubectl_nodelife.outlook.works import WorkInProgress
 from kubectl_nodelife.outlook.zone import ZoneBrake, ZoneOutlook, zone_brakes, zones

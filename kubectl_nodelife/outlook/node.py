@@ -38,8 +38,7 @@ from kubectl_nodelife.kube.wellknown import (
     TAINT_NODE_UNREACHABLE,
     UNKNOWN,
 )
-from kubectl_nodelife.outlook import due_writes
-from kubectl_nodelife.outlook.due_writes import TaintQueuePosition, places_in
+from kubectl_nodelife.outlook import taint_turns
 from kubectl_nodelife.outlook.eviction_forecast import (
     PACED_NS,
     ClassicEviction,
@@ -48,10 +47,11 @@ from kubectl_nodelife.outlook.eviction_forecast import (
     Range,
     classic_eviction,
     clock_time,
+    eviction_due,
     eviction_forecast,
     paced_deletions,
 )
-from kubectl_nodelife.outlook.foretold import Foretold, ZoneAfterLoss, zones_after
+from kubectl_nodelife.outlook.taint_turns import Foretold, TaintQueuePosition, ZoneAfterLoss
 
 CLOCKS_APART_NS: Final = 20 * SECOND_NS
 """Clocks that are right differ by the interval of their signs, 10 s, and by a list's duration."""
@@ -272,7 +272,7 @@ class Outlook:
         self._places = {
             name: (zone, *places)
             for zone, queue in self.memory.zones.queues.items()
-            for name, places in places_in(queue, self.memory)
+            for name, places in taint_turns.places_in(queue, self.memory)
         }
 
     @property
@@ -320,7 +320,7 @@ class Outlook:
         """The zones that change state once so many of their nodes, by key, are lost and back."""
         states, counts = self.memory.zones.states, self.zone_counts
         losses = {key: silent.get(key, 0) - coming_back.get(key, 0) for key in counts}
-        after = zones_after(self.memory, self.settings, counts, losses)
+        after = taint_turns.zones_after(self.memory, self.settings, counts, losses)
         return {key: each for key, each in after.items() if each.state != states.get(key)}
 
     def foretell(self, falls_silent: Node | None = None) -> Foretold | None:
@@ -375,7 +375,7 @@ class Outlook:
         if of_node.classic is not None:
             return of_node
         period_ns = self.settings.node_monitor_period_ns
-        late_ns = due_writes.pass_overdue(node, period_ns, self.now_ns)
+        late_ns = taint_turns.pass_overdue(node, period_ns, self.now_ns)
         within = Range(0, period_ns) if late_ns is None else None
         if of_node.ready == "True" and of_node.lost_taints:
             return replace(of_node, untaint_in=within, pass_overdue_ns=late_ns)
@@ -389,13 +389,13 @@ class Outlook:
         if self._taints_due is None:
             taints = self.settings.taint_mode
             self._taints_due = (
-                list(due_writes.taints_due(self.cache, self.memory)) if taints else []
+                list(taint_turns.taints_due(self.cache, self.memory)) if taints else []
             )
         return self._taints_due
 
     def _taint_overdue(self, node: Node) -> int | None:
         turns = self.taints_due() if node.name in self._places else ()
-        return due_writes.overdue_turn(turns, node.name, self.now_ns)
+        return taint_turns.overdue_turn(turns, node.name, self.now_ns)
 
     def _overdue_pods(self, node: Node) -> list[EvictionTimer]:
         taints = no_execute_taints(node.spec.taints)
@@ -411,7 +411,7 @@ class Outlook:
             if pod.key in pending or leaves or pod.status.phase in TERMINAL_PHASES:
                 continue
             forecast = eviction_forecast(pod, taints, comparison_operators=operators)
-            due_ns = due_writes.eviction_due(taints, forecast)
+            due_ns = eviction_due(taints, forecast)
             if due_ns is None and forecast.after_seconds == 0:
                 due_ns = self.now_ns  # since when is not known
             if due_ns is not None and due_ns <= self.now_ns:
@@ -435,7 +435,7 @@ class Outlook:
         lost = [n for n in self.cache.nodes.values() if not n.is_ready or self._is_late(n)]
         pods = sum(self.cache.count_on(node.name) for node in lost)
         since_ns = self.now_ns - self._pace.pass_ns(len(lost), pods)
-        lost = [node for node in lost if node.is_ready or due_writes.ready_since(node) >= since_ns]
+        lost = [node for node in lost if node.is_ready or taint_turns.ready_since(node) >= since_ns]
         if len(lost) <= self._pace.workers:
             return 0
         return self._pace.pass_ns(len(lost), sum(self.cache.count_on(n.name) for n in lost))

@@ -21,9 +21,9 @@ from kubectl_nodelife.kube.selectors import (
 from kubectl_nodelife.kube.times import SECOND_NS, format_time
 from kubectl_nodelife.kube.wellknown import LIFECYCLE_CONDITIONS, TRUE
 from kubectl_nodelife.outlook.eviction_forecast import Range
-from kubectl_nodelife.outlook.foretold import ForetoldZone, ZoneAfterLoss
 from kubectl_nodelife.outlook.node import NodeOutlook
 from kubectl_nodelife.outlook.node_verdict import FINE, WORST_FIRST, NodeVerdict, node_verdict
+from kubectl_nodelife.outlook.taint_turns import ForetoldZone, ZoneAfterLoss
 from kubectl_nodelife.outlook.view import ClusterView
 from kubectl_nodelife.outlook.zone import LossByZone, ZoneBrake, ZoneOutlook, zone_brakes, zones
 

@@ -29,7 +29,9 @@ from kubectl_nodelife.kube.names import counted, first_names
 from kubectl_nodelife.kube.node import Node, zone_display
 from kubectl_nodelife.kube.times import due_in, due_within, human_duration
 from kubectl_nodelife.outlook.explain import ExplainedQuestion
-from kubectl_nodelife.outlook.foretold import (
+from kubectl_nodelife.outlook.node import NodeOutlook, Outlook
+from kubectl_nodelife.outlook.node_verdict import node_verdict
+from kubectl_nodelife.outlook.taint_turns import (
     LATE_NS,
     ForetoldState,
     ForetoldZone,
@@ -37,8 +39,6 @@ from kubectl_nodelife.outlook.foretold import (
     zone_rule,
     zones_after,
 )
-from kubectl_nodelife.outlook.node import NodeOutlook, Outlook
-from kubectl_nodelife.outlook.node_verdict import node_verdict
 
 _STAYS_STOPPED = "; it was stopped, and a rate of 1 does not start it again, as in upstream"
 """The end of what is said of a rate: a stopped limiter calls its own 1, so that 1 is no change. See

@@ -297,20 +297,23 @@ def _pods_to_show(plan: DrainPlan, wide: bool) -> list[PodPlan]:
 
 
 def _footnotes(plan: DrainPlan) -> Iterable[str]:
-    bound = plan.bound
-    yield (
-        f"{len(plan.waves)} wave{'s' if len(plan.waves) != 1 else ''}; no plan needs fewer than"
-        f" {bound.waves}, nor less than {clock(bound.seconds)}"
-    )
-    if plan.cordon is not None:
-        when = "all nodes first" if plan.cordon.when == CORDON_FIRST else "wave by wave"
-        yield f"cordoned {when}: {plan.cordon.because}"
-    yield from not_read(plan)
+    yield from limits(plan)
     for assumption in plan.assumptions:
         yield f"assumed: {assumption}"
 
 
-def not_read(plan: DrainPlan) -> Iterable[str]:
+def limits(plan: DrainPlan) -> Iterator[str]:
+    """How far the plan is from the best that any could be, when it cordons and why, and what it
+    knows nothing of."""
+    bound, waves = plan.bound, counted(len(plan.waves), "wave")
+    yield f"{waves}; no plan needs fewer than {bound.waves}, nor less than {clock(bound.seconds)}"
+    if plan.cordon is not None:
+        when = "all nodes first" if plan.cordon.when == CORDON_FIRST else "wave by wave"
+        yield f"cordoned {when}: {plan.cordon.because}"
+    yield from _not_read(plan)
+
+
+def _not_read(plan: DrainPlan) -> Iterable[str]:
     """One line for all kinds that were not read: what they could do to the plan."""
     kinds: dict[str, list[str]] = {}
     for missing in plan.not_evaluated:

@@ -11,7 +11,6 @@ from collections.abc import Iterable, Sequence
 from typing import Any, Final, NamedTuple
 
 from kubectl_nodelife.drain.results import (
-    CORDON_FIRST,
     KEPT,
     NEVER,
     NOT_READ,
@@ -31,7 +30,7 @@ from kubectl_nodelife.report.drain import (
     consequences,
     headline,
     landing_text,
-    not_read,
+    limits,
     outage_length,
     workload_name,
 )
@@ -189,19 +188,9 @@ def _pods(plan: DrainPlan) -> tuple[list[Cells], int]:
 
 
 def _notes(plan: DrainPlan) -> list[str]:
-    bound, waves = plan.bound, len(plan.waves)
-    first = (
-        f"{waves} wave{'s' if waves != 1 else ''}; no plan needs fewer than {bound.waves},"
-        f" nor less than {clock(bound.seconds)}"
-    )
-    cordon = []
-    if plan.cordon is not None:
-        when = "all nodes first" if plan.cordon.when == CORDON_FIRST else "wave by wave"
-        cordon = [f"cordoned {when}: {plan.cordon.because}"]
-    missing = list(not_read(plan))
     notes = (*plan.assumptions, *plan.warnings)
     more = [f"and {len(notes) - _MOST_NOTES} more"] if len(notes) > _MOST_NOTES else []
-    return [first, *cordon, *missing, *notes[:_MOST_NOTES], *more]
+    return [*limits(plan), *notes[:_MOST_NOTES], *more]
 
 
 MOST_POD_ROWS: Final = 250

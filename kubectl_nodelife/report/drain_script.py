@@ -21,6 +21,7 @@ from kubectl_nodelife.drain.results import (
     NodePlan,
     WavePlan,
 )
+from kubectl_nodelife.kube.names import counted
 from kubectl_nodelife.kube.times import clock
 from kubectl_nodelife.report.drain import blockers, consequences, headline
 
@@ -167,8 +168,8 @@ def _waves(plan: DrainPlan, nodes: dict[str, NodePlan]) -> Iterator[str]:
         yield ""
         when = "never" if wave.start is None else f"at {clock(wave.start)}"
         until = f", until {clock(wave.end)}" if wave.end is not None else ""
-        count = f"{len(wave.nodes)} node{'s' if len(wave.nodes) > 1 else ''}"
-        yield _comment(f"wave {number} of {len(plan.waves)}: {count}, {when}{until}")
+        nodes_out = counted(len(wave.nodes), "node")
+        yield _comment(f"wave {number} of {len(plan.waves)}: {nodes_out}, {when}{until}")
         for name in wave.nodes:
             if name not in nodes:
                 yield _comment(f"{by_name[name].verdict}: {by_name[name].command}")

@@ -11,6 +11,7 @@ from __future__ import annotations
 import logging
 import os
 import platform
+import signal
 import time
 from asyncio import CancelledError
 from collections.abc import Callable, Iterator, Sequence
@@ -40,7 +41,6 @@ _ENVIRONMENT: Final[tuple[str, ...]] = (
     "PYTHONPATH",
     "PYTHONHASHSEED",
 )
-_PRELOAD: Final = "kubectl_nodelife.sweep.worker"
 _TASK_SECONDS: Final = 2.0
 _MOST_OF_A_TASK: Final = 500
 _FIRST: Final = 4
@@ -306,7 +306,7 @@ def _local(processes: int, pods: int, private: str) -> Iterator[Pool]:
             dashboard_address="127.0.0.1:0",
             scheduler_kwargs={"dashboard": False},
             security=Security.temporary(),
-            preload=[_PRELOAD],
+            preload=[__name__],
             silence_logs=logging.CRITICAL,
             local_directory=local_directory,
         )
@@ -336,3 +336,10 @@ def _cores() -> int:
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
+
+
+def dask_setup(worker: object) -> None:
+    """Called by Dask in each process that is started here, before it works: it ignores Ctrl-C,
+    which a terminal sends to it as well. The client handles that and ends it.
+    """
+    signal.signal(signal.SIGINT, signal.SIG_IGN)

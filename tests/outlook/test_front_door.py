@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from kubectl_nodelife.outlook.due_writes import TaintQueuePosition
+from kubectl_nodelife.outlook.taint_turns import TaintQueuePosition
 from tests.drain.build import Json, budget, node, owned, pod, workload
 from tests.objects import manifest
 from tests.outlook.asking import Ask, lost

@@ -51,8 +51,7 @@ from kubectl_nodelife.outlook.audit.classes import (
     STALE_READY,
     Classification,
 )
-from kubectl_nodelife.outlook.due_writes import eviction_due
-from kubectl_nodelife.outlook.eviction_forecast import eviction_forecast
+from kubectl_nodelife.outlook.eviction_forecast import eviction_due, eviction_forecast
 from kubectl_nodelife.sim.kubelet_state import NOT_STARTED_NS
 from kubectl_nodelife.workloads.force_advice import (
     ForceAdvice,

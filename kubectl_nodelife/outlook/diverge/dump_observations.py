@@ -71,8 +71,7 @@ from kubectl_nodelife.outlook.diverge.observations import (
     author_of,
 )
 from kubectl_nodelife.outlook.diverge.setting_estimates import run_of_pass, runs_of
-from kubectl_nodelife.outlook.due_writes import eviction_due
-from kubectl_nodelife.outlook.eviction_forecast import eviction_forecast
+from kubectl_nodelife.outlook.eviction_forecast import eviction_due, eviction_forecast
 from kubectl_nodelife.outlook.node import Outlook
 
 READING_NS: Final = 5 * MINUTE_NS

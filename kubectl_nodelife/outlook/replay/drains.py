@@ -21,6 +21,7 @@ from typing import Any, Final, NamedTuple
 
 from kubectl_nodelife.document import document
 from kubectl_nodelife.kube.meta import controller_of
+from kubectl_nodelife.kube.names import counted
 from kubectl_nodelife.kube.node import Node
 from kubectl_nodelife.kube.pod import Pod
 from kubectl_nodelife.kube.selectors import matches
@@ -91,7 +92,7 @@ def _drain(
         return
     first, last = evictions[0], evictions[-1]
     pods = len({_key(line) for line in evictions})
-    counted = f"{pods} pod{'s' if pods > 1 else ''} left"
+    left = f"{counted(pods, 'pod')} left"
     lasted = human_duration(last.time_ns - first.time_ns)
     seen = {source for line in evictions for source in line.seen}
     yield ReplayLine(
@@ -101,7 +102,7 @@ def _drain(
         kind="Node",
         namespace="",
         name=node,
-        detail=counted if pods == 1 else f"{counted} in {lasted}",
+        detail=left if pods == 1 else f"{left} in {lasted}",
         seen=tuple(source for source in ORDER_OF_SOURCES if source in seen),
         identity=(DRAIN, node),
         why=_EVICTED if any(map(_is_eviction, evictions)) else _CONCLUDED,

@@ -15,7 +15,7 @@ import msgspec
 from kubectl_nodelife.drain.results import BudgetPoint
 from kubectl_nodelife.kube.times import SECOND_NS
 from kubectl_nodelife.outlook.eviction_forecast import Range
-from kubectl_nodelife.outlook.foretold import pass_in_words
+from kubectl_nodelife.outlook.taint_turns import pass_in_words
 from kubectl_nodelife.outlook.what_if.acts import Act
 from kubectl_nodelife.sim.reading import PodLoop
 
