@@ -101,6 +101,7 @@ class PlanSnapshot:
             cluster.fill(objects, now_ns)
         self.cache = with_uids(cluster)
         self._before: Change | None = None
+        self._silent: dict[str, str | None] = {}
 
     @property
     def nodes(self) -> Mapping[str, Node]:
@@ -255,15 +256,12 @@ class PlanSnapshot:
         By the cluster's own word (Ready Unknown), or by a Lease that ran out before this moment. A
         node without a Lease is never called lost on its age.
         """
-        if node_name not in self.nodes:
+        node = self.nodes.get(node_name)
+        if node is None:
             return f"node {node_name} does not exist"
-        return self._silent.get(node_name)
-
-    @cached_property
-    def _silent(self) -> dict[str, str]:
-        """The nodes whose kubelet is silent, and why."""
-        reasons = ((name, self._why_silent(name, node)) for name, node in self.nodes.items())
-        return {name: why for name, why in reasons if why is not None}
+        if node_name not in self._silent:
+            self._silent[node_name] = self._why_silent(node_name, node)
+        return self._silent[node_name]
 
     def readiness(self, node_name: str) -> NodeReadiness:
         """The facts of a node, for advice about pods that hang on it."""

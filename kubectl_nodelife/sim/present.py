@@ -97,13 +97,11 @@ class UnreadKind(msgspec.Struct, frozen=True):
 class Present(msgspec.Struct, frozen=True, dict=True):
     """A running cluster at one moment, joined by its controllers.
 
-    `assumed`: sentences that must be printed with what is read from it.
     `next_pass_ns`: when the running node-lifecycle begins its next pass; None: not known.
     """
 
     setting: Setting
     settings: Settings
-    assumed: tuple[str, ...]
     unread: tuple[UnreadKind, ...]
     next_pass_ns: int | None = None
 
@@ -122,6 +120,11 @@ class Present(msgspec.Struct, frozen=True, dict=True):
             if isinstance(controller, NodeLifecycleController):
                 controller.memory.joined_pass_ns = self.next_pass_ns
         return Branch.begin(setting, running, duration_ns=duration_ns, joined=self.kubelets)
+
+    @cached_property
+    def assumed(self) -> tuple[str, ...]:
+        """Sentences that must be printed with what is read from it."""
+        return tuple(assumed_of(self.setting))
 
     @cached_property
     def kubelets(self) -> Mapping[str, HeartbeatSchedule]:
@@ -171,7 +174,7 @@ def join(
     setting = Setting(scenario, settings.profile, now_ns, cluster, read).under(settings)
     setting = replace(setting, late_kubelets_renew=late_renew)
     unread = tuple(UnreadKind(k, means) for k, means in _MEANS.items() if k not in read)
-    return Present(setting, settings, tuple(assumed_of(setting)), unread, next_pass_ns)
+    return Present(setting, settings, unread, next_pass_ns)
 
 
 def assumed_of(setting: Setting) -> Iterator[str]:
