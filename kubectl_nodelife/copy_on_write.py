@@ -33,9 +33,10 @@ class CopyOnWriteDict(dict[K, V]):
 
     The dict itself holds what was written since, `_hidden` the shared keys that were deleted since.
     `copy_value`: values can be changed in place, so that one is copied when it is first read here.
+    `shows_copies`: the copies differ from what is shared, so that who only looks gets one as well.
     """
 
-    __slots__ = ("_copy_value", "_hidden", "_shared")
+    __slots__ = ("_copy_value", "_hidden", "_shared", "_shows_copies")
 
     def __init__(
         self,
@@ -43,11 +44,14 @@ class CopyOnWriteDict(dict[K, V]):
         copy_value: Callable[[V], V] | None = None,
         own: Iterable[tuple[K, V]] = (),
         hidden: Iterable[K] = (),
+        *,
+        shows_copies: bool = False,
     ) -> None:
         super().__init__(own)
         self._shared = shared
         self._hidden = set(hidden)
         self._copy_value = copy_value
+        self._shows_copies = shows_copies
 
     # Look-ups
 
@@ -95,7 +99,9 @@ class CopyOnWriteDict(dict[K, V]):
         return repr(dict(self))
 
     def peek(self, key: K) -> V | None:
-        """The value, or None; a shared one is not copied."""
+        """The value, or None; a shared one is not copied, unless copies differ."""
+        if self._shows_copies:
+            return self.get(key)
         value: Any = _get(self, key, _MISSING)
         if value is not _MISSING:
             return value
@@ -140,7 +146,11 @@ class CopyOnWriteDict(dict[K, V]):
         return bool(self._hidden) or super().__len__() > 0
 
     def merged(self) -> dict[K, V]:
-        """A plain dict of the same, made without a call for each entry: no value is copied."""
+        """A plain dict of the same, made without a call for each entry: no value is copied, unless
+        copies differ.
+        """
+        if self._shows_copies:
+            return dict(self)
         merged = dict(self._shared)
         for key in self._hidden:
             del merged[key]
@@ -209,7 +219,11 @@ class CopyOnWriteDict(dict[K, V]):
         entries = list(zip(super().__iter__(), super().values(), strict=True))
         if copy_value is not None:
             entries = [(key, copy_value(value)) for key, value in entries]
-        return self, CopyOnWriteDict(self._shared, copy_value, entries, self._hidden)
+        shows_copies = self._shows_copies
+        of_shared = self._copy_value if shows_copies else copy_value
+        return self, CopyOnWriteDict(
+            self._shared, of_shared, entries, self._hidden, shows_copies=shows_copies
+        )
 
 
 def fork_dict(

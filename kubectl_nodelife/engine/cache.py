@@ -6,7 +6,7 @@ and the overlay write. A Lease of a node becomes a `Heartbeat`.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Container, Iterable, Iterator
+from collections.abc import Collection, Container, Iterable, Iterator, Mapping
 from copy import copy
 from itertools import islice
 from operator import lt
@@ -147,15 +147,19 @@ class Cache:
                 yield uid, self.pods[next(iter(keys))]
 
     def pods_alike(self) -> Collection[list[Pod]]:
-        """All pods, those together that share their labels, and so their selectors."""
+        """All pods, those together that share their labels, and so their selectors. Most are so in
+        the order of all pods, in which an owner's stand side by side.
+        """
         alike: dict[tuple[str, int], list[Pod]] = {}
+        namespace: str | None = None
+        labels: Mapping[str, str] | None = None
+        together: list[Pod] = []
         for pod in self.pods.values():
             meta = pod.metadata
-            key = (meta.namespace, id(meta.labels))
-            if key in alike:
-                alike[key].append(pod)
-            else:
-                alike[key] = [pod]
+            if meta.labels is not labels or meta.namespace != namespace:
+                namespace, labels = meta.namespace, meta.labels
+                together = alike.setdefault((meta.namespace, id(labels)), [])
+            together.append(pod)
         return alike.values()
 
     def get(self, kind: str, key: Key) -> KubeObject | None:
@@ -355,12 +359,11 @@ class Cache:
                     other.apply(Put(kind, lease), now_ns)
             elif objects:
                 other.objects[kind] = objects
-        on_nodes = {node: _sorted(pods) for node, pods in entries_of(forked._pods_by_node)}
-        nodes = sorted(on_nodes, key=lambda node: next(iter(on_nodes[node])))
-        in_order = {node: on_nodes[node] for node in nodes}
-        other._pods_by_node = CopyOnWriteDict(in_order, copy_of_dict)
-        owned = {uid: _sorted(keys) for uid, keys in entries_of(forked._pods_by_owner)}
-        other._pods_by_owner = CopyOnWriteDict(owned, copy_of_dict)
+        on_nodes = dict(entries_of(forked._pods_by_node))
+        for node in sorted(on_nodes.keys() - other.nodes.keys(), key=lambda n: min(on_nodes[n])):
+            on_nodes[node] = on_nodes.pop(node)
+        other._pods_by_node = _each_sorted(on_nodes)
+        other._pods_by_owner = _each_sorted(dict(entries_of(forked._pods_by_owner)))
         unsettled = self._unsettled if forked._unsettled is None else forked._unsettled
         if unsettled is not None:
             other._unsettled_pods = [other.pods[key] for key in sorted(unsettled)]
@@ -537,6 +540,11 @@ def _sorted(store: dict[K, T]) -> dict[K, T]:
         return store
     keys.sort()
     return {key: entries[key] for key in keys}
+
+
+def _each_sorted(groups: dict[str, dict[Key, T]]) -> CopyOnWriteDict[str, dict[Key, T]]:
+    """Groups of pods, each of which is brought in order when it is first looked at."""
+    return CopyOnWriteDict(groups, lambda group: dict(_sorted(group)), shows_copies=True)
 
 
 def is_settled(pod: Pod) -> bool:

@@ -6,7 +6,13 @@ import random
 
 import pytest
 
-from kubectl_nodelife.copy_on_write import CopyOnWriteDict, copy_of_dict, fork_dict
+from kubectl_nodelife.copy_on_write import (
+    CopyOnWriteDict,
+    copy_of_dict,
+    entries_of,
+    fork_dict,
+    peek,
+)
 
 
 def change(dice: random.Random, *dicts: dict[int, int]) -> None:
@@ -88,3 +94,18 @@ def test_many_changes_become_a_shared_dict_of_their_own() -> None:
     assert mine._shared is theirs._shared
     assert dict.__len__(mine) == dict.__len__(theirs) == 0
     assert mine == theirs == dict.fromkeys(range(100), 1)
+
+
+def test_copies_that_differ_are_what_everybody_sees() -> None:
+    def in_order(group: dict[int, int]) -> dict[int, int]:
+        return dict(sorted(group.items()))
+
+    shared = {"a": {2: 2, 1: 1}, "b": {4: 4, 3: 3}}
+    groups = CopyOnWriteDict(shared, in_order, shows_copies=True)
+    mine, theirs = fork_dict(groups, copy_of_dict)
+    assert [list(group) for _, group in entries_of(mine)] == [[1, 2], [3, 4]]
+    theirs["a"][0] = 0
+    for forked in fork_dict(theirs, copy_of_dict):
+        assert list(peek(forked, "a") or ()) == [1, 2, 0]
+        assert list(peek(forked, "b") or ()) == [3, 4] and peek(forked, "c") is None
+    assert list(peek(mine, "a") or ()) == [1, 2] and list(shared["a"]) == [2, 1]
