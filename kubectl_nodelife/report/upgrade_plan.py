@@ -23,7 +23,13 @@ from kubectl_nodelife.report.html import Bar, Row, draw_lanes, render_page
 from kubectl_nodelife.report.table import Table, columns
 from kubectl_nodelife.sim.timeline import Record
 from kubectl_nodelife.sim.upgrade_course import PlayedNode
-from kubectl_nodelife.upgrade.findings import CLAIM, REFUSED_BY, PlannedNode, UpgradePlan
+from kubectl_nodelife.upgrade.findings import (
+    CLAIM,
+    REFUSED_BY,
+    UNDRAINABLE,
+    PlannedNode,
+    UpgradePlan,
+)
 
 _MANY: Final = 40
 """Of more nodes the plain page shows only those that are not done as planned."""
@@ -96,7 +102,8 @@ def summary(plan: UpgradePlan) -> str:
 
 def _why_none(plan: UpgradePlan) -> str:
     """Why no node is done."""
-    unknown = [node for node in plan.undone if node.verdict.verdict == UNKNOWN]
+    stuck = [node for node in plan.undone if node.left_out == UNDRAINABLE]
+    unknown = [node for node in stuck if node.verdict.verdict == UNKNOWN]
     if unknown:
         return (
             f"whether {counted(len(unknown), 'node')} can be drained is not known:"
@@ -141,7 +148,7 @@ def finding_lines(plan: UpgradePlan) -> Iterator[str]:
 def undone_lines(plan: UpgradePlan) -> Iterator[str]:
     """The changes that unblock the nodes that cannot be done, alike ones as one."""
     by_change: dict[str, list[str]] = {}
-    for node in plan.undone:
+    for node in (node for node in plan.undone if node.left_out == UNDRAINABLE):
         for remedy in node.remedies:
             text = f"{remedy.change} (risk: {remedy.risk})"
             by_change.setdefault(text, []).append(node.name)

@@ -15,7 +15,6 @@ from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 from kubectl_nodelife.controllers.upgrade.claims import DrainVerdict, PodKey
-from kubectl_nodelife.drain.bounds import AGAIN_S
 from kubectl_nodelife.drain.results import NEVER, READY, REFUSED, SLOW, UNKNOWN
 from kubectl_nodelife.drain.snapshot import PlanSnapshot, Unread
 from kubectl_nodelife.kube.deletion import grace_seconds
@@ -28,8 +27,9 @@ from kubectl_nodelife.workloads.budgets import asks_budgets, numbers
 from kubectl_nodelife.workloads.force_advice import finalizers_that_hold
 from kubectl_nodelife.workloads.waves import BudgetKey
 
-REFILL_SECONDS: Final = (5.0, 60.0)
-"""How long a budget mostly takes to spare another pod: its replacement is Ready, and is seen."""
+REFILL_SECONDS: Final = (1.0, 60.0)
+"""How long a budget mostly takes to spare another pod: its replacement is Ready, and is seen. A
+leader sees it at once; it is kubectl that tries again only after 5 s."""
 STOP_EXTRA_SECONDS: Final = 5.0
 """The time that a kubelet and the loops between take on top of a pod's grace period, at most."""
 
@@ -196,7 +196,7 @@ class _Answer:
             verdict, sentence = SLOW, f"{numbers(short)} and spares fewer than leave the node"
         if self._drain.doubt:
             verdict, sentence = UNKNOWN, self._drain.doubt
-        least = (self._rounds() - 1) * AGAIN_S
+        least = (self._rounds() - 1) * REFILL_SECONDS[0]
         if limit and least > limit:
             never = f"it takes at least {least:.0f}s, more than --drain-timeout"
             self._never = self._never or never

@@ -124,15 +124,14 @@ class UpgradePlan:
 
     @property
     def undone(self) -> list[PlannedNode]:
-        """The nodes that cannot be done, or by chance alone: not those that are there already, or
-        held by a person."""
-        bad = {"never", "refused", "unknown"}
+        """The nodes that cannot be done, or by chance alone: unhealthy ones too, and not those that
+        are there already, that a person holds, or that others work on."""
         return [
             node
             for node in self.nodes
             if node.decision == HOLD
             or node.by_chance
-            or (node.decision == SKIP and (node.verdict.verdict in bad or node.turn is not None))
+            or (node.decision == SKIP and (node.left_out or node.turn is not None))
         ]
 
 

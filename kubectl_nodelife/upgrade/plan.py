@@ -381,12 +381,14 @@ def _saved_ns(
     """
     assert turn.drained_ns is not None
     drain_ns = turn.drained_ns - turn.tried_ns
-    quick_ns = int((verdict.low_seconds + 1.0) * SECOND_NS)
-    settling_ns = 0
+    quick_ns = int(verdict.low_seconds * SECOND_NS)
+    settling_ns = proving_ns = 0
     if turn.worked_ns is not None and turn.settled_ns is not None:
         settling_ns = max(0, turn.settled_ns - turn.worked_ns - least.settle_ns)
+    if turn.settled_ns is not None and turn.released_ns is not None:
+        proving_ns = max(0, turn.released_ns - turn.settled_ns - least.prove_ns)
     work_ns = expected.work_ns - least.work_ns
-    return max(0, drain_ns - quick_ns) + work_ns + settling_ns
+    return max(0, drain_ns - quick_ns) + work_ns + settling_ns + proving_ns
 
 
 def _added_ns(

@@ -16,7 +16,16 @@ from kubectl_nodelife.report.formats import render
 from kubectl_nodelife.report.upgrade_plan import headline, page, upgrade_plan_page
 from kubectl_nodelife.upgrade.findings import UpgradePlan
 from kubectl_nodelife.upgrade.plan import make_upgrade_plan
-from tests.drain.build import Json, budget, namespace, node, replica_set, snapshot, stateful_set
+from tests.drain.build import (
+    Json,
+    budget,
+    namespace,
+    node,
+    pod,
+    replica_set,
+    snapshot,
+    stateful_set,
+)
 
 SETTINGS = make_settings("v1.36")
 NAMES = [f"{zone}{number}" for zone in "abc" for number in (1, 2, 3, 4)]
@@ -63,6 +72,7 @@ def test_at_most_max_unavailable_are_out_at_once_whoever_took_them() -> None:
     lowest = {s.kind: low.available for s, low in found.course.lowest.items() if s.kind == "pool"}
     assert lowest == {"pool": 14}, "15 of 16 are available, one more may go"
     assert reasons(found) == {"c5": "unhealthy before the run: Ready is Unknown"}
+    assert [node.name for node in found.undone] == ["c5"], "though nothing is against its drain"
 
 
 def test_what_cannot_be_drained_is_skipped_with_what_unblocks_it() -> None:
@@ -167,9 +177,10 @@ def test_nodes_at_the_target_are_there_already() -> None:
     there = {"status": {"nodeInfo": {"kubeletVersion": "v1.36.3"}}}
     work = {"mode": "run", "command": "-"}
     target = ["kubeletVersion=v1.36.3"]
-    found = plan(blue("a1", "a2", "a3"), blue("a4", **there), target=target, work=work)
+    alone = pod("alone", "a4")
+    found = plan(blue("a1", "a2", "a3"), blue("a4", **there), alone, target=target, work=work)
     assert reasons(found) == {"a4": "is there already (kubeletVersion=v1.36.3)"}
-    assert not found.undone, "a node that is done needs nothing"
+    assert not found.undone, "a node that is done needs nothing, whatever is against its drain"
 
 
 def test_nodes_of_a_run_under_way_are_not_cordoned_by_others() -> None:
