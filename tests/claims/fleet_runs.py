@@ -1,0 +1,132 @@
+"""Runs of upgrades of fleets, led by the engine of a real leader in the virtual cluster, where what
+a plan cannot know is as it assumes, or otherwise; and what came, read off their records."""
+
+from __future__ import annotations
+
+import json
+import random
+from typing import Any, NamedTuple
+
+import pytest
+
+from kubectl_nodelife.controllers import make_controllers
+from kubectl_nodelife.engine.settings import make_settings
+from kubectl_nodelife.kube.kinds import KINDS
+from kubectl_nodelife.kube.load import load_documents
+from kubectl_nodelife.kube.times import parse_time
+from kubectl_nodelife.sim.run import run as play
+from kubectl_nodelife.sim.scenario import PASS_DRIFT_NS, Given, assemble, parse_scenario
+from kubectl_nodelife.upgrade.answers import decider_for
+from kubectl_nodelife.workloads.placement import PlacementSimulator
+from tests.claims.fleets import NOW, Document, Fleet
+from tests.claims.test_what_if import span_of
+from tests.sim.documents import document
+
+PROFILE = "v1.37"
+COLD = 50.0
+"""The grace period of that release: so long a leader watches before it claims."""
+
+
+class Unknown(NamedTuple):
+    """What a plan cannot know of a run. `luck`: of several nodes of the best score a pod gets the
+    first, the last, or any. `work`: shares of the work's length, at least and at most."""
+
+    luck: str = "first"
+    stops: str = ""
+    work: tuple[float, float] = (1.0, 1.0)
+    daemon_pods: str = "20s"
+    seed: int = 0
+
+
+class Course(NamedTuple):
+    """What came: [(node, what, seconds since the leader might claim)], the result, and pods that
+    have no node at the end."""
+
+    came: list[tuple[str, str, float]]
+    result: Document
+    pending: int
+
+    def at(self, name: str, what: str) -> list[float]:
+        return [at for node, event, at in self.came if (node, event) == (name, what)]
+
+    @property
+    def ends(self) -> tuple[float, float]:
+        """When the run is over, in seconds since its start: by its word, or, where it stands still
+        for nodes that are held, with the last that happened to a node."""
+        last = max((at for _, _, at in self.came), default=0.0)
+        return self.result["seconds"], last + COLD
+
+    @property
+    def done(self) -> set[str]:
+        return set(self.result["done"])
+
+
+EVENTS = {
+    "ClaimNode": "claimed",
+    "OpenForProof": "settled",
+    "ReleaseNode": "released",
+    "RestoreNode": "restored",
+    "FailNode": "failed",
+}
+STATES = {"Working": "drained", "Settling": "worked", "Done": "done"}
+
+
+def played(fleet: Fleet, unknown: Unknown) -> Course:
+    """The run, led by the engine of a real leader in the virtual cluster."""
+    spec = {key: value for key, value in fleet.spec.items() if key != "selector"}
+    expected = span_of(spec.get("expectWork", "10m"))
+    least, most = (expected * share for share in unknown.work)
+    work = {
+        "mode": "reboot",
+        "duration": f"{(least + most) / 2:.0f}s",
+        "jitter": f"{int((most - least) / 2)}s",
+        "seed": unknown.seed,
+        "daemonPods": unknown.daemon_pods,
+    }
+    act = {"selector": fleet.spec["selector"], "policy": spec, "work": work}
+    kubelet = {"podStopDuration": unknown.stops} if unknown.stops else {}
+    events = [{"at": "0s", "upgrade": act}]
+    made = document(events=events, start="join", time=NOW, duration="8000h", kubelet=kubelet)
+    settings = make_settings(PROFILE)
+    loaded = load_documents(fleet.items, "fleet").objects
+    every = frozenset(kind.name for kind in KINDS)
+    given = Given(loaded, every, int(parse_time(NOW)), settings.profile)
+    setting = assemble(parse_scenario(json.dumps(made).encode(), "run.yaml"), given).under(settings)
+    controllers = make_controllers(
+        settings, setting.scenario.controllers, pass_drift_ns=PASS_DRIFT_NS
+    )
+    with pytest.MonkeyPatch.context() as patch:
+        if unknown.luck == "any":
+            _play_with_any_luck(patch, unknown.seed)
+        came = play(
+            setting,
+            controllers,
+            make_decider=decider_for(settings),
+            until_upgraded=lambda done: None,
+            other_luck=unknown.luck == "last",
+        )
+    pending = sum(not pod.spec.node_name for pod in came.cluster.pods.values())
+    return Course(_events_of(came.timeline.records(came.failures)), came.upgrade or {}, pending)
+
+
+def _play_with_any_luck(patch: pytest.MonkeyPatch, seed: int) -> None:
+    """Of several nodes of the best score any may be taken."""
+    rng, best = random.Random(seed), PlacementSimulator.best
+
+    def shuffled(placement: PlacementSimulator, pod: Any) -> list[str]:
+        names = best(placement, pod)
+        rng.shuffle(names)
+        return names
+
+    patch.setattr(PlacementSimulator, "best", shuffled)
+
+
+def _events_of(records: Any) -> list[tuple[str, str, float]]:
+    came = []
+    for record in records:
+        what = EVENTS.get(record.action) if record.controller == "upgrade" else None
+        if record.action == "SetUpgradeState":
+            what = STATES.get(record.detail["to"])
+        if what:
+            came.append((record.object.name, what, round(record.at - COLD, 3)))
+    return came

@@ -1,0 +1,233 @@
+"""Random fleets to be upgraded, as dumps with a policy: zones, pools, nodes that are well or not,
+workloads with and without budgets, bare pods, DaemonSets, windows, limits."""
+
+from __future__ import annotations
+
+import json
+import random
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from tests import objects
+from tests.drain import build
+
+Document = dict[str, Any]
+NOW = "2026-01-01T01:00:00Z"
+"""A Thursday."""
+STATES = ("ok",) * 14 + ("cordoned", "lost", "sick", "failed", "held", "deleting", "there", "ok")
+TARGET = "kubeletVersion=v1.36.3"
+WINDOWS = (
+    ["01:30-04:00"],
+    [f"{hour:02}:00-{hour:02}:40" for hour in range(24)],
+    [f"{hour:02}:15-{hour:02}:35" for hour in range(24)],
+    [f"Thu {hour:02}:30-{hour + 1:02}:20" for hour in range(0, 24, 3)],
+)
+
+
+class Fleet(NamedTuple):
+    """A cluster, what each node is, and the spec of a file of kind Upgrade."""
+
+    items: list[Document]
+    states: dict[str, str]
+    spec: Document
+
+    @property
+    def nodes(self) -> dict[str, Document]:
+        return {i["metadata"]["name"]: i for i in self.items if i["kind"] == "Node"}
+
+    @property
+    def selected(self) -> list[str]:
+        """The nodes that the order is about: its pool, and not those that it leaves out."""
+        pool, excluded = self.spec["selector"].partition("=")[2], self.spec.get("exclude", "")
+        return [
+            name
+            for name, node in sorted(self.nodes.items())
+            if node["metadata"]["labels"]["pool"] in (pool or "blue green").split()
+            and name not in excluded.split(",")
+        ]
+
+    def pods_on(self, name: str) -> list[Document]:
+        return [i for i in self.items if i["kind"] == "Pod" and i["spec"]["nodeName"] == name]
+
+    def write(self, folder: Path) -> tuple[str, ...]:
+        """The words by which a plan takes the dump and the order."""
+        dump, order = folder / "dump.json", folder / "order.json"
+        dump.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": self.items}))
+        head = {"apiVersion": "nodelife.dev/v1alpha1", "kind": "Upgrade"}
+        order.write_text(json.dumps({**head, "spec": self.spec}, indent=1))
+        return ("-f", str(order), "-f", str(dump), "--read", "all", "--now", NOW)
+
+
+def random_fleet(seed: int) -> Fleet:
+    """The fleet of that seed."""
+    rng = random.Random(f"fleets {seed}")
+    zones = rng.choice(["a", "ab", "ab", "abc"])
+    names = [f"{z}{n}" for z in zones for n in range(1, rng.choice([2, 3, 3, 4, 5]))]
+    states = {name: rng.choice(STATES) for name in names}
+    pools = {name: rng.choice(["blue", "blue", "green"]) for name in names}
+    if rng.random() < 0.7:
+        pools = dict.fromkeys(names, "blue")
+    cpu = rng.choice(["8", "8", "4"])
+    items = [build.namespace(), build.namespace("nodelife")]
+    for name in names:
+        items += _node(name, states[name], pools[name], cpu)
+    for number in range(rng.randint(1, 5)):
+        items += _workload(rng, f"w{number}", states)
+    for number in range(rng.choice([0, 0, 0, 1])):
+        items.append(_pod(rng, f"bare{number}", rng.choice(names), states))
+    if rng.random() < 0.5:
+        items += _daemon_set(states)
+    spec = _spec(rng, names)
+    for item in items:
+        item.setdefault("apiVersion", objects.VERSIONS[item["kind"]])
+        if item["kind"] == "PodDisruptionBudget":
+            _count(item, items)
+    fleet = Fleet(items, states, spec)
+    if not fleet.selected:
+        spec["selector"] = "pool"
+        spec.pop("exclude", None)
+    return fleet
+
+
+def _node(name: str, state: str, pool: str, cpu: str) -> list[Document]:
+    labels = {"kubernetes.io/hostname": name, "pool": pool}
+    meta: Document = {"labels": labels, "uid": f"u{name}", "creationTimestamp": build.CREATED}
+    spec: Document = {}
+    status: Document = {"nodeInfo": {"kubeletVersion": "v1.35.0", "bootID": f"boot-{name}"}}
+    seen = "2026-01-01T00:59:55Z"
+    if state in ("cordoned", "failed"):
+        taint = {"key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule"}
+        spec |= {"unschedulable": True, "taints": [taint]}
+    if state == "failed":
+        mark = {"run": "r0", "epoch": 1, "state": "Failed", "cordon": "ours", "reason": "x"}
+        meta["annotations"] = {"nodelife.dev/upgrade": json.dumps(mark)}
+    if state in ("lost", "sick"):
+        seen = "2026-01-01T00:05:00Z" if state == "lost" else seen
+        key = objects.UNREACHABLE if state == "lost" else objects.NOT_READY
+        ready = {"type": "Ready", "status": "Unknown" if state == "lost" else "False"}
+        ready |= {"reason": "x", "lastTransitionTime": "2026-01-01T00:06:00Z"}
+        status["conditions"] = [{**ready, "lastHeartbeatTime": seen}]
+        since = {"timeAdded": "2026-01-01T00:06:00Z"}
+        both = [{"key": key, "effect": effect} for effect in ("NoSchedule", "NoExecute")]
+        spec["taints"] = [{**taint, **since} for taint in both]
+    if state == "held":
+        labels["nodelife.dev/upgrade-hold"] = ""
+    if state == "deleting":
+        key = "ToBeDeletedByClusterAutoscaler"
+        spec["taints"] = [{"key": key, "value": "1", "effect": "NoSchedule"}]
+    if state == "there":
+        status["nodeInfo"]["kubeletVersion"] = TARGET.partition("=")[2]
+    about = {"metadata": meta, "spec": spec, "status": status}
+    return build.node(name, zone=name[0], cpu=cpu, lease=seen, **about)
+
+
+def _pod(rng: random.Random, name: str, on: str, states: dict[str, str], **more: Any) -> Document:
+    """A pod that is Ready where its node is."""
+    grace = rng.choice([2, 30, 30, 120])
+    pod = build.pod(name, on, ready=states[on] not in ("lost", "sick"), grace=grace, **more)
+    pod["spec"]["tolerations"] = [
+        objects.toleration(key, seconds=300) for key in (objects.NOT_READY, objects.UNREACHABLE)
+    ]
+    pod["metadata"]["uid"] = f"u{name}"
+    return pod
+
+
+def _workload(rng: random.Random, name: str, states: dict[str, str]) -> list[Document]:
+    kind = rng.choice(["ReplicaSet", "ReplicaSet", "ReplicaSet", "StatefulSet"])
+    homes = [n for n, state in states.items() if state not in ("lost", "sick")] or [*states]
+    places = [rng.choice([*homes, *states]) for _ in range(rng.choice([1, 2, 3, 4, 6]))]
+    owner = objects.owner(kind, name, uid=f"uid-{kind}-{name}")
+    meta = {"labels": {"app": name}, "ownerReferences": [owner], "generateName": f"{name}-"}
+    request = rng.choice(["100m", "500m", "1500m"])
+    container = {"name": "c", "image": "i", "resources": {"requests": {"cpu": request}}}
+    spec: Document = {"containers": [container]}
+    if rng.random() < 0.15:
+        spec["volumes"] = [{"name": "v", "emptyDir": {}}]
+    template = {"metadata": {"labels": {"app": name}}, "spec": spec}
+    made = [build.workload(kind, name, len(places), template=template)]
+    for number, on in enumerate(places):
+        made.append(_pod(rng, f"{name}-{number}", on, states, metadata=meta, spec=spec))
+    if rng.random() < 0.5:
+        limit = rng.choice([{"minAvailable": len(places)}, {"maxUnavailable": 1}])
+        limit = rng.choice([limit, {"maxUnavailable": 1}, {"minAvailable": "50%"}])
+        made.append(objects.budget(name, metadata={"generation": 1}, **limit))
+    return made
+
+
+def _count(budget: Document, items: list[Document]) -> None:
+    """The status that the disruption controller has written."""
+    app, spec = budget["metadata"]["name"], budget["spec"]
+    pods = [i for i in items if i["kind"] == "Pod" and i["metadata"]["labels"]["app"] == app]
+    expected, healthy = len(pods), sum(map(is_ready, pods))
+    if "maxUnavailable" in spec:
+        desired = max(0, expected - spec["maxUnavailable"])
+    elif spec["minAvailable"] == "50%":
+        desired = -(-expected // 2)
+    else:
+        desired = spec["minAvailable"]
+    spare = max(0, healthy - desired)
+    found = ("True", "SufficientPods") if spare else ("False", "InsufficientPods")
+    budget["status"] = {
+        "observedGeneration": 1,
+        "disruptionsAllowed": spare,
+        "currentHealthy": healthy,
+        "desiredHealthy": desired,
+        "expectedPods": expected,
+        "conditions": [objects.condition("DisruptionAllowed", *found)],
+    }
+
+
+def is_ready(thing: Document) -> bool:
+    """True if the pod or node says so of itself."""
+    ready = [c["status"] for c in thing["status"]["conditions"] if c["type"] == "Ready"]
+    return ready == ["True"]
+
+
+def _daemon_set(states: dict[str, str]) -> list[Document]:
+    spec = {
+        "containers": [{"name": "c", "image": "i"}],
+        "tolerations": [{"operator": "Exists"}],
+    }
+    template = {"metadata": {"labels": {"app": "cni"}}, "spec": spec}
+    made = [build.workload("DaemonSet", "cni", 0, template=template)]
+    owner = objects.owner("DaemonSet", "cni", uid="uid-DaemonSet-cni")
+    for name, state in states.items():
+        meta = {"labels": {"app": "cni"}, "ownerReferences": [owner], "uid": f"ucni-{name}"}
+        ready = state not in ("lost", "sick")
+        made.append(build.pod(f"cni-{name}", name, ready=ready, metadata=meta, spec=spec))
+    return made
+
+
+def _spec(rng: random.Random, names: list[str]) -> Document:
+    spec: Document = {
+        "selector": rng.choice(["pool=blue", "pool=blue", "pool"]),
+        "target": [TARGET],
+        "maxUnavailable": rng.choice([1, 2, 3, "10%", "25%", "50%"]),
+        "soak": rng.choice(["1m", "5m"]),
+        "nodeSoak": "20s",
+        "allowDarkZone": rng.random() < 0.7,
+        "drainTimeout": rng.choice(["4m", "15m"]),
+        "work": {"mode": rng.choice(["run", "run", "wait"])},
+    }
+    if spec["work"]["mode"] == "run":
+        spec["work"] |= {"command": "-", "rerunSafe": True}
+    if rng.random() < 0.15:
+        spec |= {"target": [], "work": {"mode": "nothing"}}
+    sometimes: dict[str, Any] = {
+        "minAvailable": rng.choice(["50%", "80%", 2]),
+        "maxPerZone": 1,
+        "maxParallel": rng.choice([1, 2]),
+        "canary": 2,
+        "zones": rng.choice([0, 2]),
+        "includeCordoned": True,
+        "exclude": rng.choice(names),
+        "unhealthy": "include",
+        "lowWater": rng.choice([0, 40]),
+        "window": rng.choice(WINDOWS),
+        "drain": rng.choice([{"force": True}, {"deleteEmptydirData": True}]),
+        "clusterMinAvailable": "50%",
+    }
+    spec |= {key: value for key, value in sometimes.items() if rng.random() < 0.2}
+    if rng.random() < 0.7:
+        spec["expectWork"] = rng.choice(["1m", "3m", "10m"])
+    return spec
