@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
@@ -14,10 +15,6 @@ from typing import Any, Final, TextIO
 import click
 
 from kubectl_nodelife.commands import ask, daemon_install
-from kubectl_nodelife.commands.daemon_flags import (
-    confirm_enforcing,
-    daemon_flags,
-)
 from kubectl_nodelife.commands.flags import (
     Connection,
     Output,
@@ -27,7 +24,11 @@ from kubectl_nodelife.commands.flags import (
     output_flags,
 )
 from kubectl_nodelife.daemon import client
-from kubectl_nodelife.daemon.flags import DEFAULTS, DaemonFlags
+from kubectl_nodelife.daemon.flags import (
+    DEFAULTS,
+    DaemonFlags,
+    daemon_flags,
+)
 from kubectl_nodelife.daemon.instance import (
     AlreadyRuns,
     Instance,
@@ -92,7 +93,7 @@ def start(flags: DaemonFlags, connection: Connection) -> None:
     flags.check()
     cluster, instance = _instance(connection)
     if flags.orders.controllers:
-        flags = confirm_enforcing(flags, cluster)
+        flags = _confirm_enforcing(flags, cluster)
     try:
         spawn(_run_arguments(connection, flags), _log(instance), _secrets(connection, flags))
     except AlreadyRuns as already:
@@ -144,7 +145,7 @@ def run(
     flags = flags.with_secrets(secrets)
     flags.check()
     if flags.orders.controllers:
-        flags = confirm_enforcing(flags, ask.resolve(connection))
+        flags = _confirm_enforcing(flags, ask.resolve(connection))
     options = Options(
         overrides=connection,
         environ=dict(os.environ),
@@ -154,6 +155,26 @@ def run(
         report=_write_line,
     )
     return run_daemon(options, make_answers)
+
+
+def _confirm_enforcing(flags: DaemonFlags, cluster: CachedIdentity) -> DaemonFlags:
+    """Ask a person before anything is enforced. The flags with that yes.
+
+    Raises Refused without an answer.
+    """
+    if flags.orders.yes:
+        return flags
+    if not sys.stdin.isatty():
+        raise Refused(
+            "there is no terminal to ask on whether this cluster may be written to",
+            on=cluster.server,
+            remedy="give --yes",
+        )
+    names = ",".join(flags.orders.controllers)
+    question = f"Enforce {names} on {cluster.context or 'the cluster'} ({cluster.server})?"
+    if not click.confirm(question, err=True):
+        raise Refused("not confirmed", on=cluster.server)
+    return flags.confirmed()
 
 
 @daemon.command("stop")

@@ -21,7 +21,6 @@ import click
 
 from kubectl_nodelife import __version__
 from kubectl_nodelife.commands import ask
-from kubectl_nodelife.commands.daemon_flags import flags_named
 from kubectl_nodelife.commands.flags import Connection, connection_arguments, connection_flags
 from kubectl_nodelife.commands.rbac import (
     DAEMON_RULES,
@@ -30,7 +29,7 @@ from kubectl_nodelife.commands.rbac import (
     rule,
     rules_of,
 )
-from kubectl_nodelife.daemon.flags import DEFAULTS, DaemonFlags, MetricsOptions
+from kubectl_nodelife.daemon.flags import DEFAULTS, DaemonFlags, MetricsOptions, flags_named
 from kubectl_nodelife.daemon.instance import installed_link, own_command
 from kubectl_nodelife.daemon.paths import CachedIdentity
 from kubectl_nodelife.errors import BadInput

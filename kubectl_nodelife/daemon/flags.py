@@ -2,19 +2,22 @@
 
 A field in one of these tuples is all that a new flag takes: the command's option, `--help`, the
 value that the daemon finds in `options.flags`, and the arguments by which another one like it is
-started all follow from it. What cannot be told from the value alone is in `check`. With the
-environment, and the parent that waits for it, if any, they are the options of a daemon process
-(`Options`). Nothing heavy is imported here, as each `--help` and each completion reads this file.
+started all follow from it (`daemon_flags` makes the options). What cannot be told from the value
+alone is in `check`. With the environment, and the parent that waits for it, if any, they are the
+options of a daemon process (`Options`). Nothing heavy is imported here, as each `--help` and each
+completion reads this file.
 """
 
 from __future__ import annotations
 
+import functools
 import os
 import shlex
 from collections.abc import Callable, Iterator, Mapping
-from functools import cache
 from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple, get_type_hints
 from urllib.parse import urlsplit
+
+import click
 
 from kubectl_nodelife.controllers import controller_names
 from kubectl_nodelife.errors import BadInput
@@ -23,6 +26,8 @@ if TYPE_CHECKING:
     from kubectl_nodelife.daemon.settings import ClusterConfig
     from kubectl_nodelife.live.connection import Connection
     from kubectl_nodelife.live.target import Target
+
+Callback = Callable[..., Any]
 
 
 class DaemonFlag(NamedTuple):
@@ -354,7 +359,7 @@ class DaemonFlags(NamedTuple):
 DEFAULTS: Final = DaemonFlags()
 
 
-@cache
+@functools.cache
 def flags_of(kind: type) -> tuple[tuple[str, str, DaemonFlag], ...]:
     """The group ("" for none), the field and the flag of each, in the order of `--help`."""
     flags: list[tuple[str, str, DaemonFlag]] = []
@@ -384,6 +389,60 @@ def parse_flags(given: Mapping[str, Any]) -> DaemonFlags:
     flags = DaemonFlags(**fields.pop("", {}))
     groups = {name: getattr(flags, name)._replace(**values) for name, values in fields.items()}
     return flags._replace(**groups)
+
+
+def daemon_flags(callback: Callback) -> Callback:
+    """The flags of `daemon start` and `daemon run`, in one argument `flags`: a DaemonFlags.
+
+    What goes together is for the command to check, once it has the secrets too.
+    """
+    return flags_named()(callback)
+
+
+def flags_named(*names: str, **helps: str) -> Callable[[Callback], Callback]:
+    """A decorator for these of the flags, all where none is named; `helps`: other words of help, by
+    the flag's name without its first dashes and with underscores.
+    """
+    rows = [row for row in flags_of(DaemonFlags) if not names or row[2].name in names]
+
+    def decorate(callback: Callback) -> Callback:
+        @functools.wraps(callback)
+        def with_flags(*args: Any, **kwargs: Any) -> Any:
+            given = {flag.name: kwargs.pop(_parameter(flag)) for _, _, flag in rows}
+            return callback(*args, flags=parse_flags(given), **kwargs)
+
+        decorated: Callback = with_flags
+        for group, field, flag in reversed(rows):
+            text = helps.get(_parameter(flag), flag.help)
+            option = _click_option(flag._replace(help=text), default_of(group, field))
+            decorated = option(decorated)
+        return decorated
+
+    return decorate
+
+
+def _parameter(flag: DaemonFlag) -> str:
+    return flag.name.removeprefix("--").replace("-", "_")
+
+
+def _click_option(flag: DaemonFlag, default: Any) -> Callable[[Callback], Callback]:
+    names = [flag.name, *filter(None, (flag.short,)), _parameter(flag)]
+    if isinstance(default, bool):
+        return click.option(*names, is_flag=True, help=flag.help)
+    more: dict[str, Any] = {"help": flag.help, "metavar": flag.value or None}
+    if flag.choices:
+        more["type"] = click.Choice(flag.choices)
+    elif flag.between:
+        more["type"] = click.IntRange(*flag.between)
+    elif not isinstance(default, (str, tuple)):
+        more["type"] = int
+    if flag.bare is not None:
+        more |= {"is_flag": False, "flag_value": flag.bare}
+    if default and isinstance(default, str):
+        more |= {"default": default, "show_default": True}
+    if isinstance(default, tuple) and flag.read is None:
+        more["multiple"] = True
+    return click.option(*names, **more)
 
 
 class Options(NamedTuple):

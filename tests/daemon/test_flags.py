@@ -9,8 +9,7 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from kubectl_nodelife.commands.daemon_flags import daemon_flags
-from kubectl_nodelife.daemon.flags import DEFAULTS, DaemonFlag, DaemonFlags, flags_of
+from kubectl_nodelife.daemon.flags import DEFAULTS, DaemonFlag, DaemonFlags, daemon_flags, flags_of
 from kubectl_nodelife.errors import BadInput
 
 ROWS = flags_of(DaemonFlags)
