@@ -15,8 +15,9 @@ from kubectl_nodelife.report.formats import Block, Page
 from kubectl_nodelife.report.table import Table, columns
 
 if TYPE_CHECKING:
-    from kubectl_nodelife.daemon.metrics.families import MetricFamily, Rules
+    from kubectl_nodelife.daemon.metrics.families import MetricFamily
 
+Rules = dict[str, Any]
 
 SEVERITIES: Final = ("info", "warning", "critical")
 
@@ -70,10 +71,41 @@ def alerts(output: str, severity_map: str, runbooks: str) -> None:
       kubectl nodelife metrics alerts
       kubectl nodelife metrics alerts -o prometheusrule --severity-map critical=page
     """
-    from kubectl_nodelife.daemon.metrics.families import prometheus_rule, read_rules, to_yaml
+    import yaml
 
-    rules = _renamed(read_rules(runbooks), severity_map)
-    terminal.write(to_yaml(prometheus_rule(rules) if output == "prometheusrule" else rules))
+    rules = _renamed(_read_rules(runbooks), severity_map)
+    shown = _prometheus_rule(rules) if output == "prometheusrule" else rules
+    terminal.write(yaml.safe_dump(shown, sort_keys=False, width=100, allow_unicode=True))
+
+
+def _read_rules(runbooks: str) -> Rules:
+    """The rules as Prometheus reads them. `runbooks`: where docs/metrics.md can be read, "" for
+    alerts without the address of a runbook.
+    """
+    from importlib.resources import files
+
+    import yaml
+
+    text = files("kubectl_nodelife.daemon.metrics").joinpath("alerts.yaml").read_text("utf-8")
+    rules: Rules = yaml.safe_load(text)
+    for group in rules["groups"]:
+        for rule in group["rules"]:
+            if "alert" in rule and runbooks:
+                rule["annotations"]["runbook_url"] = f"{runbooks}#{rule['alert'].lower()}"
+    return rules
+
+
+def _prometheus_rule(rules: Rules) -> Rules:
+    """A PrometheusRule of the operator's."""
+    return {
+        "apiVersion": "monitoring.coreos.com/v1",
+        "kind": "PrometheusRule",
+        "metadata": {
+            "name": "kubectl-nodelife",
+            "labels": {"app.kubernetes.io/name": "kubectl-nodelife"},
+        },
+        "spec": rules,
+    }
 
 
 @metrics.command("dashboard")

@@ -1,5 +1,4 @@
-"""The table of metrics (name, type, labels, bound and help of each), and the rules that alert on
-them (`alerts.yaml`), in the form of Prometheus or of its operator.
+"""The table of metrics: name, type, labels, bound and help of each.
 
 `metrics list`, the HELP lines and docs/metrics.md are made from it. Names of upstream
 (pkg/controller/nodelifecycle/metrics.go, tainteviction/metrics, podgc/metrics) are kept where the
@@ -12,44 +11,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from importlib.resources import files
-from typing import Any, Final, NamedTuple
-
-import yaml
-
-Rules = dict[str, Any]
-
-
-def read_rules(runbooks: str = "") -> Rules:
-    """The rules as Prometheus reads them. `runbooks`: where docs/metrics.md can be read, "" for
-    alerts without the address of a runbook.
-    """
-    text = files("kubectl_nodelife.daemon.metrics").joinpath("alerts.yaml").read_text("utf-8")
-    rules: Rules = yaml.safe_load(text)
-    for group in rules["groups"]:
-        for rule in group["rules"]:
-            if "alert" in rule and runbooks:
-                rule["annotations"]["runbook_url"] = f"{runbooks}#{rule['alert'].lower()}"
-    return rules
-
-
-def prometheus_rule(rules: Rules) -> Rules:
-    """A PrometheusRule of the operator's."""
-    return {
-        "apiVersion": "monitoring.coreos.com/v1",
-        "kind": "PrometheusRule",
-        "metadata": {
-            "name": "kubectl-nodelife",
-            "labels": {"app.kubernetes.io/name": "kubectl-nodelife"},
-        },
-        "spec": rules,
-    }
-
-
-def to_yaml(rules: Rules) -> str:
-    """As YAML, in the order of the file."""
-    return yaml.safe_dump(rules, sort_keys=False, width=100, allow_unicode=True)
-
+from typing import Final, NamedTuple
 
 GAUGE, COUNTER, HISTOGRAM = "gauge", "counter", "histogram"
 
