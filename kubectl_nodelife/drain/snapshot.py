@@ -227,10 +227,13 @@ class PlanSnapshot:
     @cached_property
     def late(self) -> dict[str, int]:
         """The nodes whose Ready is True or False and whose last heartbeat is late: when it came,
-        ns since the epoch.
+        ns since the epoch. Each of them has a kubelet that the present holds to be silent.
         """
         counts, since_ns = self.settings.leases_count, {}
+        silent = self.present.world.kubelets.silent
         for name, node in self.nodes.items():
+            if name not in silent:
+                continue
             sign, ready = sign_of_life(node, self.cache, self.now_ns, counts), node.ready()
             lost = ready is None or ready.status == "Unknown"
             if sign.at_ns is not None and sign.is_late(self.now_ns) and not lost:
