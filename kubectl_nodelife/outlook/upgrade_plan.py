@@ -21,7 +21,7 @@ Json = dict[str, Any]
 def upgrade_plan_document(plan: UpgradePlan, source: Json) -> Json:
     """The document. `source` says where the objects are from and of which moment.
 
-    Seconds count from the first claim, which comes `estimate.coldSeconds` after the start.
+    Seconds count from `estimate.coldSeconds` after the start: no leader claims sooner.
     """
     estimate = plan.estimate
     course, writes = plan.course, writes_by_node(plan)

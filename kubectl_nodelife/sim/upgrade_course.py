@@ -110,7 +110,7 @@ class LowPoint(NamedTuple):
 
 @dataclass(slots=True)
 class PlayedRun:
-    """A run from its first claim to its end.
+    """A run to its end, from when its first leader may claim.
 
     `available`: how many nodes of the run's pools are available, from each instant on. `held`: the
     nodes that are never claimed, and what holds them. `free_share`: the least free share of cpu and

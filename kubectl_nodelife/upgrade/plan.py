@@ -275,7 +275,7 @@ class _Planning:
         lines.append("all work succeeds, and no other node fails meanwhile")
         lines.append("pods take their whole grace period to stop (the low end: none of it)")
         cold = format_duration(self._settings.node_monitor_grace_period_ns)
-        lines.append(f"times count from the first claim, {cold} after the start")
+        lines.append(f"times count from {cold} after the start: no leader claims sooner")
         return lines
 
     def _window_findings(self) -> list[PreflightFinding]:
