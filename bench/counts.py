@@ -44,6 +44,7 @@ from kubectl_nodelife.engine.settings import make_settings
 from kubectl_nodelife.kube.codec import encode
 from kubectl_nodelife.kube.meta import MicroTime
 from kubectl_nodelife.kube.node import Lease, LeaseSpec
+from kubectl_nodelife.kube.redaction import KEY_BYTES
 from kubectl_nodelife.kube.times import MINUTE_NS, SECOND_NS
 from kubectl_nodelife.live.listwatch import WatchStream
 from kubectl_nodelife.outlook.status import KINDS, status_steps
@@ -53,7 +54,7 @@ from kubectl_nodelife.sim.generate import Generate
 from kubectl_nodelife.sim.present import join
 from kubectl_nodelife.sim.run import run as simulate
 from kubectl_nodelife.sim.scenario import PASS_DRIFT_NS, Scenario, Setting, assemble
-from kubectl_nodelife.snapshot import KEY_BYTES, Redaction
+from kubectl_nodelife.snapshot import Redaction
 from kubectl_nodelife.upgrade.answers import decider_for
 
 NODES = 60

@@ -18,9 +18,10 @@ from typing import Any
 
 import bench
 from bench.__main__ import peak_rss_bytes
+from kubectl_nodelife.kube.redaction import KEY_BYTES
 from kubectl_nodelife.live.kubeconfig import Cluster, User
 from kubectl_nodelife.live.target import Target
-from kubectl_nodelife.snapshot import KEY_BYTES, Redaction, SnapshotFile
+from kubectl_nodelife.snapshot import Redaction, SnapshotFile
 
 NODES = 5000
 PODS = 150_000

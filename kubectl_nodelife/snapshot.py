@@ -46,8 +46,6 @@ from kubectl_nodelife.errors import BadInput, Failed
 from kubectl_nodelife.kube.cel import Unknown
 from kubectl_nodelife.kube.cel.parser import Node, parse
 from kubectl_nodelife.kube.field_managers import read_field_managers
-from kubectl_nodelife.kube.redaction import DIGEST as DIGEST
-from kubectl_nodelife.kube.redaction import KEY_BYTES as KEY_BYTES
 from kubectl_nodelife.kube.redaction import Digest, Digests, RememberedDigests, redact
 from kubectl_nodelife.kube.wellknown import ANNOTATION_CONFIG_MIRROR, ANNOTATION_CONFIG_SOURCE
 from kubectl_nodelife.live.client import ApiError, Client

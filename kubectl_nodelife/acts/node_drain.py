@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from typing import Final
 from urllib.parse import urlencode
 
-from kubectl_nodelife.acts.session import HELD, ActSession, Carrier, LiveCarrier, ServerDryRun
+from kubectl_nodelife.acts.session import ActSession, Carrier, LiveCarrier, ServerDryRun
 from kubectl_nodelife.engine.actions import DeletePod, EvictPod
 from kubectl_nodelife.engine.calls import Answer, Get, Request
 from kubectl_nodelife.engine.calls.call import NOT_FOUND
@@ -24,6 +24,7 @@ from kubectl_nodelife.engine.calls.pod_calls import (
     NAMESPACE_TERMINATING,
     after_eviction,
 )
+from kubectl_nodelife.engine.events import NOT_SENT
 from kubectl_nodelife.errors import Failed, NodelifeError
 from kubectl_nodelife.kube.codec import decode
 from kubectl_nodelife.kube.meta import KubeObject
@@ -215,7 +216,7 @@ class NodeDrain:
         elif not turn.may_try(target, self._session.monotonic_ns()):
             return
         result = await carrier.carry_out(action, pod)
-        while result.code == HELD and not self._is_spent():
+        while result.code == NOT_SENT and not self._is_spent():
             await asyncio.sleep(LOOK_S)
             result = await carrier.carry_out(action, pod)
         code, now_ns = result.code, self._session.monotonic_ns()

@@ -7,8 +7,7 @@ daemon's.
 
 Each action is awaited by its caller. `LiveCarrier` drives the live executor: intent on disk, gate,
 guard, conversation. `ServerDryRun` sends the one request that the action is as a server-side dry
-run. What comes back is a `Result`; of code `executor.HELD` where nothing was sent because a guard
-held it.
+run. What comes back is a `Result`; of code NOT_SENT where nothing was sent because a guard held it.
 """
 
 from __future__ import annotations
@@ -34,13 +33,13 @@ from kubectl_nodelife.daemon.preflight import ClusterChecks, KillSwitch, check_t
 from kubectl_nodelife.engine.actions import Action
 from kubectl_nodelife.engine.cache import Cache
 from kubectl_nodelife.engine.calls import Answer, Result, request_of
+from kubectl_nodelife.engine.events import NOT_SENT
 from kubectl_nodelife.engine.guard import Caps, Guard, WriteConditions
 from kubectl_nodelife.engine.workqueue import TokenBucket
 from kubectl_nodelife.errors import Refused
 from kubectl_nodelife.kube.meta import KubeObject
 from kubectl_nodelife.kube.times import SECOND_NS
 from kubectl_nodelife.live.clock import MonotonicClock, ServerClock, steady_ns
-from kubectl_nodelife.live.executor import HELD as HELD
 from kubectl_nodelife.live.executor import LiveExecutor
 from kubectl_nodelife.live.executor_port import ControllerWriter, ExecutorPort, Recorder
 from kubectl_nodelife.live.target import Target
@@ -263,11 +262,11 @@ class LiveCarrier(Recorder):
         return await end
 
     async def stop(self) -> None:
-        """Send nothing more; what still waits ends with HELD."""
+        """Send nothing more; what still waits ends with NOT_SENT."""
         await self._executor.stop()
         for end in self._ends.values():
             if not end.done():
-                end.set_result(Result(HELD, "given up"))
+                end.set_result(Result(NOT_SENT, "given up"))
 
     def held(self, action: Action, because: str, until_ns: int) -> None:
         self._on_held(action, because)

@@ -38,8 +38,9 @@ def save(file: str, full: bool, connection: Connection) -> None:
 
     from kubectl_nodelife.commands.cluster.direct import target_of
     from kubectl_nodelife.commands.cluster.saving import save_cluster
+    from kubectl_nodelife.kube.redaction import KEY_BYTES
     from kubectl_nodelife.report.live_line import progress_bar
-    from kubectl_nodelife.snapshot import KEY_BYTES, Redaction, SnapshotFile
+    from kubectl_nodelife.snapshot import Redaction, SnapshotFile
 
     target = target_of(connection)
     redaction = None if full else Redaction(secrets.token_bytes(KEY_BYTES))

@@ -237,9 +237,9 @@ def _note_held(action: Action, because: str) -> None:
 
 
 def _why(result: Result) -> str:
-    from kubectl_nodelife.acts.session import HELD
+    from kubectl_nodelife.engine.events import NOT_SENT
 
-    if result.code == HELD:
+    if result.code == NOT_SENT:
         return f"not sent: {result.message}"
     if result.code == 409:
         return f"it has changed since it was judged; run the command again ({result.message})"

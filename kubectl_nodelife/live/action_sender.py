@@ -55,9 +55,6 @@ from kubectl_nodelife.kube.times import SECOND_NS
 from kubectl_nodelife.live.executor_port import ControllerWriter, ExecutorPort
 from kubectl_nodelife.live.worker_slots import WorkerSlots
 
-HELD: Final = NOT_SENT
-"""Of what a guard held for too long, or refused."""
-
 NOT_WANTED: Final = Result(200, "it is not wanted any more", moot=True)
 """Its object is gone."""
 
@@ -132,8 +129,8 @@ class ActionSender:
                 try:
                     result = await self._converse(item)
                 except Superseded as error:
-                    return Result(HELD, str(error))
-            if result.code != HELD or result.moot:
+                    return Result(NOT_SENT, str(error))
+            if result.code != NOT_SENT or result.moot:
                 self._note_own(result)
                 return result
             waited = True
@@ -148,7 +145,7 @@ class ActionSender:
     def _note_unsent(self, intent: asyncio.Future[int]) -> None:
         if not intent.cancelled() and intent.exception() is None:
             because = "not sent: given up before its turn"
-            self._port.journal.note(intent.result(), "failed", HELD, because)
+            self._port.journal.note(intent.result(), "failed", NOT_SENT, because)
 
     def _prepare(self, item: QueuedAction) -> None:
         """Begin to bring an intent to the disk while what it waits for is sent, or it would wait
@@ -179,7 +176,7 @@ class ActionSender:
         if (unproven := await self._lacks_evidence(action)) is not None:
             return unproven
         conversation = converse(action, item.seen, item.decided_ns)
-        intent, answer, doubtful = 0, Answer(HELD), False  # of what became of the last write
+        intent, answer, doubtful = 0, Answer(NOT_SENT), False  # of what became of the last write
         result: Result
         try:
             call = next(conversation)
@@ -200,7 +197,7 @@ class ActionSender:
         except StopIteration as end:
             result = end.value
         except NotSent as error:
-            result = Result(HELD, str(error))
+            result = Result(NOT_SENT, str(error))
         except Moot as error:
             result = error.result
         except (GivenUp, Superseded):
@@ -230,20 +227,20 @@ class ActionSender:
             now_ns = port.monotonic_ns()
             admission = port.guard.admit(action, port.view(), now_ns)
             if self.stopped:
-                return Result(HELD, "enforcing has ended")
+                return Result(NOT_SENT, "enforcing has ended")
             if (reported or waited) and (moot := self._why_moot(item)) is not None:
                 return moot
             if admission == GO:
                 return None
             if isinstance(admission, Refuse):
                 port.recorder.held(action, admission.because, 0)
-                return Result(HELD, admission.because)
+                return Result(NOT_SENT, admission.because)
             assert isinstance(admission, Hold)
             if admission.because != reported:
                 reported = admission.because
                 port.recorder.held(action, reported, admission.until_ns)
             if now_ns - item.since_ns > port.patience_ns and not _is_patient(action):
-                return Result(HELD, reported)
+                return Result(NOT_SENT, reported)
             await asyncio.sleep(min(0.5, max(0.01, (admission.until_ns - now_ns) / SECOND_NS)))
 
     def _why_moot(self, item: QueuedAction) -> Result | None:
@@ -347,7 +344,7 @@ class ActionSender:
                     self._check_gate(action)
                     self._check_premise(item)
                 except (NotSent, Moot, Superseded) as error:
-                    port.journal.note(intent, "failed", HELD, f"not sent: {error}")
+                    port.journal.note(intent, "failed", NOT_SENT, f"not sent: {error}")
                     raise
                 begun = True
                 for one in islice(item.following, AHEAD):
@@ -355,7 +352,7 @@ class ActionSender:
                 return intent, await self._send(action, call, intent)
         except asyncio.CancelledError:
             if first and not begun:  # of later tries `_converse` knows the intent
-                port.journal.note(intent, "failed", HELD, "not sent: given up before its turn")
+                port.journal.note(intent, "failed", NOT_SENT, "not sent: given up before its turn")
             raise
 
     async def _send(self, action: Action, call: Write, intent: int) -> Answer:
@@ -495,7 +492,7 @@ class Moot(Exception):
     def __init__(self, because: str, node: Node | None) -> None:
         super().__init__(because)
         message = f"{NOT_WANTED.message}: {because}"
-        self.result = Result(HELD, message, fresh=node, moot=True)
+        self.result = Result(NOT_SENT, message, fresh=node, moot=True)
 
 
 class Superseded(Exception):

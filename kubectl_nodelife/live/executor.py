@@ -32,10 +32,9 @@ from kubectl_nodelife.engine.dependent_writes import (
     learns_of_failure,
     queue_key,
 )
-from kubectl_nodelife.engine.events import Outcome, Put
+from kubectl_nodelife.engine.events import NOT_SENT, Outcome, Put
 from kubectl_nodelife.engine.settlement import is_newer
 from kubectl_nodelife.kube.meta import KubeObject
-from kubectl_nodelife.live.action_sender import HELD as HELD
 from kubectl_nodelife.live.action_sender import (
     ActionSender,
     GivenUp,
@@ -43,8 +42,7 @@ from kubectl_nodelife.live.action_sender import (
     Target,
     note_bug,
 )
-from kubectl_nodelife.live.executor_port import ControllerWriter as ControllerWriter
-from kubectl_nodelife.live.executor_port import ExecutorPort as ExecutorPort
+from kubectl_nodelife.live.executor_port import ControllerWriter, ExecutorPort
 from kubectl_nodelife.live.worker_slots import WorkerSlots
 
 _Queue = deque[QueuedAction]
@@ -110,7 +108,7 @@ class LiveExecutor:
 
     def refuse(self, action: Action, now_ns: int, because: str) -> None:
         """Take note of an action that could not be begun: nothing that depends on it is sent."""
-        failed = FailedWrite(action, now_ns, Result(HELD, because), self._port.now_ns())
+        failed = FailedWrite(action, now_ns, Result(NOT_SENT, because), self._port.now_ns())
         self._failed.note(self._key(action), failed)
 
     async def stop(self, gives_up: Callable[[], bool] = lambda: False) -> None:
@@ -146,7 +144,7 @@ class LiveExecutor:
 
     def _leave(self, item: QueuedAction, because: str) -> None:
         """It is not carried out; nothing waits for its outcome."""
-        self._note_end(item, Result(HELD, because))
+        self._note_end(item, Result(NOT_SENT, because))
 
     def _note_end(self, item: QueuedAction, result: Result) -> None:
         action, now_ns = item.action, self._port.now_ns()
@@ -184,7 +182,7 @@ class LiveExecutor:
                 except Exception as error:
                     result = note_bug(self._port, item.action, error)
                     self._leave(item, result.message)
-                    self._port.deliver(Outcome(item.action, HELD, result.message))
+                    self._port.deliver(Outcome(item.action, NOT_SENT, result.message))
         finally:
             del self._queues[key]
 

@@ -32,6 +32,7 @@ from kubectl_nodelife.kube.codec import encode
 from kubectl_nodelife.kube.kinds import KINDS
 from kubectl_nodelife.kube.load import decode
 from kubectl_nodelife.kube.meta import KubeObject
+from kubectl_nodelife.kube.redaction import KEY_BYTES
 from kubectl_nodelife.kube.times import format_duration, parse_duration
 from kubectl_nodelife.kube.workload import PodDisruptionBudget
 from kubectl_nodelife.outlook.what_if.question import (
@@ -44,7 +45,7 @@ from kubectl_nodelife.sim.fields import FieldPath, count, mapping, sequence
 from kubectl_nodelife.sim.generate import Generate, generate, with_leases
 from kubectl_nodelife.sim.kubelet_state import KubeletTerms
 from kubectl_nodelife.sim.scenario import CONTROLLER_NAMES, DEFAULT_TIME_NS, FEWEST_PODS
-from kubectl_nodelife.snapshot import KEY_BYTES, Redaction
+from kubectl_nodelife.snapshot import Redaction
 
 _TERMS: Final = KubeletTerms()
 _ALL_KINDS: Final = frozenset(kind.name for kind in KINDS)

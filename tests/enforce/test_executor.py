@@ -41,7 +41,8 @@ from kubectl_nodelife.kube.node import (
 from kubectl_nodelife.kube.pod import Pod, PodCondition, PodSpec
 from kubectl_nodelife.kube.times import MILLISECOND_NS, SECOND_NS
 from kubectl_nodelife.live import action_sender
-from kubectl_nodelife.live.executor import HELD, ControllerWriter, ExecutorPort, LiveExecutor
+from kubectl_nodelife.live.executor import LiveExecutor
+from kubectl_nodelife.live.executor_port import ControllerWriter, ExecutorPort
 
 POSTED = "the kubelet posted its status"
 NOW = 1_000 * SECOND_NS
@@ -370,10 +371,10 @@ def test_of_a_taint_that_fails_only_the_exchange_hangs() -> None:
 
 def test_a_newer_renewal_withdraws_the_decision() -> None:
     lab = Lab()
-    lab.evidence = Result(HELD, "its Lease was renewed 1s ago")
+    lab.evidence = Result(NOT_SENT, "its Lease was renewed 1s ago")
     lab.play(LOST, MARK)
-    assert lab.log == [] and lab.outcomes == [("SetNodeConditions", HELD)]
-    assert lab.ends[0] == ("SetNodeConditions", HELD, "its Lease was renewed 1s ago")
+    assert lab.log == [] and lab.outcomes == [("SetNodeConditions", NOT_SENT)]
+    assert lab.ends[0] == ("SetNodeConditions", NOT_SENT, "its Lease was renewed 1s ago")
 
 
 def of(version: str, status: str, posted_s: int = 0) -> Node:
@@ -413,7 +414,7 @@ def test_a_kubelet_that_is_heard_meanwhile_withdraws_the_decision(when: str, new
         assert ("Patch p" in lab.log) is not hears
         if not hears:
             continue
-        assert lab.outcomes == [("SetNodeConditions", HELD)], "it is decided anew"
+        assert lab.outcomes == [("SetNodeConditions", NOT_SENT)], "it is decided anew"
         assert ("intent n" in lab.log) is (when == "while-the-intent-goes-to-the-disk")
         assert lab.log in ([], ["intent n", "failed"])
         because = lab.ends[0][2]
@@ -511,7 +512,7 @@ def test_a_bug_while_carrying_out_is_told_and_quotes_nothing(
     lab.executor._port.on_bug = bugs.append
     monkeypatch.setattr(action_sender, "converse", fails)
     lab.play(DELETE)
-    assert lab.outcomes == [("DeletePod", HELD)], "nothing was sent"
+    assert lab.outcomes == [("DeletePod", NOT_SENT)], "nothing was sent"
     assert [(bug.controller, bug.about) for bug in bugs] == [("taint-eviction", DELETE.target)]
     assert "s3cr3t" not in caplog.text + str(lab.events)
 
@@ -531,7 +532,7 @@ def test_a_bug_on_either_side_of_carrying_out_leaves_no_action_without_an_end(
 
     monkeypatch.setattr(lab.executor._sender, "_admitted", fails)
     lab.play(TARGET, DELETE, OTHER)
-    ends = [("DeletePod", 200), ("DeletePod", HELD), ("SetPodCondition", 200)]
+    ends = [("DeletePod", 200), ("DeletePod", NOT_SENT), ("SetPodCondition", 200)]
     assert sorted(lab.outcomes) == ends
     assert len(bugs) == 1
 

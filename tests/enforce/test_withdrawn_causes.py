@@ -17,8 +17,8 @@ from kubectl_nodelife.engine.actions import (
 )
 from kubectl_nodelife.engine.calls import Answer, Get, Result
 from kubectl_nodelife.engine.dependent_writes import FailedWrite, FailedWrites
+from kubectl_nodelife.engine.events import NOT_SENT
 from kubectl_nodelife.kube.times import MILLISECOND_NS, SECOND_NS
-from kubectl_nodelife.live.executor import HELD
 from tests.enforce.test_executor import (
     DELETE,
     LIFECYCLE,
@@ -34,7 +34,7 @@ from tests.enforce.test_executor import (
 )
 from tests.enforce.withdrawn_causes import WithdrawnCauses
 
-RENEWED = Result(HELD, "its Lease was renewed 0s ago: the watch had not shown it")
+RENEWED = Result(NOT_SENT, "its Lease was renewed 0s ago: the watch had not shown it")
 
 
 def play(lab: Lab, *steps: Action | int) -> list[str]:
@@ -70,7 +70,7 @@ def test_no_taint_either(turns: int) -> None:
     lab = Lab()
     lab.evidence = RENEWED
     assert play(lab, LOST, turns, TAINT) == []
-    assert ("AddTaints", HELD) in lab.outcomes, "the loop of 100 ms learns of it"
+    assert ("AddTaints", NOT_SENT) in lab.outcomes, "the loop of 100 ms learns of it"
 
 
 async def test_what_is_dropped_takes_the_rest_of_its_decision_with_it() -> None:
@@ -90,7 +90,7 @@ def test_a_pod_queue_waits_for_the_condition_that_it_goes_by(turns: int) -> None
     lab = Lab()
     lab.evidence = RENEWED
     assert play(lab, LOST, turns, mark) == []
-    assert ("MarkPodNotReady", HELD) in lab.outcomes, "its queue tries again"
+    assert ("MarkPodNotReady", NOT_SENT) in lab.outcomes, "its queue tries again"
     lost = Lab()
     play(lost, LOST, turns, mark)
     order = [line for line in lost.log if line.startswith("Patch")]
@@ -120,7 +120,7 @@ def test_a_taint_that_a_guard_holds_again_and_again_lets_marks_have_their_turn()
 
     async def held() -> Result:
         await asyncio.sleep(0.02)  # for as long as a guard's patience; then it is decided anew
-        return Result(HELD, "1 of 3 nodes are tainted by us")
+        return Result(NOT_SENT, "1 of 3 nodes are tainted by us")
 
     real = lab.executor._sender._admitted
 
@@ -273,7 +273,7 @@ def test_no_seed_applies_what_follows_a_withdrawn_write(
 def test_the_judge_finds_planted_faults() -> None:
     judge = WithdrawnCauses()
     marked = replace(MARK, because="node n is not Ready")
-    for action, code in ((LOST, HELD), (marked, 200), (TARGET, 500), (DELETE, 200)):
+    for action, code in ((LOST, NOT_SENT), (marked, 200), (TARGET, 500), (DELETE, 200)):
         judge.planned(action, NOW)
         judge.ended(action, Result(code, changed=code == 200))
     assert len(list(judge.broken())) == 2
@@ -283,5 +283,5 @@ def test_the_judge_finds_planted_faults() -> None:
     late.planned(lost, NOW - 1)
     late.planned(mark, NOW)
     late.ended(mark, Result(200, changed=True))
-    late.ended(lost, Result(HELD))
+    late.ended(lost, Result(NOT_SENT))
     assert len(list(late.broken())) == 1, "decided on a write that had no end yet"

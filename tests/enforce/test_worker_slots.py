@@ -29,7 +29,8 @@ from kubectl_nodelife.kube.meta import ObjectMeta
 from kubectl_nodelife.kube.node import Node, NodeCondition, Taint
 from kubectl_nodelife.kube.pod import Pod, PodCondition, PodSpec
 from kubectl_nodelife.kube.times import SECOND_NS
-from kubectl_nodelife.live.executor import ControllerWriter, ExecutorPort, LiveExecutor
+from kubectl_nodelife.live.executor import LiveExecutor
+from kubectl_nodelife.live.executor_port import ControllerWriter, ExecutorPort
 from kubectl_nodelife.live.worker_slots import Slots, WorkerSlots
 
 NOW = 1_000 * SECOND_NS

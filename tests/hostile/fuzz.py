@@ -36,7 +36,7 @@ from kubectl_nodelife.daemon.ledger import Ledger
 from kubectl_nodelife.engine.actions import Action, RecordEvent
 from kubectl_nodelife.engine.actions.identity import ActionNumbers
 from kubectl_nodelife.engine.calls import Answer, Result, WaitUntil, converse, request_of
-from kubectl_nodelife.engine.events import Event, Gone, Outcome, Put, Unreadable
+from kubectl_nodelife.engine.events import NOT_SENT, Event, Gone, Outcome, Put, Unreadable
 from kubectl_nodelife.engine.guard import GO, Caps, Guard, WriteConditions
 from kubectl_nodelife.engine.quarantine import Bug
 from kubectl_nodelife.engine.settings import make_settings
@@ -44,7 +44,6 @@ from kubectl_nodelife.kube.codec import encode
 from kubectl_nodelife.kube.kinds import kind_named, kind_of
 from kubectl_nodelife.kube.redaction import Digests
 from kubectl_nodelife.kube.times import SECOND_NS
-from kubectl_nodelife.live.executor import HELD
 from kubectl_nodelife.live.listwatch import MalformedLine, WatchStream
 from kubectl_nodelife.outlook.node import join_controllers
 from kubectl_nodelife.sim.generate import Generate, generate
@@ -293,7 +292,7 @@ class EnforcingSubject(Subject):
         patch_text(request_of(action, seen, now_ns), Digests(bytes(32)))
         action_text(action)
         if self.guard.admit(action, WriteConditions(kill_switch_absent_ns=now_ns), now_ns) != GO:
-            self.outcomes.append(Outcome(action, HELD, "held"))
+            self.outcomes.append(Outcome(action, NOT_SENT, "held"))
             return
         conversation = converse(action, seen, now_ns)
         try:

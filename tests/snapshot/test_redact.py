@@ -10,9 +10,9 @@ import pytest
 from kubectl_nodelife.controllers.daemonset.history import match
 from kubectl_nodelife.daemon.settings import flags_of
 from kubectl_nodelife.kube.codec import decode
-from kubectl_nodelife.kube.redaction import RememberedDigests
+from kubectl_nodelife.kube.redaction import DIGEST, RememberedDigests
 from kubectl_nodelife.kube.workload import ControllerRevision
-from kubectl_nodelife.snapshot import DIGEST, Redaction
+from kubectl_nodelife.snapshot import Redaction
 
 KEY = bytes(range(32))
 

@@ -48,7 +48,7 @@ from kubectl_nodelife.engine.actions import (
     StopWork,
 )
 from kubectl_nodelife.engine.calls import Result
-from kubectl_nodelife.engine.events import Outcome, Put
+from kubectl_nodelife.engine.events import NOT_SENT, Outcome, Put
 from kubectl_nodelife.engine.guard import HALF_OPEN_NS, WriteConditions
 from kubectl_nodelife.engine.settings import Settings
 from kubectl_nodelife.engine.workqueue import TokenBucket
@@ -57,7 +57,7 @@ from kubectl_nodelife.kube.names import counted
 from kubectl_nodelife.kube.node import Lease, Node
 from kubectl_nodelife.kube.times import SECOND_NS
 from kubectl_nodelife.live.events import EventSender
-from kubectl_nodelife.live.executor import HELD, LiveExecutor
+from kubectl_nodelife.live.executor import LiveExecutor
 from kubectl_nodelife.live.executor_port import ControllerWriter, ExecutorPort, Recorder
 from kubectl_nodelife.live.target import Target
 
@@ -387,7 +387,7 @@ class _Narrator(Recorder):
     def ended(self, action: Action, result: Result, now_ns: int) -> None:
         if result.ok and result.changed:
             self._show(action)
-        elif not result.ok and result.code not in (HELD, 409, 429):
+        elif not result.ok and result.code not in (NOT_SENT, 409, 429):
             what = f"{about_of(action)}: {type(action).__name__} refused by the API server"
             self._warn(f"{what}, tried again in a minute: {result.message}")
 

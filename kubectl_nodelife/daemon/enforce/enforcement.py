@@ -83,7 +83,8 @@ from kubectl_nodelife.kube.meta import KubeObject
 from kubectl_nodelife.kube.times import format_micro_time, parse_duration
 from kubectl_nodelife.live.clock import MonotonicClock
 from kubectl_nodelife.live.events import EventSender
-from kubectl_nodelife.live.executor import ExecutorPort, LiveExecutor
+from kubectl_nodelife.live.executor import LiveExecutor
+from kubectl_nodelife.live.executor_port import ExecutorPort
 from kubectl_nodelife.live.lease import LeaseKeeper
 from kubectl_nodelife.live.listwatch import read_all
 from kubectl_nodelife.live.news import WatchNews

@@ -29,6 +29,7 @@ from kubectl_nodelife.daemon.logs import log
 from kubectl_nodelife.engine.actions import Action, RecordEvent
 from kubectl_nodelife.engine.cache import Cache
 from kubectl_nodelife.engine.calls import Answer, Result, request_of
+from kubectl_nodelife.engine.events import NOT_SENT
 from kubectl_nodelife.engine.guard import Breaker
 from kubectl_nodelife.engine.settlement import APPLIED, FAILED, SUPERSEDED
 from kubectl_nodelife.kube.codec import encode_part
@@ -37,7 +38,6 @@ from kubectl_nodelife.kube.names import subject
 from kubectl_nodelife.kube.times import SECOND_NS, format_duration
 from kubectl_nodelife.kube.wellknown import UNKNOWN
 from kubectl_nodelife.kube.workload import DaemonSet
-from kubectl_nodelife.live.action_sender import HELD
 from kubectl_nodelife.live.events import EventSender
 from kubectl_nodelife.live.executor_port import Recorder
 from kubectl_nodelife.live.lease import LeaseKeeper
@@ -88,7 +88,7 @@ class ChangeRecorder(Recorder):
             outcome, why = APPLIED, ""
         elif result.ok or result.code == 404:
             outcome, why = SUPERSEDED, result.recorded or "there was nothing left to do"
-        elif result.code == HELD:
+        elif result.code == NOT_SENT:
             outcome, why = SUPERSEDED, f"not sent: {result.recorded}"
         else:
             outcome, why = FAILED, ""

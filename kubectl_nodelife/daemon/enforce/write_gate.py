@@ -68,7 +68,7 @@ from kubectl_nodelife.kube.times import SECOND_NS, format_time
 from kubectl_nodelife.kube.workload import DaemonSet
 from kubectl_nodelife.live.clock import DRIFT_NS, ServerClock
 from kubectl_nodelife.live.events import EventSender
-from kubectl_nodelife.live.executor import ControllerWriter
+from kubectl_nodelife.live.executor_port import ControllerWriter
 from kubectl_nodelife.live.lease import LeaseKeeper
 from kubectl_nodelife.live.writer import Writer, WritingSession
 
