@@ -28,7 +28,7 @@ from kubectl_nodelife.kube.pod import Pod
 from kubectl_nodelife.kube.times import HOUR_NS
 from kubectl_nodelife.kube.unreadable import unreadable_sentences
 from kubectl_nodelife.kube.workload import Event, PodDisruptionBudget
-from kubectl_nodelife.outlook.replay.drains import drain_review
+from kubectl_nodelife.outlook.replay.drain_review import drain_review
 from kubectl_nodelife.outlook.replay.lines import last_seen_ns
 from kubectl_nodelife.outlook.replay.timeline import ReplayFilter, ReplaySources, timeline
 from kubectl_nodelife.report import terminal

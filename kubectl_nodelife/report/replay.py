@@ -19,7 +19,11 @@ from kubectl_nodelife.kube.names import counted, first_names
 from kubectl_nodelife.kube.node import Node
 from kubectl_nodelife.kube.times import SECOND_NS, format_time, human_duration
 from kubectl_nodelife.outlook.fates import several_nodes
-from kubectl_nodelife.outlook.replay.drains import DrainReview, MovedPod, drain_review_document
+from kubectl_nodelife.outlook.replay.drain_review import (
+    DrainReview,
+    MovedPod,
+    drain_review_document,
+)
 from kubectl_nodelife.outlook.replay.lines import FINISHED
 from kubectl_nodelife.outlook.replay.replay_line import USER, ReplayLine
 from kubectl_nodelife.outlook.replay.timeline import (

@@ -7,7 +7,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from kubectl_nodelife.kube.pod import Pod
-from kubectl_nodelife.outlook.replay.drains import DrainReview, drain_review
+from kubectl_nodelife.outlook.replay.drain_review import DrainReview, drain_review
 from kubectl_nodelife.outlook.replay.timeline import ReplaySources, timeline
 from kubectl_nodelife.report.formats import render
 from kubectl_nodelife.report.replay import drain_review_page
@@ -27,6 +27,9 @@ def running(name: str, on: str, made: float, ready: float | None, owned_by: str 
 BUDGET = typed(
     budget(namespace="shop", maxUnavailable=1, status={"desiredHealthy": 2, "expectedPods": 3})
 )
+
+
+STOPPED = ("Killing", "Stopping container c")
 
 
 def killing(seconds: float, name: str) -> Any:
@@ -172,3 +175,60 @@ def test_an_owner_is_not_guessed_where_it_is_said() -> None:
     found = review(running(f"{WEB}-new01", "b1", 6, 8), events=told)
     (pod,) = found.pods
     assert (pod.owner, pod.replacement) == (job, "")
+
+
+def numbered(name: str, on: str, made: float, ready: float | None) -> Pod:
+    """A pod of StatefulSet db."""
+    about = {"namespace": "shop", "labels": {"app": "db"}, "owner": owner("StatefulSet", "db")}
+    since = None if ready is None else at(ready)
+    return typed(pod(name, on, created=at(made), ready=since is not None, since=since, **about))
+
+
+def test_a_stateful_sets_pod_is_replaced_by_that_of_its_name() -> None:
+    """db-1 left another node, and was made first."""
+    left = (killing(6, "db-0"), event(5, "pod/shop/db-1", *STOPPED, by="kubelet", host="b1"))
+    found = review(numbered("db-1", "c1", 36, 38), numbered("db-0", "c1", 40, 42), events=left)
+    (moved,) = found.pods
+    assert (moved.replacement, moved.gap_s) == ("db-0", 36.0)
+    (db,) = found.workloads
+    assert (db.moved, db.short_s, db.zero_s) == (1, 37.0, 32.0), "db-1 left at 5, Ready at 38"
+
+
+def test_a_pod_that_was_made_anew_on_its_node_had_left() -> None:
+    """db-1 was deleted and came back where it was: for two seconds none was Ready."""
+    left = (killing(6, "db-0"), event(20, "pod/shop/db-1", *STOPPED, by="kubelet", host="b1"))
+    found = review(numbered("db-0", "c1", 15, 22), numbered("db-1", "b1", 50, 52), events=left)
+    (db,) = found.workloads
+    assert (db.moved, db.short_s, db.zero_s) == (1, 16.0, 2.0)
+
+
+def test_a_pod_of_another_nodes_drain_is_replaced_by_its_own() -> None:
+    """Two nodes lose a pod each, three seconds apart, and the owner makes one each time."""
+    left = (
+        killing(9, f"{WEB}-old02"),
+        event(6, f"pod/shop/{WEB}-old01", *STOPPED, by="kubelet", host="b1"),
+    )
+    made_ones = (running(f"{WEB}-new01", "c1", 6, 30), running(f"{WEB}-new02", "c1", 9, 31))
+    found = review(*made_ones, events=left)
+    (moved,) = found.pods
+    assert (moved.name[-5:], moved.replacement[-5:], moved.gap_s) == ("old02", "new02", 22.0)
+    (web,) = found.workloads
+    assert (web.short_s, web.zero_s) == (25.0, 21.0), "old01 left at 6, and new01 is Ready at 30"
+
+
+def test_a_pod_that_was_ready_only_later_did_not_serve_meanwhile() -> None:
+    found = review(
+        running(f"{WEB}-slow1", "b1", -100, 40),
+        running(f"{WEB}-new01", "b1", 6, 60),
+        events=(killing(6, f"{WEB}-old01"),),
+    )
+    (web,) = found.workloads
+    assert (web.short_s, web.zero_s) == (34.0, 34.0)
+
+
+def test_a_replacement_that_left_again_may_never_have_been_ready() -> None:
+    """A pod that was made 8 s before the cordon left with the node."""
+    made_ones = (made(-3, f"{WEB}-old01"), killing(6, f"{WEB}-old01"))
+    found = review(running(f"{WEB}-new01", "b1", 6, 10), events=made_ones)
+    (web,) = found.workloads
+    assert (web.moved, web.short_s, web.zero_s) == (1, None, None)

@@ -3,7 +3,7 @@
 `lines` makes a line (`replay_line`, with who did it) of everything that a source shows, and
 `timeline` puts them together: one line of what several sources show, linked to what led to it; its
 lanes are the states of nodes and zones over time. `drains` finds the drains in it, and
-reviews one. Pure; `commands/replay` reads the sources.
+`drain_review` looks back on one. Pure; `commands/replay` reads the sources.
 """
 
 from typing import Final

@@ -1,0 +1,502 @@
+"""Reviews a drain that is over: who, each pod's way, how long workloads and budgets were short of
+pods.
+
+It is put together from the lines of a replay (`timeline`) and from what pods and budgets show now.
+The API server keeps no trace of an eviction that it refused, and Events are gone after an hour:
+what cannot be known is None, never 0.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import pairwise
+from typing import Any, Final, NamedTuple
+
+from kubectl_nodelife.document import document
+from kubectl_nodelife.kube.meta import controller_of
+from kubectl_nodelife.kube.node import Node
+from kubectl_nodelife.kube.pod import Pod
+from kubectl_nodelife.kube.selectors import matches
+from kubectl_nodelife.kube.times import MINUTE_NS, SECOND_NS, format_time
+from kubectl_nodelife.kube.wellknown import TRUE
+from kubectl_nodelife.kube.workload import PodDisruptionBudget
+from kubectl_nodelife.outlook.replay.drains import drain_takes
+from kubectl_nodelife.outlook.replay.replay_line import ReplayLine
+
+EARLY_NS: Final = 5 * SECOND_NS
+"""An owner makes the next pod when the old one is marked, which may be before it is killed."""
+LATE_NS: Final = 10 * MINUTE_NS
+_RANDOM: Final = re.compile(r"-[a-z0-9]{5}$|-\d+$")
+"""The suffix by which a ReplicaSet, a Job or a StatefulSet names a pod."""
+_SAME_POD_NS: Final = 2 * SECOND_NS
+"""How far the time at which a pod was made may be from that of the Event that says so."""
+
+
+class MadePod(NamedTuple):
+    """A pod that was made at that instant, and itself where it is there now."""
+
+    at_ns: int
+    key: tuple[str, str]
+    owner: str
+    pod: Pod | None
+
+
+class MovedPod(NamedTuple):
+    """A pod that left a node. Instants in ns since the epoch, None where nothing shows them.
+
+    `owner`: its controller's name, taken from its own where nothing says it. `replacement`,
+    `node`, `ready_ns`: the pod that took its place, where, and since when it is Ready.
+    """
+
+    namespace: str
+    name: str
+    owner: str
+    left_node: str
+    left_ns: int | None
+    by: str
+    replacement: str = ""
+    node: str = ""
+    ready_ns: int | None = None
+
+    @property
+    def gap_s(self) -> float | None:
+        """For how long its place was empty."""
+        if self.left_ns is None or self.ready_ns is None:
+            return None
+        return max(0, self.ready_ns - self.left_ns) / SECOND_NS
+
+
+class ShortWorkload(NamedTuple):
+    """How long fewer pods of a workload were Ready than before, and how long none was."""
+
+    namespace: str
+    owner: str
+    moved: int
+    short_s: float | None
+    zero_s: float | None
+
+
+class SpentBudget(NamedTuple):
+    """For how long a budget allowed no disruption while pods moved."""
+
+    namespace: str
+    name: str
+    desired: int
+    zero_s: float
+
+
+class DrainReview(NamedTuple):
+    """One drain, as far as its traces show. `refused`: evictions refused, by our own journal.
+    `is_closed`: the node is cordoned now; `still_there`: how many pods on it a drain would take."""
+
+    node: str
+    cordoned: ReplayLine | None
+    pods: list[MovedPod]
+    workloads: list[ShortWorkload]
+    budgets: list[SpentBudget]
+    refused: list[str]
+    is_closed: bool
+    still_there: int
+
+    @property
+    def begin_ns(self) -> int | None:
+        """The cordon, or else the first pod that left."""
+        times = [pod.left_ns for pod in self.pods if pod.left_ns is not None]
+        times += [self.cordoned.time_ns] if self.cordoned is not None else []
+        return min(times, default=None)
+
+    @property
+    def end_ns(self) -> int | None:
+        """When the last replacement was Ready, or the last pod left."""
+        return max(
+            (t for pod in self.pods for t in (pod.left_ns, pod.ready_ns) if t is not None),
+            default=None,
+        )
+
+
+def drain_review(
+    lines: Sequence[ReplayLine],
+    pods: Sequence[Pod],
+    budgets: Sequence[PodDisruptionBudget],
+    node: Node,
+) -> DrainReview:
+    """The last drain of the node among these lines."""
+    name = node.name
+    cordons = [line for line in lines if line.about_node == name and line.family == "cordon"]
+    cordoned = cordons[-1] if cordons else None
+    since_ns = cordoned.time_ns - EARLY_NS if cordoned is not None else 0
+    # Pods that left other nodes took places of their own, of the same owners'.
+    gone = [*_left(lines, pods, since_ns - LATE_NS), *_gone_unseen(lines, pods, name)]
+    replaced = _with_replacements(gone, lines, pods, since_ns)
+    moved = [pod for pod in replaced if pod.left_node == name and (pod.left_ns or 0) >= since_ns]
+    left = [pod.left_ns for pod in moved if pod.left_ns is not None]
+    begin_ns = min([*left, cordoned.time_ns] if cordoned is not None else left, default=0)
+    spans = _ready_spans(lines, pods, begin_ns)
+    return DrainReview(
+        name,
+        cordoned,
+        moved,
+        _workloads(moved, spans, begin_ns),
+        _budgets(moved, spans, begin_ns, pods, budgets),
+        _refusals(moved, lines),
+        node.spec.unschedulable,
+        sum(pod.spec.node_name == name and drain_takes(pod) for pod in pods),
+    )
+
+
+_LEFT: Final = frozenset({"kill", "delete"})
+
+
+def _refusals(moved: Sequence[MovedPod], lines: Iterable[ReplayLine]) -> list[str]:
+    keys = {(pod.namespace, pod.name) for pod in moved}
+    return [
+        f"{line.namespace}/{line.name}: {line.why}"
+        for line in lines
+        if line.family == "EvictPod"
+        and line.outcome == "failed"
+        and (line.namespace, line.name) in keys
+    ]
+
+
+def _left(lines: Sequence[ReplayLine], pods: Sequence[Pod], since_ns: int) -> Iterator[MovedPod]:
+    """The pods that were on a node and went since then, each at the first sign of it."""
+    made_ns = {(pod.key, pod.spec.node_name): _made_ns(pod) for pod in pods}
+    owners = _owners(lines, pods)
+    gone: set[tuple[tuple[str, str], str]] = set()
+    for line in lines:
+        place = (key := (line.namespace, line.name)), line.about_node
+        went = line.kind == "Pod" and line.family in _LEFT and line.about_node != ""
+        # A container of a pod that is there was stopped, unless the pod has been made since.
+        is_there = line.time_ns >= made_ns.get(place, sys.maxsize)
+        if went and line.time_ns >= since_ns and not is_there and place not in gone:
+            gone.add(place)
+            owner = _owner_of(key, owners)
+            yield MovedPod(*key, owner, line.about_node, line.time_ns, line.actor.name)
+
+
+def _made_ns(pod: Pod) -> int:
+    return int(pod.metadata.creation_timestamp or 0)
+
+
+def _gone_unseen(lines: Sequence[ReplayLine], pods: Sequence[Pod], node: str) -> Iterator[MovedPod]:
+    """Those bound to the node once and gone, of which nothing shows when. The last ones bound come
+    first: they stayed the longest.
+    """
+    seen = {pod.key for pod in pods}
+    seen |= {(line.namespace, line.name) for line in lines if line.family in _LEFT}
+    owners = _owners(lines, pods)
+    for line in reversed(lines):
+        key = (line.namespace, line.name)
+        if line.family == "schedule" and line.about_node == node and key not in seen:
+            seen.add(key)
+            yield MovedPod(*key, _owner_of(key, owners), node, None, "")
+
+
+def _owners(lines: Sequence[ReplayLine], pods: Sequence[Pod]) -> dict[tuple[str, str], str]:
+    """Of each pod the owner's name, as the pod itself or the Event of its creation says it."""
+    owners = {
+        (line.namespace, name): line.identity[2]
+        for line in lines
+        if line.family == "create"
+        for name in line.names
+    }
+    for pod in pods:
+        owner = controller_of(pod.metadata)
+        owners[pod.key] = owner.name if owner is not None else owners.get(pod.key, "")
+    return owners
+
+
+def _owner_of(key: tuple[str, str], owners: Mapping[tuple[str, str], str]) -> str:
+    return owners[key] if key in owners else _RANDOM.sub("", key[1])
+
+
+def _with_replacements(
+    gone: list[MovedPod], lines: Sequence[ReplayLine], pods: Sequence[Pod], since_ns: int
+) -> list[MovedPod]:
+    """Each with the pod that came next of the same owner; a StatefulSet's has the same name.
+
+    One that left at an unknown time, and was not replaced since the cordon, left before it.
+    """
+    created = sorted(_made(lines, pods), key=lambda one: one.at_ns)
+    numbered = _stateful_sets(lines, pods)
+    gone = sorted(gone, key=lambda pod: (pod.left_ns is None, pod.left_ns or 0))
+    replaced = []
+    for pod in gone:
+        first_ns, last_ns = _replaced_between(pod, gone, since_ns)
+        for number, one in enumerate(created):
+            same_owner = one.key[0] == pod.namespace and one.owner == pod.owner != ""
+            same_name = one.key[1] == pod.name or (pod.namespace, pod.owner) not in numbered
+            in_time = first_ns <= one.at_ns <= last_ns
+            since_closed = one.at_ns >= since_ns - EARLY_NS
+            on_it = since_closed and _leaves_later(pod.left_node, one, gone)
+            if same_owner and same_name and in_time and not on_it:
+                del created[number]
+                pod = _replaced(pod, one, lines)
+                break
+        if pod.left_ns is not None:
+            replaced.append(pod)
+    return replaced
+
+
+def _replaced_between(pod: MovedPod, gone: Iterable[MovedPod], since_ns: int) -> tuple[int, int]:
+    """Between which instants its owner makes the next: before one of its own name left in turn."""
+    if pod.left_ns is None:
+        return since_ns, sys.maxsize
+    again = [
+        other.left_ns
+        for other in gone
+        if (other.namespace, other.name) == (pod.namespace, pod.name)
+        and (other.left_ns or 0) > pod.left_ns
+    ]
+    return pod.left_ns - EARLY_NS, min([pod.left_ns + LATE_NS, *filter(None, again)])
+
+
+def _leaves_later(node: str, made: MadePod, gone: Iterable[MovedPod]) -> bool:
+    """Whether it was one of those that left this node, where no new pod comes."""
+    return any(
+        (pod.namespace, pod.name) == made.key
+        and pod.left_node == node
+        and (pod.left_ns is None or pod.left_ns > made.at_ns)
+        for pod in gone
+    )
+
+
+def _stateful_sets(lines: Iterable[ReplayLine], pods: Iterable[Pod]) -> set[tuple[str, str]]:
+    """(namespace, name) of those that own a pod or have made one."""
+    controllers = ((pod.namespace, controller_of(pod.metadata)) for pod in pods)
+    owning = {
+        (ns, of.name) for ns, of in controllers if of is not None and of.kind == "StatefulSet"
+    }
+    return owning | {
+        (line.namespace, line.name)
+        for line in lines
+        if line.family == "create" and line.kind == "StatefulSet"
+    }
+
+
+def _made(lines: Sequence[ReplayLine], pods: Sequence[Pod]) -> Iterator[MadePod]:
+    """Every pod that was made: what is there now, what Events of owners show, and what was bound.
+
+    A StatefulSet makes pods of one name again and again: each is one of its own.
+    """
+    owners = _owners(lines, pods)
+    by_key: dict[tuple[str, str], list[int]] = defaultdict(list)
+    for pod in pods:
+        if pod.metadata.creation_timestamp is not None:
+            made_ns = int(pod.metadata.creation_timestamp)
+            by_key[pod.key].append(made_ns)
+            yield MadePod(made_ns, pod.key, _owner_of(pod.key, owners), pod)
+    created = [(li, name) for li in lines if li.family == "create" for name in li.names]
+    bound = [(li, li.name) for li in lines if li.family == "schedule" and li.kind == "Pod"]
+    for line, name in (*created, *bound):
+        key, at_ns = (line.namespace, name), line.time_ns
+        waited_ns = LATE_NS if line.family == "schedule" else _SAME_POD_NS
+        if all(not -_SAME_POD_NS <= at_ns - made_ns <= waited_ns for made_ns in by_key[key]):
+            by_key[key].append(at_ns)
+            yield MadePod(at_ns, key, _owner_of(key, owners), None)
+
+
+def _replaced(pod: MovedPod, created: MadePod, lines: Sequence[ReplayLine]) -> MovedPod:
+    node, ready_ns, now = "", None, created.pod
+    if now is not None:
+        node, ready_ns = now.spec.node_name, _ready_since(now)
+    else:
+        bound = (li for li in lines if li.family == "schedule" and li.time_ns >= created.at_ns)
+        of_pod = (li for li in bound if (li.namespace, li.name) == created.key)
+        node = next((line.about_node for line in of_pod), "")
+    left_ns = created.at_ns if pod.left_ns is None else pod.left_ns
+    return pod._replace(left_ns=left_ns, replacement=created.key[1], node=node, ready_ns=ready_ns)
+
+
+def _ready_since(pod: Pod) -> int | None:
+    ready = pod.status.condition("Ready")
+    if ready is None or ready.status != TRUE or ready.last_transition_time is None:
+        return None
+    return int(ready.last_transition_time)
+
+
+# --- how many were Ready, over time ---------------------------------------------------------------
+
+
+class ReadySpan(NamedTuple):
+    """From when until when a pod was Ready. `since_ns`: None if that is not known, a time before
+    the drain's begin if it was Ready then; `until_ns`: None if it is still.
+    """
+
+    key: tuple[str, str]
+    owner: tuple[str, str]
+    since_ns: int | None
+    until_ns: int | None
+
+
+def _ready_spans(
+    lines: Sequence[ReplayLine], pods: Sequence[Pod], begin_ns: int
+) -> list[ReadySpan]:
+    """Of all pods that are Ready now, and of those that left any node since the drain began.
+
+    One that was made shortly before it left may not have been Ready.
+    """
+    owners = _owners(lines, pods)
+    made: dict[tuple[str, str], list[int]] = defaultdict(list)
+    for one in _made(lines, pods):
+        made[one.key].append(one.at_ns)
+    spans = []
+    for pod in pods:
+        ready_ns, owner = _ready_since(pod), (pod.namespace, _owner_of(pod.key, owners))
+        if ready_ns is not None:
+            spans.append(ReadySpan(pod.key, owner, ready_ns, None))
+    for gone in _left(lines, pods, begin_ns):
+        left_ns, key = gone.left_ns or 0, (gone.namespace, gone.name)
+        is_new = any(0 <= left_ns - at_ns < LATE_NS for at_ns in made[key])
+        owner = (gone.namespace, gone.owner)
+        spans.append(ReadySpan(key, owner, None if is_new else 0, left_ns))
+    return spans
+
+
+def _workloads(
+    moved: Sequence[MovedPod], spans: Sequence[ReadySpan], begin_ns: int
+) -> list[ShortWorkload]:
+    short_ones = []
+    for owner in sorted({(pod.namespace, pod.owner) for pod in moved}):
+        mine = [pod for pod in moved if (pod.namespace, pod.owner) == owner]
+        short = zero = None
+        levels = _levels(mine, [span for span in spans if span.owner == owner], begin_ns)
+        if levels is not None:
+            short, zero = _time_below(levels, levels[0][1]), _time_below(levels, 1)
+        short_ones.append(ShortWorkload(*owner, len(mine), short, zero))
+    return short_ones
+
+
+def _levels(
+    moved: Sequence[MovedPod], spans: Sequence[ReadySpan], begin_ns: int
+) -> list[tuple[int, int]] | None:
+    """(instant, Ready pods from then on), from the drain's begin until all that moved are Ready
+    again; None where an instant is not known.
+    """
+    changes: Counter[int] = Counter()
+    level = 0
+    for span in spans:
+        if span.since_ns is None:
+            return None
+        if span.since_ns < begin_ns:
+            level += 1
+        else:
+            changes[span.since_ns] += 1
+        if span.until_ns is not None:
+            changes[span.until_ns] -= 1
+    levels, last_ns = [(begin_ns, level)], begin_ns
+    for pod in moved:
+        if pod.ready_ns is None:
+            return None
+        last_ns = max(last_ns, pod.ready_ns)
+    for at_ns in sorted(at_ns for at_ns in changes if at_ns < last_ns):
+        level += changes[at_ns]
+        levels.append((at_ns, level))
+    return [*levels, (last_ns, level)]
+
+
+def _time_below(levels: Sequence[tuple[int, int]], least: int) -> float:
+    """Seconds with fewer than `least` Ready pods."""
+    total = 0
+    for (at_ns, level), (until_ns, _) in pairwise(levels):
+        if level < least:
+            total += until_ns - at_ns
+    return total / SECOND_NS
+
+
+def _budgets(
+    moved: Sequence[MovedPod],
+    spans: Sequence[ReadySpan],
+    begin_ns: int,
+    pods: Sequence[Pod],
+    budgets: Sequence[PodDisruptionBudget],
+) -> list[SpentBudget]:
+    """By the labels of pods that are there now; those that went had those of their owner's."""
+    owners = {span.key: span.owner for span in spans}
+    spent_ones = []
+    for budget in budgets:
+        keys = {
+            pod.key
+            for pod in pods
+            if pod.namespace == budget.namespace
+            and matches(budget.spec.selector, pod.metadata.labels)
+        }
+        mine = [pod for pod in moved if (pod.namespace, pod.replacement) in keys]
+        of_owners = {owners[key] for key in keys if key in owners}
+        members = [
+            span
+            for span in spans
+            if span.key in keys or (span.until_ns is not None and span.owner in of_owners)
+        ]
+        levels = _levels(mine, members, begin_ns) if mine else None
+        if levels is not None:
+            desired = budget.status.desired_healthy
+            spent = _time_below(levels, desired + 1)
+            spent_ones.append(SpentBudget(budget.namespace, budget.name, desired, spent))
+    return spent_ones
+
+
+def drain_review_document(
+    review: DrainReview,
+    source: dict[str, Any],
+    promised: Mapping[str, float] | None,
+    warnings: Sequence[str],
+) -> dict[str, Any]:
+    """The DrainReview document. `promised`: the estimate of a plan that was kept."""
+    cordoned, begin_ns, end_ns = review.cordoned, review.begin_ns, review.end_ns
+    took_s = None if begin_ns is None or end_ns is None else (end_ns - begin_ns) / SECOND_NS
+    return document(
+        "DrainReview",
+        source=source,
+        node=review.node,
+        cordoned=None
+        if cordoned is None
+        else {"time": format_time(cordoned.time_ns), "by": cordoned.actor.name},
+        begin=_time(begin_ns),
+        end=_time(end_ns),
+        seconds=took_s,
+        promised=None if promised is None else dict(promised),
+        pods=[_pod(pod) for pod in review.pods],
+        workloads=[
+            {
+                "namespace": workload.namespace,
+                "owner": workload.owner,
+                "moved": workload.moved,
+                "shortSeconds": workload.short_s,
+                "zeroSeconds": workload.zero_s,
+            }
+            for workload in review.workloads
+        ],
+        budgets=[
+            {
+                "namespace": budget.namespace,
+                "name": budget.name,
+                "desired": budget.desired,
+                "zeroSeconds": budget.zero_s,
+            }
+            for budget in review.budgets
+        ],
+        refused=review.refused,
+        warnings=list(warnings),
+    )
+
+
+def _pod(pod: MovedPod) -> dict[str, Any]:
+    return {
+        "namespace": pod.namespace,
+        "name": pod.name,
+        "owner": pod.owner,
+        "left": _time(pod.left_ns),
+        "by": pod.by or None,
+        "replacement": pod.replacement or None,
+        "node": pod.node or None,
+        "ready": _time(pod.ready_ns),
+        "gapSeconds": pod.gap_s,
+    }
+
+
+def _time(instant_ns: int | None) -> str | None:
+    return None if instant_ns is None else format_time(instant_ns)
