@@ -21,8 +21,7 @@ from kubectl_nodelife.daemon.follower import ControllerFollower
 from kubectl_nodelife.daemon.gate import ShownEvent, same_version
 from kubectl_nodelife.daemon.ledger import Ledger, outcome_of
 from kubectl_nodelife.daemon.logs import log_bug, take_in
-from kubectl_nodelife.engine.actions import Action, RecordEvent
-from kubectl_nodelife.engine.actions.identity import ActionNumbers
+from kubectl_nodelife.engine.actions import Action, ActionNumbers, RecordEvent
 from kubectl_nodelife.engine.cache import Cache, Key
 from kubectl_nodelife.engine.calls import request_of
 from kubectl_nodelife.engine.engine import Engine, OnBug

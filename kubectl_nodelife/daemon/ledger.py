@@ -28,6 +28,7 @@ from kubectl_nodelife.daemon.changes import (
 )
 from kubectl_nodelife.engine.actions import (
     Action,
+    ActionNumbers,
     CancelEviction,
     QueueNode,
     RecordEvent,
@@ -35,7 +36,7 @@ from kubectl_nodelife.engine.actions import (
     SetZoneState,
     UnqueueNode,
 )
-from kubectl_nodelife.engine.actions.identity import ActionNumbers, decode_action
+from kubectl_nodelife.engine.actions.identity import decode_action
 from kubectl_nodelife.engine.overlay import Overlay
 from kubectl_nodelife.engine.settlement import APPLIED, CONFIRMED, SUPERSEDED, settle_action
 from kubectl_nodelife.kube.redaction import KEY_BYTES, Digests

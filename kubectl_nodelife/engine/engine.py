@@ -38,13 +38,13 @@ from typing import Final, ParamSpec, Protocol, TypeGuard, cast
 
 from kubectl_nodelife.engine.actions import (
     Action,
+    ActionNumbers,
     AfterWrites,
     CreateControllerRevision,
     CreatePod,
     RecordEvent,
     Requeue,
 )
-from kubectl_nodelife.engine.actions.identity import ActionNumbers
 from kubectl_nodelife.engine.cache import Cache
 from kubectl_nodelife.engine.controller import ANY_OWNER, Actions, Controller, TurnPart
 from kubectl_nodelife.engine.events import (

@@ -22,12 +22,12 @@ import msgspec
 
 from kubectl_nodelife.engine.actions import (
     Action,
+    ActionNumbers,
     AddTaints,
     RecordEvent,
     RemoveTaints,
     SetNodeConditions,
 )
-from kubectl_nodelife.engine.actions.identity import ActionNumbers
 from kubectl_nodelife.engine.cache import Cache, Key
 from kubectl_nodelife.engine.events import Event, Gone, Heartbeats, Put
 from kubectl_nodelife.engine.settlement import (

@@ -35,6 +35,7 @@ from msgspec.structs import replace
 
 from kubectl_nodelife.engine.actions import (
     Action,
+    ActionNumbers,
     AdoptObject,
     CreateControllerRevision,
     CreatePod,
@@ -44,7 +45,6 @@ from kubectl_nodelife.engine.actions import (
     RaiseCollisionCount,
     RecordEvent,
 )
-from kubectl_nodelife.engine.actions.identity import ActionNumbers
 from kubectl_nodelife.engine.cache import Cache, Key
 from kubectl_nodelife.engine.events import (
     ConditionsChange,

@@ -16,6 +16,7 @@ from kubectl_nodelife.controllers.daemonset.pods_on_node import (
     failed_pods_backoff_key,
     is_pod_updated,
 )
+from kubectl_nodelife.controllers.daemonset.rolling_update import budget_of
 from kubectl_nodelife.controllers.daemonset.sync import claim_pods, sync_nodes
 from kubectl_nodelife.controllers.daemonset.template import (
     NoTargetNodeError,
@@ -25,7 +26,6 @@ from kubectl_nodelife.controllers.daemonset.template import (
     get_target_node_name,
     replace_node_name_affinity,
 )
-from kubectl_nodelife.controllers.daemonset.update_plan import budget_of
 from kubectl_nodelife.engine import actions as dact
 from kubectl_nodelife.engine.events import Outcome
 from kubectl_nodelife.kube.workload import (

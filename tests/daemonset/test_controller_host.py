@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 
 from kubectl_nodelife.controllers import make_controllers
-from kubectl_nodelife.controllers.daemonset import history, sync, update_plan
-from kubectl_nodelife.engine.actions.identity import ActionNumbers
+from kubectl_nodelife.controllers.daemonset import history, rolling_update, sync
+from kubectl_nodelife.engine.actions import ActionNumbers
 from kubectl_nodelife.engine.cache import Cache
 from kubectl_nodelife.engine.engine import Engine
 from kubectl_nodelife.engine.events import Event, Synced
@@ -36,7 +36,7 @@ class Habits:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.other = False
-        name, first, make_hash = sync.pod_name, update_plan._first, history.compute_hash
+        name, first, make_hash = sync.pod_name, rolling_update._first, history.compute_hash
 
         def pod_name(context: sync.SyncContext, node: str, taken: set[str]) -> str:
             return name(context, node, taken) + ("x" if self.other else "")
@@ -50,7 +50,7 @@ class Habits:
             return make_hash(template, count) + ("x" if self.other else "")
 
         monkeypatch.setattr(sync, "pod_name", pod_name)
-        monkeypatch.setattr(update_plan, "_first", last)
+        monkeypatch.setattr(rolling_update, "_first", last)
         monkeypatch.setattr(history, "compute_hash", compute_hash)
 
 

@@ -10,8 +10,8 @@ from msgspec.structs import replace
 
 from kubectl_nodelife.controllers.daemonset.controller import DaemonSetController
 from kubectl_nodelife.controllers.daemonset.node_status_index import OrderedNames
+from kubectl_nodelife.controllers.daemonset.rolling_update import plan_update
 from kubectl_nodelife.controllers.daemonset.sync import decisions
-from kubectl_nodelife.controllers.daemonset.update_plan import plan_update
 from kubectl_nodelife.engine.cache import Cache
 from kubectl_nodelife.engine.events import Gone, Put
 from kubectl_nodelife.engine.settings import make_settings

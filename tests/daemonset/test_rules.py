@@ -13,8 +13,11 @@ from kubectl_nodelife.controllers.daemonset.history import (
     get_patch,
     match,
 )
+from kubectl_nodelife.controllers.daemonset.node_status_index import (
+    InvalidBudgetError,
+    scaled_value,
+)
 from kubectl_nodelife.controllers.daemonset.placement import unmet_requirement, unmet_terms
-from kubectl_nodelife.controllers.daemonset.rolling_update import InvalidBudgetError, scaled_value
 from kubectl_nodelife.kube.meta import LabelSelectorRequirement, ObjectMeta
 from kubectl_nodelife.kube.node import Node
 from kubectl_nodelife.kube.pod import NodeSelectorTerm

@@ -15,8 +15,7 @@ from kubectl_nodelife.daemon.enforce.host import EnforcingHost
 from kubectl_nodelife.daemon.enforce.tripwires import Tripwires
 from kubectl_nodelife.daemon.flags import Orders
 from kubectl_nodelife.daemon.ledger import Ledger
-from kubectl_nodelife.engine.actions import Action, DeletePod, RemoveTaints
-from kubectl_nodelife.engine.actions.identity import ActionNumbers
+from kubectl_nodelife.engine.actions import Action, ActionNumbers, DeletePod, RemoveTaints
 from kubectl_nodelife.engine.cache import Cache
 from kubectl_nodelife.engine.events import Put
 from kubectl_nodelife.engine.guard import FAULT, GO, UPSTREAM, Guard, Hold, WriteConditions

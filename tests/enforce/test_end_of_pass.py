@@ -14,12 +14,12 @@ import pytest
 from kubectl_nodelife.daemon.enforce.host import RESTART, EnforcingHost
 from kubectl_nodelife.engine.actions import (
     Action,
+    ActionNumbers,
     AddTaints,
     MarkPodNotReady,
     SetNodeConditions,
     SetZoneState,
 )
-from kubectl_nodelife.engine.actions.identity import ActionNumbers
 from kubectl_nodelife.engine.events import Outcome, Put
 from kubectl_nodelife.engine.guard import is_harm
 from kubectl_nodelife.engine.settings import make_settings

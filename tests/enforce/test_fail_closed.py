@@ -15,8 +15,7 @@ from kubectl_nodelife.daemon.enforce.tripwires import GoneNodes, Tripwires
 from kubectl_nodelife.daemon.enforce.write_gate import Pause, WriteGate
 from kubectl_nodelife.daemon.intents import Intents
 from kubectl_nodelife.daemon.ledger import Ledger
-from kubectl_nodelife.engine.actions import RemoveTaints
-from kubectl_nodelife.engine.actions.identity import ActionNumbers
+from kubectl_nodelife.engine.actions import ActionNumbers, RemoveTaints
 from kubectl_nodelife.engine.cache import Cache
 from kubectl_nodelife.engine.calls import Answer
 from kubectl_nodelife.engine.guard import GO, UPSTREAM, Guard, Hold

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kubectl_nodelife.daemon.enforce.host import JOIN, EnforcingHost
-from kubectl_nodelife.engine.actions.identity import ActionNumbers
+from kubectl_nodelife.engine.actions import ActionNumbers
 from kubectl_nodelife.live.news import ListNews
 
 

@@ -12,13 +12,13 @@ from msgspec.structs import replace
 from kubectl_nodelife.daemon.enforce.host import JOIN, EnforcingHost
 from kubectl_nodelife.engine.actions import (
     Action,
+    ActionNumbers,
     AddTaints,
     CreatePod,
     DeletePod,
     MarkPodNotReady,
     SetNodeConditions,
 )
-from kubectl_nodelife.engine.actions.identity import ActionNumbers
 from kubectl_nodelife.engine.cache import Cache
 from kubectl_nodelife.engine.calls import Answer, Get, Result
 from kubectl_nodelife.engine.events import Gone, Put

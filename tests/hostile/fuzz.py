@@ -33,8 +33,7 @@ from kubectl_nodelife.daemon.enforce.recorder import action_text
 from kubectl_nodelife.daemon.enforce.tripwires import Tripwires
 from kubectl_nodelife.daemon.kinds import KINDS, NEEDS
 from kubectl_nodelife.daemon.ledger import Ledger
-from kubectl_nodelife.engine.actions import Action, RecordEvent
-from kubectl_nodelife.engine.actions.identity import ActionNumbers
+from kubectl_nodelife.engine.actions import Action, ActionNumbers, RecordEvent
 from kubectl_nodelife.engine.calls import Answer, Result, WaitUntil, converse, request_of
 from kubectl_nodelife.engine.events import NOT_SENT, Event, Gone, Outcome, Put, Unreadable
 from kubectl_nodelife.engine.guard import GO, Caps, Guard, WriteConditions

@@ -21,10 +21,14 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from kubectl_nodelife.controllers.daemonset.behaviour import Behaviour
-from kubectl_nodelife.controllers.daemonset.node_status_index import IndexedBy, NodeStatusIndex
+from kubectl_nodelife.controllers.daemonset.node_status_index import (
+    IndexedBy,
+    NodeStatusIndex,
+    UpdateBudget,
+    allows_surge,
+)
 from kubectl_nodelife.controllers.daemonset.placement import Placement
 from kubectl_nodelife.controllers.daemonset.pods_on_node import DaemonPods, FailedPodsBackoff
-from kubectl_nodelife.controllers.daemonset.rolling_update import UpdateBudget, allows_surge
 from kubectl_nodelife.controllers.daemonset.template import PodTemplate, template_generation
 from kubectl_nodelife.copy_on_write import copy_of_dict, fork_dict
 from kubectl_nodelife.engine.actions import Action, RecordEvent

@@ -6,13 +6,21 @@ names are kept. A full walk in the tests checks the index.
 
 The status is six counts summed over the nodes. Follows `updateDaemonSetStatus` and
 `storeDaemonSetStatus` (`pkg/controller/daemon/daemon_controller.go`).
+
+The place in an update follows `findUpdatedPodsOnNode` (`pkg/controller/daemon/update.go`), and the
+budget that some of the places use `GetScaledValueFromIntOrPercent`
+(`apimachinery/pkg/util/intstr`) with `UnavailableCount` and `SurgeCount`
+(`pkg/controller/daemon/util/daemonset_util.go`). Both percentages are rounded up.
 """
 
 from __future__ import annotations
 
 import heapq
+import re
 from collections.abc import Collection, Iterable, Sequence, Set
 from copy import copy
+from dataclasses import dataclass
+from enum import Enum
 from operator import attrgetter
 from typing import Final, NamedTuple, Protocol, cast
 
@@ -27,12 +35,91 @@ from kubectl_nodelife.controllers.daemonset.pods_on_node import (
     is_pod_updated,
     pod_age_key,
 )
-from kubectl_nodelife.controllers.daemonset.rolling_update import NodeUpdateState, node_update_state
 from kubectl_nodelife.copy_on_write import fork_dict
 from kubectl_nodelife.engine.cache import Cache
 from kubectl_nodelife.kube.node import Node
 from kubectl_nodelife.kube.pod import TERMINAL_PHASES, Pod
-from kubectl_nodelife.kube.workload import DaemonSet, DaemonSetStatus
+from kubectl_nodelife.kube.workload import DaemonSet, DaemonSetStatus, IntOrString
+
+ROLLING_UPDATE = "RollingUpdate"
+_PERCENT = re.compile(r"^(-?[0-9]+)%$")
+
+
+class NodeUpdateState(Enum):
+    """The state of a node's pods in a rolling update; terminating pods are not looked at."""
+
+    NONE = "no pod that stays"
+    EXCESS = "too many pods of one version"
+    NEW_AVAILABLE = "new pod available"
+    NEW_UNAVAILABLE = "new pod not available"
+    OLD_AVAILABLE = "old pod available"
+    OLD_UNAVAILABLE = "old pod not available"
+    BOTH_OLD_AVAILABLE = "both, new pod not available, old one available"
+    BOTH_NEW_AVAILABLE = "both, new pod available, old one not"
+    BOTH_AVAILABLE = "both available"
+    BOTH_UNAVAILABLE = "both, neither available"
+
+
+EATS_MAX_UNAVAILABLE = frozenset(NodeUpdateState) - {
+    NodeUpdateState.NEW_AVAILABLE,
+    NodeUpdateState.OLD_AVAILABLE,
+}
+"""States that count against maxUnavailable without surge (below 1.30 OLD_UNAVAILABLE did not)."""
+
+EATS_MAX_SURGE = frozenset(
+    {NodeUpdateState.EXCESS, NodeUpdateState.BOTH_OLD_AVAILABLE, NodeUpdateState.BOTH_UNAVAILABLE}
+)
+"""States that count against maxSurge."""
+
+AVAILABLE_WITH_SURGE = frozenset(
+    {
+        NodeUpdateState.NEW_AVAILABLE,
+        NodeUpdateState.OLD_AVAILABLE,
+        NodeUpdateState.BOTH_OLD_AVAILABLE,
+        NodeUpdateState.BOTH_AVAILABLE,
+    }
+)
+"""Nodes with an available pod; where both versions stand, it is the old one that is asked."""
+
+_BOTH = {
+    (False, False): NodeUpdateState.BOTH_UNAVAILABLE,
+    (False, True): NodeUpdateState.BOTH_OLD_AVAILABLE,
+    (True, False): NodeUpdateState.BOTH_NEW_AVAILABLE,
+    (True, True): NodeUpdateState.BOTH_AVAILABLE,
+}
+
+
+def node_update_state(new: Sequence[bool], old: Sequence[bool]) -> NodeUpdateState:
+    """The state of a node; `new` and `old` have for each pod of that version if it is available.
+
+    Terminating pods are left out by the caller. Follows `findUpdatedPodsOnNode`.
+    """
+    if len(new) > 1 or len(old) > 1:
+        return NodeUpdateState.EXCESS
+    if new and old:
+        return _BOTH[new[0], old[0]]
+    if new:
+        return NodeUpdateState.NEW_AVAILABLE if new[0] else NodeUpdateState.NEW_UNAVAILABLE
+    if old:
+        return NodeUpdateState.OLD_AVAILABLE if old[0] else NodeUpdateState.OLD_UNAVAILABLE
+    return NodeUpdateState.NONE
+
+
+@dataclass(frozen=True)
+class UpdateBudget:
+    """maxUnavailable and maxSurge in nodes, and the number of nodes that should run a pod."""
+
+    desired: int
+    max_unavailable: int
+    max_surge: int
+
+    @property
+    def limit(self) -> tuple[int, str]:
+        """To how many nodes at once the update goes, and the name of what says so: maxSurge where
+        it is above zero."""
+        if self.max_surge:
+            return self.max_surge, "maxSurge"
+        return self.max_unavailable, "maxUnavailable"
 
 
 class Tally(NamedTuple):
@@ -439,3 +526,52 @@ def differences(reported: DaemonSetStatus, counted: DaemonSetStatus) -> list[str
     """Where the two differ, in words; `desired 3, counted 4`."""
     both = zip(WORDS.values(), _shown_counts(reported), _shown_counts(counted), strict=True)
     return [f"{word} {was}, counted {now}" for word, was, now in both if was != now]
+
+
+class InvalidBudgetError(ValueError):
+    """maxUnavailable or maxSurge is neither an integer nor a percentage."""
+
+
+def scaled_value(value: IntOrString, total: int) -> int:
+    """The value itself, or the percentage of `total` rounded up.
+
+    Raises InvalidBudgetError for a string that is not a percentage.
+    """
+    if isinstance(value, int):
+        return value
+    match = _PERCENT.match(value)
+    if match is None:
+        raise InvalidBudgetError(f"invalid value for IntOrString: {value!r} is not a percentage")
+    return -(-int(match.group(1)) * total // 100)
+
+
+def unavailable_count(daemon_set: DaemonSet, desired: int) -> int:
+    """maxUnavailable for `desired` nodes; 0 unless the strategy is a rolling update."""
+    rolling = _rolling_update(daemon_set)
+    if rolling is None or rolling.max_unavailable is None:
+        return 0
+    return scaled_value(rolling.max_unavailable, desired)
+
+
+def surge_count(daemon_set: DaemonSet, desired: int) -> int:
+    """maxSurge for `desired` nodes; 0 unless the strategy is a rolling update."""
+    rolling = _rolling_update(daemon_set)
+    if rolling is None or rolling.max_surge is None:
+        return 0
+    return scaled_value(rolling.max_surge, desired)
+
+
+def allows_surge(daemon_set: DaemonSet) -> bool:
+    """True if maxSurge is above zero for a single node. Follows `AllowsSurge`.
+
+    A value that is neither a number nor a percentage allows none.
+    """
+    try:
+        return surge_count(daemon_set, 1) > 0
+    except InvalidBudgetError:
+        return False
+
+
+def _rolling_update(daemon_set: DaemonSet):  # type: ignore[no-untyped-def]
+    strategy = daemon_set.spec.update_strategy
+    return strategy.rolling_update if strategy.type == ROLLING_UPDATE else None

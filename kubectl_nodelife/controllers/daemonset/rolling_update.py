@@ -1,108 +1,39 @@
-"""Which pods a rolling update replaces next, how many nodes it may take down or double at once, and
-which nodes eat that budget.
+"""The next step of a set's rolling update: which pods are replaced within its budget.
 
-Follows `rollingUpdate` and `findUpdatedPodsOnNode` (`pkg/controller/daemon/update.go`), the present
-form and the one before surge (below 1.21). The decision is made from what each node counts as
-(`NodeUpdateState`), so that thousands of unchanged nodes need not be looked at again.
+Follows `rollingUpdate` (`pkg/controller/daemon/update.go`), the present form and the one before
+surge (below 1.21). The decision is made from what each node counts as (`NodeUpdateState`), read off
+the node status index: it needs only sums and a few nodes, and the index has both, so that a step
+over thousands of nodes costs as much as what it changes.
 
 Upstream walks a map in chance order and so may take any of several equal candidates; here the
 node's name decides.
-
-The budget follows `GetScaledValueFromIntOrPercent` (`apimachinery/pkg/util/intstr`) and
-`UnavailableCount`, `SurgeCount` (`pkg/controller/daemon/util/daemonset_util.go`). Both percentages
-are rounded up.
 """
 
 from __future__ import annotations
 
-import re
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from dataclasses import dataclass, field
-from enum import Enum
 
-from kubectl_nodelife.controllers.daemonset.pods_on_node import PodToDelete
+from kubectl_nodelife.controllers.daemonset.memory import TrackedSet
+from kubectl_nodelife.controllers.daemonset.node_status_index import (
+    AVAILABLE_WITH_SURGE,
+    EATS_MAX_SURGE,
+    EATS_MAX_UNAVAILABLE,
+    InvalidBudgetError,
+    NodeStatusIndex,
+    NodeUpdateState,
+    OrderedNames,
+    UpdateBudget,
+    surge_count,
+    unavailable_count,
+)
+from kubectl_nodelife.controllers.daemonset.pods_on_node import (
+    PodToDelete,
+    is_pod_available,
+    is_pod_updated,
+    pod_age_key,
+)
 from kubectl_nodelife.kube.pod import Pod
-from kubectl_nodelife.kube.workload import DaemonSet, IntOrString
-
-ROLLING_UPDATE = "RollingUpdate"
-_PERCENT = re.compile(r"^(-?[0-9]+)%$")
-
-
-class NodeUpdateState(Enum):
-    """The state of a node's pods in a rolling update; terminating pods are not looked at."""
-
-    NONE = "no pod that stays"
-    EXCESS = "too many pods of one version"
-    NEW_AVAILABLE = "new pod available"
-    NEW_UNAVAILABLE = "new pod not available"
-    OLD_AVAILABLE = "old pod available"
-    OLD_UNAVAILABLE = "old pod not available"
-    BOTH_OLD_AVAILABLE = "both, new pod not available, old one available"
-    BOTH_NEW_AVAILABLE = "both, new pod available, old one not"
-    BOTH_AVAILABLE = "both available"
-    BOTH_UNAVAILABLE = "both, neither available"
-
-
-EATS_MAX_UNAVAILABLE = frozenset(NodeUpdateState) - {
-    NodeUpdateState.NEW_AVAILABLE,
-    NodeUpdateState.OLD_AVAILABLE,
-}
-"""States that count against maxUnavailable without surge (below 1.30 OLD_UNAVAILABLE did not)."""
-
-EATS_MAX_SURGE = frozenset(
-    {NodeUpdateState.EXCESS, NodeUpdateState.BOTH_OLD_AVAILABLE, NodeUpdateState.BOTH_UNAVAILABLE}
-)
-"""States that count against maxSurge."""
-
-AVAILABLE_WITH_SURGE = frozenset(
-    {
-        NodeUpdateState.NEW_AVAILABLE,
-        NodeUpdateState.OLD_AVAILABLE,
-        NodeUpdateState.BOTH_OLD_AVAILABLE,
-        NodeUpdateState.BOTH_AVAILABLE,
-    }
-)
-"""Nodes with an available pod; where both versions stand, it is the old one that is asked."""
-
-_BOTH = {
-    (False, False): NodeUpdateState.BOTH_UNAVAILABLE,
-    (False, True): NodeUpdateState.BOTH_OLD_AVAILABLE,
-    (True, False): NodeUpdateState.BOTH_NEW_AVAILABLE,
-    (True, True): NodeUpdateState.BOTH_AVAILABLE,
-}
-
-
-def node_update_state(new: Sequence[bool], old: Sequence[bool]) -> NodeUpdateState:
-    """The state of a node; `new` and `old` have for each pod of that version if it is available.
-
-    Terminating pods are left out by the caller. Follows `findUpdatedPodsOnNode`.
-    """
-    if len(new) > 1 or len(old) > 1:
-        return NodeUpdateState.EXCESS
-    if new and old:
-        return _BOTH[new[0], old[0]]
-    if new:
-        return NodeUpdateState.NEW_AVAILABLE if new[0] else NodeUpdateState.NEW_UNAVAILABLE
-    if old:
-        return NodeUpdateState.OLD_AVAILABLE if old[0] else NodeUpdateState.OLD_UNAVAILABLE
-    return NodeUpdateState.NONE
-
-
-@dataclass(frozen=True)
-class UpdateBudget:
-    """maxUnavailable and maxSurge in nodes, and the number of nodes that should run a pod."""
-
-    desired: int
-    max_unavailable: int
-    max_surge: int
-
-    @property
-    def limit(self) -> tuple[int, str]:
-        """To how many nodes at once the update goes, and the name of what says so: maxSurge where
-        it is above zero."""
-        if self.max_surge:
-            return self.max_surge, "maxSurge"
-        return self.max_unavailable, "maxUnavailable"
 
 
 @dataclass
@@ -112,6 +43,49 @@ class UpdateStep:
     budget: UpdateBudget
     create: list[tuple[str, str]] = field(default_factory=list)
     delete: list[PodToDelete] = field(default_factory=list)
+
+
+class UpdateImpossibleError(Exception):
+    """The rolling update stops here with an error, as upstream's does."""
+
+
+def budget_of(tracked: TrackedSet, desired: int) -> UpdateBudget:
+    """The set's budget in nodes. Follows `updatedDesiredNodeCounts`.
+
+    Raises UpdateImpossibleError for a value that is neither a number nor a percentage.
+    """
+    budget = tracked.budgets.get(desired)
+    if budget is None:
+        budget = tracked.budgets[desired] = _budget_of(tracked, desired)
+    return budget
+
+
+def plan_update(
+    tracked: TrackedSet, node_index: NodeStatusIndex, revision_hash: str, now: int
+) -> UpdateStep:
+    """The next step of the rolling update, by a fresh index. Raises UpdateImpossibleError."""
+    budget = budget_of(tracked, node_index.tally.desired)
+    if not node_index.with_old:
+        return UpdateStep(budget)
+    if tracked.rules.classic_rolling_update:
+        return _classic(tracked, node_index, budget, revision_hash, now)
+    if budget.max_surge > 0:
+        return _beside(tracked, node_index, budget, revision_hash)
+    return _in_place(tracked, node_index, budget)
+
+
+def nodes_using_budget(
+    tracked: TrackedSet, node_index: NodeStatusIndex, budget: UpdateBudget
+) -> dict[str, NodeUpdateState]:
+    """The nodes that eat maxUnavailable (or maxSurge), with what each counts as, in name order."""
+    eating = EATS_MAX_SURGE if budget.max_surge > 0 else _eats_unavailable(tracked)
+    uses = {
+        name: wave
+        for wave, names in node_index.nodes_by_wave.items()
+        if wave in eating
+        for name in names
+    }
+    return dict(sorted(uses.items()))
 
 
 def effective_budget(desired: int, max_unavailable: int, max_surge: int) -> UpdateBudget:
@@ -212,50 +186,102 @@ def replace_classic(
     return step
 
 
-class InvalidBudgetError(ValueError):
-    """maxUnavailable or maxSurge is neither an integer nor a percentage."""
-
-
-def scaled_value(value: IntOrString, total: int) -> int:
-    """The value itself, or the percentage of `total` rounded up.
-
-    Raises InvalidBudgetError for a string that is not a percentage.
-    """
-    if isinstance(value, int):
-        return value
-    match = _PERCENT.match(value)
-    if match is None:
-        raise InvalidBudgetError(f"invalid value for IntOrString: {value!r} is not a percentage")
-    return -(-int(match.group(1)) * total // 100)
-
-
-def unavailable_count(daemon_set: DaemonSet, desired: int) -> int:
-    """maxUnavailable for `desired` nodes; 0 unless the strategy is a rolling update."""
-    rolling = _rolling_update(daemon_set)
-    if rolling is None or rolling.max_unavailable is None:
-        return 0
-    return scaled_value(rolling.max_unavailable, desired)
-
-
-def surge_count(daemon_set: DaemonSet, desired: int) -> int:
-    """maxSurge for `desired` nodes; 0 unless the strategy is a rolling update."""
-    rolling = _rolling_update(daemon_set)
-    if rolling is None or rolling.max_surge is None:
-        return 0
-    return scaled_value(rolling.max_surge, desired)
-
-
-def allows_surge(daemon_set: DaemonSet) -> bool:
-    """True if maxSurge is above zero for a single node. Follows `AllowsSurge`.
-
-    A value that is neither a number nor a percentage allows none.
-    """
+def _budget_of(tracked: TrackedSet, desired: int) -> UpdateBudget:
     try:
-        return surge_count(daemon_set, 1) > 0
-    except InvalidBudgetError:
-        return False
+        unavailable = unavailable_count(tracked.daemon_set, desired)
+        surge = surge_count(tracked.daemon_set, desired) if tracked.rules.surge else 0
+    except InvalidBudgetError as error:
+        raise UpdateImpossibleError(f"couldn't get unavailable numbers: {error}") from None
+    if tracked.rules.classic_rolling_update:
+        return UpdateBudget(desired, unavailable, 0)
+    return effective_budget(desired, unavailable, surge)
 
 
-def _rolling_update(daemon_set: DaemonSet):  # type: ignore[no-untyped-def]
-    strategy = daemon_set.spec.update_strategy
-    return strategy.rolling_update if strategy.type == ROLLING_UPDATE else None
+def _eats_unavailable(tracked: TrackedSet) -> frozenset[NodeUpdateState]:
+    if tracked.rules.unavailable_old_pods_use_budget:
+        return EATS_MAX_UNAVAILABLE
+    return EATS_MAX_UNAVAILABLE - {NodeUpdateState.OLD_UNAVAILABLE}
+
+
+def _in_place(tracked: TrackedSet, node_index: NodeStatusIndex, budget: UpdateBudget) -> UpdateStep:
+    used = node_index.count(_eats_unavailable(tracked))
+    unavailable = sorted(node_index.nodes_by_wave[NodeUpdateState.OLD_UNAVAILABLE])
+    room = max(0, budget.max_unavailable - used)
+    available = _first(room, node_index.nodes_by_wave[NodeUpdateState.OLD_AVAILABLE])
+    return replace_in_place(
+        budget,
+        used,
+        [(node, _live_pod(tracked, node)) for node in unavailable],
+        [(node, _live_pod(tracked, node)) for node in available],
+    )
+
+
+def _beside(
+    tracked: TrackedSet, node_index: NodeStatusIndex, budget: UpdateBudget, revision_hash: str
+) -> UpdateStep:
+    old_unavailable = node_index.nodes_by_wave[NodeUpdateState.OLD_UNAVAILABLE]
+    old_available = node_index.nodes_by_wave[NodeUpdateState.OLD_AVAILABLE]
+    missing = node_index.strays and node_index.strays & (old_unavailable | old_available)
+    if missing:
+        raise UpdateImpossibleError(f'couldn\'t get node for nodeName "{min(missing)}": not found')
+    unfit = node_index.unfit
+    used = node_index.count(EATS_MAX_SURGE)
+    superseded = (
+        node_index.nodes_by_wave[NodeUpdateState.BOTH_AVAILABLE]
+        | node_index.nodes_by_wave[NodeUpdateState.BOTH_NEW_AVAILABLE]
+    )
+    nodes = SurgeNodes(
+        [(n, _old_pod(tracked, n, revision_hash)) for n in sorted(superseded)],
+        [(n, _live_pod(tracked, n)) for n in sorted(old_unavailable & unfit)],
+        [(n, _live_pod(tracked, n)) for n in sorted(old_available & unfit)],
+        sorted(old_unavailable - unfit),
+        _first(max(0, budget.max_surge - used), old_available, unfit),
+    )
+    available = node_index.count(AVAILABLE_WITH_SURGE)
+    return replace_beside(budget, used, available, nodes)
+
+
+def _classic(
+    tracked: TrackedSet,
+    node_index: NodeStatusIndex,
+    budget: UpdateBudget,
+    revision_hash: str,
+    now: int,
+) -> UpdateStep:
+    available: list[tuple[str, Pod]] = []
+    unavailable: list[tuple[str, Pod]] = []
+    for node in sorted(node_index.with_old):
+        for pod in sorted(tracked.pods.on_node(node) or (), key=pod_age_key):
+            if _is_updated(tracked, pod, revision_hash):
+                continue
+            seconds = tracked.daemon_set.spec.min_ready_seconds
+            inclusive = tracked.rules.available_at_the_instant
+            is_available = is_pod_available(pod, seconds, now, inclusive)
+            (available if is_available else unavailable).append((node, pod))
+    return replace_classic(budget, node_index.lacking_available, unavailable, available)
+
+
+def _is_updated(tracked: TrackedSet, pod: Pod, revision_hash: str) -> bool:
+    counts = tracked.rules.generation_label_counts
+    return is_pod_updated(pod.metadata.labels, revision_hash, tracked.generation, counts)
+
+
+def _live_pods(tracked: TrackedSet, node: str) -> list[Pod]:
+    pods = tracked.pods.on_node(node) or ()
+    return [pod for pod in pods if pod.metadata.deletion_timestamp is None]
+
+
+def _live_pod(tracked: TrackedSet, node: str) -> Pod:
+    """The one pod of a node with a single version."""
+    return _live_pods(tracked, node)[0]
+
+
+def _old_pod(tracked: TrackedSet, node: str, revision_hash: str) -> Pod:
+    """The old pod of a node with both versions."""
+    live = _live_pods(tracked, node)
+    return next(pod for pod in live if not _is_updated(tracked, pod, revision_hash))
+
+
+def _first(count: int, names: OrderedNames, without: Set[str] = frozenset()) -> list[str]:
+    """The first names in order, at most `count`: upstream takes them as a map's order has them."""
+    return names.first(count, without) if count > 0 else []

@@ -36,6 +36,7 @@ from kubectl_nodelife.controllers.daemonset.memory import (
     describe,
 )
 from kubectl_nodelife.controllers.daemonset.node_status_index import (
+    ROLLING_UPDATE,
     NodeStatusIndex,
     differences,
     status_differs,
@@ -47,8 +48,7 @@ from kubectl_nodelife.controllers.daemonset.pods_on_node import (
     PodToDelete,
     pods_should_be_on_node,
 )
-from kubectl_nodelife.controllers.daemonset.rolling_update import ROLLING_UPDATE
-from kubectl_nodelife.controllers.daemonset.update_plan import UpdateImpossibleError, plan_update
+from kubectl_nodelife.controllers.daemonset.rolling_update import UpdateImpossibleError, plan_update
 from kubectl_nodelife.engine.actions import Action, CreatePod, DeletePod, UpdateDaemonSetStatus
 from kubectl_nodelife.engine.events import Outcome
 from kubectl_nodelife.kube.times import SECOND_NS

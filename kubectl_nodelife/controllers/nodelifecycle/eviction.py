@@ -1,10 +1,15 @@
-"""Queues nodes for NoExecute taints and taints, evicts or releases them: the loop of 100 ms.
+"""From a lost node to its taint: nodes are queued by zone, and tainted, evicted or released at the
+rate that the state of their zone allows.
 
 Follows `processTaintBaseEviction`, `processNoTaintBaseEviction`, `markNodeForTainting`,
 `markNodeAsReachable`, `doNoExecuteTaintingPass` and `doEvictionPass` of
-pkg/controller/nodelifecycle; the older eviction without taints, which deletes the pods of a node
-that was lost for pod-eviction-timeout, also `DeletePods` and `SetPodTerminationReason` of v1.16's
-pkg/controller/util/node. No release has that since 1.27.
+pkg/controller/nodelifecycle, in a loop of 100 ms; the older eviction without taints, which deletes
+the pods of a node that was lost for pod-eviction-timeout, also `DeletePods` and
+`SetPodTerminationReason` of v1.16's pkg/controller/util/node. No release has that since 1.27.
+
+The rates follow `handleDisruption` of node_lifecycle_controller.go, which judges the zones at the
+end of a monitor pass, with the case that all zones are fully disrupted. The taints that go then are
+taken off before (`monitor.continue_pass`), since that takes its time.
 """
 
 from __future__ import annotations
@@ -23,6 +28,12 @@ from kubectl_nodelife.controllers.nodelifecycle.taints import (
     remove_taints,
     swap_taints,
 )
+from kubectl_nodelife.controllers.nodelifecycle.zones import (
+    FULL,
+    INITIAL,
+    PARTIAL,
+    compute_zone_state,
+)
 from kubectl_nodelife.engine.actions import (
     Action,
     AfterWrites,
@@ -31,6 +42,7 @@ from kubectl_nodelife.engine.actions import (
     RecordEvent,
     Requeue,
     SetPodReason,
+    SetZoneState,
     UnqueueNode,
 )
 from kubectl_nodelife.engine.cache import Cache
@@ -45,6 +57,8 @@ from kubectl_nodelife.kube.workload import DaemonSet
 
 EVICTED: Final = "evicted"
 """The key of the turn in which the writes of the loop are done."""
+
+ALL_DARK: Final = "no zone has a single ready node: the fault may be this side's, evictions stop"
 
 _NO_READY_RETRY_NS: Final = 50 * MILLISECOND_NS
 _AFTER_BUG_NS: Final = 60_000 * MILLISECOND_NS
@@ -399,3 +413,93 @@ def belongs_to_daemon_set(pod: Pod, cache: Cache) -> bool:
             if matches(selector, labels):
                 return True
     return False
+
+
+def handle_disruption(memory: Memory, cache: Cache, now_ns: int) -> Iterator[Action]:
+    """Compare the zones' new states with the old ones and set their rates."""
+    zones = memory.zones
+    counts = zones.counts()
+    threshold = memory.settings.unhealthy_zone_threshold
+    states = {zone: compute_zone_state(*count, threshold) for zone, count in counts.items()}
+    for zone in states:
+        zones.states.setdefault(zone, INITIAL)
+    all_are = all(state == FULL for state in states.values())
+    all_were = all(zones.states[zone] == FULL for zone in states)
+    zones.forget_uncounted(counts.keys())
+    if all_are and all_were:
+        return
+    if all_are:
+        yield from _stop_everything(memory, states, now_ns)
+        return
+    for zone in zones.states.keys() - states.keys():
+        zones.states[zone] = INITIAL  # of no state that would bring another rate
+    if all_were:
+        _count_afresh(memory, cache, now_ns)
+    for zone, state in states.items():
+        if all_were or zones.states[zone] != state:
+            rate = memory.eviction_rate(state, sum(counts[zone]))
+            zones.queues[zone].swap_limiter(rate, now_ns)
+            yield from _set_zone_state(memory, zone, state, _why_state(memory, zone, state))
+
+
+def all_turn_dark(memory: Memory) -> bool:
+    """True if no zone has a ready node any more, while the last pass found one."""
+    counts, threshold = memory.zones.counts(), memory.settings.unhealthy_zone_threshold
+    states = [compute_zone_state(*count, threshold) for count in counts.values()]
+    were = (memory.zones.states.get(zone, INITIAL) == FULL for zone in counts)
+    return all(state == FULL for state in states) and not all(were)
+
+
+def _stop_everything(memory: Memory, states: dict[str, str], now_ns: int) -> Iterator[Action]:
+    """Every zone is dark, so the fault is likely ours: all taints are off, all queues stop."""
+    because = ALL_DARK
+    for zone in list(memory.zones.states):
+        memory.zones.queues[zone].swap_limiter(0, now_ns)
+        if zone in states:
+            yield from _set_zone_state(memory, zone, FULL, because)
+        else:  # a zone that is not counted, not forgotten yet
+            memory.zones.states[zone] = FULL
+
+
+def _count_afresh(memory: Memory, cache: Cache, now_ns: int) -> None:
+    """The full disruption is over: silence in it does not count."""
+    for name, health in memory.health.items():
+        if name in cache.nodes:
+            health.probe_ns = health.ready_transition_ns = now_ns
+            memory.look_at.add(name)
+
+
+def _set_zone_state(memory: Memory, zone: str, state: str, because: str) -> Iterator[Action]:
+    before, (ready, not_ready) = memory.zones.states[zone], memory.zones.counts()[zone]
+    memory.zones.states[zone] = state
+    yield SetZoneState(
+        controller=CONTROLLER,
+        because=because,
+        cause=memory.last_loss,
+        zone=zone,
+        from_=before,
+        to=state,
+        rate=memory.zones.rate(zone),
+        not_ready=not_ready,
+        nodes=ready + not_ready,
+    )
+
+
+def _why_state(memory: Memory, zone: str, state: str) -> str:
+    """The comparison that decided, with its numbers."""
+    settings = memory.settings
+    ready, not_ready = memory.zones.counts()[zone]
+    size = ready + not_ready
+    share = f"{not_ready} of {size} nodes not ready"
+    threshold = f"unhealthy-zone-threshold {settings.unhealthy_zone_threshold:g}"
+    if state == FULL:
+        return f"{share}, in other zones some are: nodes are tainted at the normal rate"
+    if state == PARTIAL:
+        large = settings.large_cluster_size_threshold
+        relation = "more than" if size > large else "not more than"
+        rate = "the secondary rate" if size > large else "nothing is tainted"
+        return (
+            f"{share}, at least 3 and a share of {not_ready / size:.2f} against {threshold}; "
+            f"{relation} {large} nodes: {rate}"
+        )
+    return f"{share}, less than 3 or a smaller share than {threshold}"

@@ -9,7 +9,7 @@ The pods of a lost node get the condition Ready=False, as `MarkPodsNotReady` of
 pkg/controller/util/node/controller_utils.go does it: phase and termination do not matter there, and
 a pod without the condition is not touched.
 
-At the end of a pass `disruption.py` judges the zones.
+At the end of a pass `eviction.py` judges the zones.
 """
 
 from __future__ import annotations
@@ -20,13 +20,11 @@ from typing import Final, cast
 
 from msgspec.structs import replace
 
-from kubectl_nodelife.controllers.nodelifecycle.disruption import (
+from kubectl_nodelife.controllers.nodelifecycle.eviction import (
     ALL_DARK,
     all_turn_dark,
-    handle_disruption,
-)
-from kubectl_nodelife.controllers.nodelifecycle.eviction import (
     evict_or_cancel,
+    handle_disruption,
     mark_reachable,
     taint_or_release,
 )

@@ -89,8 +89,13 @@ from kubectl_nodelife.controllers.upgrade.upgrade_pass import (
     UpgradePass,
 )
 from kubectl_nodelife.controllers.upgrade.working import work
-from kubectl_nodelife.engine.actions import Action, CreateCanary, NodeMarkPatch, Requeue
-from kubectl_nodelife.engine.actions.identity import ActionNumbers
+from kubectl_nodelife.engine.actions import (
+    Action,
+    ActionNumbers,
+    CreateCanary,
+    NodeMarkPatch,
+    Requeue,
+)
 from kubectl_nodelife.engine.cache import Cache
 from kubectl_nodelife.engine.controller import ANY_OWNER, Actions
 from kubectl_nodelife.engine.engine import Engine, OnBug

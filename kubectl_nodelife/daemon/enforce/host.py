@@ -16,7 +16,7 @@ from kubectl_nodelife.controllers.tainteviction import TaintEvictionController
 from kubectl_nodelife.daemon.controller_host import ClusterHost
 from kubectl_nodelife.daemon.enforce.tripwires import Tripwires
 from kubectl_nodelife.daemon.logs import log_bug
-from kubectl_nodelife.engine.actions.identity import ActionNumbers
+from kubectl_nodelife.engine.actions import ActionNumbers
 from kubectl_nodelife.engine.engine import QUARANTINED
 from kubectl_nodelife.engine.events import Event, Gone, Outcome, Put
 from kubectl_nodelife.engine.quarantine import Bug

@@ -31,7 +31,7 @@ from typing import Any, Final
 import msgspec
 from msgspec.structs import replace
 
-from kubectl_nodelife.controllers.daemonset.rolling_update import (
+from kubectl_nodelife.controllers.daemonset.node_status_index import (
     InvalidBudgetError,
     surge_count,
     unavailable_count,

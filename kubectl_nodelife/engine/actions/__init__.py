@@ -2,13 +2,14 @@
 
 `action` has what all share, and the decisions that change no object; `objects` the calls that
 Kubernetes' controllers make on objects, `upgrades` those of our upgrades. All are imported from
-here. `identity` has the number by which an action is known while it is on its way, the key by which
-another process knows it, and actions as JSON, for a journal.
+here. `identity` has the key by which another process knows an action, and actions as JSON, for a
+journal.
 """
 
 from __future__ import annotations
 
 from kubectl_nodelife.engine.actions.action import Action as Action
+from kubectl_nodelife.engine.actions.action import ActionNumbers as ActionNumbers
 from kubectl_nodelife.engine.actions.action import AfterWrites as AfterWrites
 from kubectl_nodelife.engine.actions.action import CancelEviction as CancelEviction
 from kubectl_nodelife.engine.actions.action import Detail as Detail

@@ -1,4 +1,5 @@
-"""The common part of all actions: which controller, why, what led to it, and on which object.
+"""The common part of all actions: which controller, why, what led to it, on which object, and the
+number by which it is known while it is on its way.
 
 There is a class for each API call and for each recorded decision. Each knows the words of its
 records (contract: one record a condition, a taint, a label), why it was taken (`because`), the
@@ -22,7 +23,7 @@ from functools import cache
 from typing import Any, ClassVar, final
 
 import msgspec
-from msgspec.structs import replace
+from msgspec.structs import force_setattr, replace
 
 from kubectl_nodelife.kube.codec import convert
 from kubectl_nodelife.kube.meta import KubeObject
@@ -126,6 +127,36 @@ class Action(
         Instants do not count: another writer stamps its own.
         """
         return self.effect(obj, 0) is obj
+
+
+class ActionNumbers:
+    """Counts from `next_id` on, so that a caller that keeps it never gives a number twice."""
+
+    def __init__(self, next_id: int = 1) -> None:
+        self.next_id = next_id
+
+    def give(self, action: Action) -> Action:
+        """The action with a new number: itself, or a copy where it has one already."""
+        if action.id:
+            action = replace(action)
+        force_setattr(action, "id", self.next_id)
+        self.next_id += 1
+        return action
+
+    def give_all(self, actions: list[Action]) -> None:
+        """The same for a list, in its order; a copy takes the place of its action."""
+        number = self.next_id
+        for i, action in enumerate(actions):
+            if action.id:
+                actions[i] = action = replace(action)
+            force_setattr(action, "id", number)
+            number += 1
+        self.next_id = number
+
+    def ensure(self, action: Action) -> None:
+        """Number the action unless it has been."""
+        if not action.id:
+            self.give(action)
 
 
 class NodeAction(Action, frozen=True, kw_only=True, gc=False):

@@ -1,5 +1,4 @@
-"""How an action is known, by its number while it is on its way and by a key in every process that
-decides it, and how it is kept as data.
+"""How an action is known in every process that decides it, by a key, and how it is kept as data.
 
 A daemon that starts again decides much of what the one before it had decided, with other numbers
 and often in other words. The key is made of the controller, the action's class, the object with its
@@ -21,7 +20,7 @@ from operator import attrgetter, or_
 from typing import Any, Final
 
 import msgspec
-from msgspec.structs import force_setattr, replace
+from msgspec.structs import replace
 
 from kubectl_nodelife.engine import actions
 from kubectl_nodelife.engine.actions import Action
@@ -109,36 +108,6 @@ _DATA: Final[dict[type[Action], Callable[[Any], Any]]] = {
     actions.SetGate: attrgetter("gate", "holds"),
 }
 """The data that distinguishes two actions of a class on one object."""
-
-
-class ActionNumbers:
-    """Counts from `next_id` on, so that a caller that keeps it never gives a number twice."""
-
-    def __init__(self, next_id: int = 1) -> None:
-        self.next_id = next_id
-
-    def give(self, action: Action) -> Action:
-        """The action with a new number: itself, or a copy where it has one already."""
-        if action.id:
-            action = replace(action)
-        force_setattr(action, "id", self.next_id)
-        self.next_id += 1
-        return action
-
-    def give_all(self, actions: list[Action]) -> None:
-        """The same for a list, in its order; a copy takes the place of its action."""
-        number = self.next_id
-        for i, action in enumerate(actions):
-            if action.id:
-                actions[i] = action = replace(action)
-            force_setattr(action, "id", number)
-            number += 1
-        self.next_id = number
-
-    def ensure(self, action: Action) -> None:
-        """Number the action unless it has been."""
-        if not action.id:
-            self.give(action)
 
 
 def _concrete(kind: type[Action]) -> list[type[Action]]:

@@ -19,11 +19,11 @@ import msgspec
 from msgspec.structs import replace
 
 from kubectl_nodelife.controllers.daemonset.history import hash_label
-from kubectl_nodelife.controllers.daemonset.rolling_update import (
+from kubectl_nodelife.controllers.daemonset.node_status_index import (
     NodeUpdateState,
     UpdateBudget,
 )
-from kubectl_nodelife.controllers.daemonset.update_plan import (
+from kubectl_nodelife.controllers.daemonset.rolling_update import (
     UpdateImpossibleError,
     budget_of,
     nodes_using_budget,

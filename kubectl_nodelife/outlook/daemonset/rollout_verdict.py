@@ -12,8 +12,11 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from kubectl_nodelife.controllers.daemonset.node_status_index import differences
-from kubectl_nodelife.controllers.daemonset.rolling_update import NodeUpdateState, UpdateBudget
+from kubectl_nodelife.controllers.daemonset.node_status_index import (
+    NodeUpdateState,
+    UpdateBudget,
+    differences,
+)
 from kubectl_nodelife.kube.pod import Pod, is_starting
 from kubectl_nodelife.kube.times import MINUTE_NS, SECOND_NS, human_duration, human_seconds
 from kubectl_nodelife.outlook.daemonset.kubectl_rollout import RolloutState

@@ -19,8 +19,11 @@ import msgspec
 from msgspec.structs import replace
 
 from kubectl_nodelife.controllers.daemonset.behaviour import Behaviour, behaviour_of
-from kubectl_nodelife.controllers.daemonset.node_status_index import differences
-from kubectl_nodelife.controllers.daemonset.rolling_update import ROLLING_UPDATE, allows_surge
+from kubectl_nodelife.controllers.daemonset.node_status_index import (
+    ROLLING_UPDATE,
+    allows_surge,
+    differences,
+)
 from kubectl_nodelife.controllers.daemonset.template import PodTemplate
 from kubectl_nodelife.controllers.tainteviction.evictions import tolerated_stay
 from kubectl_nodelife.document import document

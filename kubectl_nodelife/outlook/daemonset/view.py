@@ -25,14 +25,18 @@ from kubectl_nodelife.controllers.daemonset.history import (
 )
 from kubectl_nodelife.controllers.daemonset.memory import TrackedSet
 from kubectl_nodelife.controllers.daemonset.node_status_index import (
+    ROLLING_UPDATE,
     NodeStatusIndex,
     status_from_tally,
 )
 from kubectl_nodelife.controllers.daemonset.placement import PlacementDecision
 from kubectl_nodelife.controllers.daemonset.pods_on_node import NodeDecision, pod_age_key
-from kubectl_nodelife.controllers.daemonset.rolling_update import ROLLING_UPDATE, UpdateStep
+from kubectl_nodelife.controllers.daemonset.rolling_update import (
+    UpdateImpossibleError,
+    UpdateStep,
+    plan_update,
+)
 from kubectl_nodelife.controllers.daemonset.sync import create_pod, decisions
-from kubectl_nodelife.controllers.daemonset.update_plan import UpdateImpossibleError, plan_update
 from kubectl_nodelife.engine.actions import created_pod
 from kubectl_nodelife.engine.cache import Cache
 from kubectl_nodelife.engine.settings import Settings
