@@ -18,7 +18,7 @@ from kubectl_nodelife.kube.selectors import matches
 from kubectl_nodelife.kube.times import SECOND_NS
 from kubectl_nodelife.kube.workload import PodDisruptionBudget
 from kubectl_nodelife.sim.kubectl.options import DrainOptions
-from kubectl_nodelife.workloads.budget_ledger import is_healthy
+from kubectl_nodelife.workloads.budgets import is_healthy
 
 AGAIN_S = 0.5
 """Where two evictions meet at one budget the API server decides one of them again no sooner

@@ -31,7 +31,6 @@ from kubectl_nodelife.kube.workload import (
     ReplicaSet,
     StatefulSet,
 )
-from kubectl_nodelife.workloads.budget_ledger import standing
 from kubectl_nodelife.workloads.budgets import (
     ALWAYS_ALLOW,
     EvictionRefused,
@@ -42,6 +41,7 @@ from kubectl_nodelife.workloads.budgets import (
     disruptions_allowed,
     expected_pods,
     rule_of,
+    standing,
     sync_failure,
 )
 from kubectl_nodelife.workloads.owners import ScaleUnknown, SyncFailure, owner_chain

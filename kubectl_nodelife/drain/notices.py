@@ -3,16 +3,17 @@ with what each selects, and what a drain passes by, which are EvictionRequests, 
 and gangs that it breaks.
 
 `kubectl drain` and the eviction API look at none of these up to v1.38 (kubectl/pkg/drain,
-pkg/registry/core/pod/storage/eviction.go). The scheduler starts a replacement of a gang's pod once
-as many pods are bound, or can be at once, as minCount says (pkg/scheduler/framework/plugins/
-gangscheduling).
+pkg/registry/core/pod/storage/eviction.go). Who answers EvictionRequests follows
+pkg/controller/evictionrequest of v1.38; v1.37 has the API alone, so that nothing acts on a request
+there. The scheduler starts a replacement of a gang's pod once as many pods are bound, or can be at
+once, as minCount says (pkg/scheduler/framework/plugins/gangscheduling).
 """
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 from msgspec.structs import replace
 
@@ -24,11 +25,22 @@ from kubectl_nodelife.kube.admission import (
     Webhook,
 )
 from kubectl_nodelife.kube.cel import CelError, Unknown
-from kubectl_nodelife.kube.lifecycle import PodGroup
+from kubectl_nodelife.kube.lifecycle import (
+    Eviction,
+    EvictionRequest,
+    EvictionTarget,
+    PodGroup,
+    ResponderStatus,
+    TargetPod,
+    TargetResponder,
+)
 from kubectl_nodelife.kube.meta import KubeObject
 from kubectl_nodelife.kube.names import counted, first_names
 from kubectl_nodelife.kube.pod import TERMINAL_PHASES, Pod
 from kubectl_nodelife.kube.selectors import format_selector
+from kubectl_nodelife.kube.times import MINUTE_NS
+from kubectl_nodelife.kube.wellknown import TRUE
+from kubectl_nodelife.kube.workload import Condition
 from kubectl_nodelife.workloads.admission import (
     Admission,
     AdmissionRequest,
@@ -36,7 +48,6 @@ from kubectl_nodelife.workloads.admission import (
     deletion_of,
     eviction_of,
 )
-from kubectl_nodelife.workloads.eviction_requests import is_wanted
 
 WebhookConfiguration = ValidatingWebhookConfiguration | MutatingWebhookConfiguration
 
@@ -50,6 +61,84 @@ WEBHOOK_KINDS = (
 """The kinds that the answer about webhooks is made from."""
 
 DEFAULT_TIMEOUT_SECONDS = 10
+
+_MOST: Final = 3
+
+HEARTBEAT_TIMEOUT_NS: Final = 20 * MINUTE_NS
+"""`ResponderHeartbeatTimeout`: after so long without a heartbeat the next responder is asked."""
+
+IMPERATIVE: Final = "imperative-eviction.k8s.io/evictor"
+"""`EvictionResponderImperativeEviction`, asked last of all: it uses the eviction API."""
+
+_ENDED: Final = ("TargetEvicted", "Failed")
+
+
+class Responder(NamedTuple):
+    """One responder of an Eviction: what its controller says of it, and what it says itself."""
+
+    target: TargetResponder
+    status: ResponderStatus
+
+    @property
+    def heartbeat_ns(self) -> int | None:
+        """When it was last heard of, ns since the epoch: its start counts, too."""
+        times = (self.status.heartbeat_time, self.status.start_time)
+        return next((int(time) for time in times if time is not None), None)
+
+
+def ended(conditions: Iterable[Condition]) -> Condition | None:
+    """The condition by which a request or an Eviction is over, None where it goes on."""
+    return next((c for c in conditions if c.type in _ENDED and c.status == TRUE), None)
+
+
+def is_wanted(request: EvictionRequest) -> bool:
+    """True if the request still asks for the pod's eviction."""
+    return request.spec.intent == "Eviction" and ended(request.status.conditions) is None
+
+
+def responders_of(eviction: Eviction) -> list[Responder]:
+    """Its responders in the order in which they are asked: by priority, then by their domains'
+    labels, the top one first (`selectNextResponder`)."""
+    statuses = {status.name: status for status in eviction.status.responders}
+    responders = [
+        Responder(target, statuses.get(target.name, ResponderStatus()))
+        for target in eviction.status.target_responders
+    ]
+    return sorted(responders, key=_order)
+
+
+def _order(responder: Responder) -> tuple[int, list[str], str]:
+    domain, _, key = responder.target.name.partition("/")
+    return -responder.target.priority, domain.split(".")[::-1], key
+
+
+Key = tuple[str, str, str]
+
+
+class EvictionRequests:
+    """The requests and Evictions of a cluster, by the pods that they name."""
+
+    def __init__(self, snapshot: PlanSnapshot) -> None:
+        self._requests: dict[Key, list[EvictionRequest]] = defaultdict(list)
+        self._evictions: dict[Key, list[Eviction]] = defaultdict(list)
+        for request in snapshot.all_of(EvictionRequest):
+            self._requests[_key(request.namespace, request.spec.target)].append(request)
+        for eviction in snapshot.all_of(Eviction):
+            self._evictions[_key(eviction.namespace, eviction.spec.target)].append(eviction)
+
+    def requests(self, pod: Pod) -> list[EvictionRequest]:
+        """Those that name this pod, with its uid."""
+        return self._requests.get((*pod.key, pod.uid), [])
+
+    def going(self, pod: Pod) -> list[Eviction]:
+        """The Evictions that were made of them and are not over."""
+        evictions = self._evictions.get((*pod.key, pod.uid), [])
+        return [one for one in evictions if ended(one.status.conditions) is None]
+
+    def active(self, pod: Pod) -> Responder | None:
+        """The responder that is at work on it."""
+        responders = (responder for one in self.going(pod) for responder in responders_of(one))
+        return next((r for r in responders if r.target.state == "Active"), None)
 
 
 def eviction_webhooks(admission: Admission, pods: Sequence[Pod]) -> Iterator[EvictionWebhook]:
@@ -108,9 +197,6 @@ def _selects(webhook: Webhook) -> str:
             clauses.append(f"{what} with {format_selector(selector)}")
     clauses += [f"where {condition.expression}" for condition in webhook.match_conditions]
     return ", ".join(clauses) or "every eviction"
-
-
-_MOST: Final = 3
 
 
 def passed_by(snapshot: PlanSnapshot, moved: Mapping[str, Sequence[Pod]]) -> Iterator[str]:
@@ -177,12 +263,12 @@ def _gang_of(pod: Pod) -> tuple[str, str]:
 
 def _requested(snapshot: PlanSnapshot, moved: Iterable[Pod]) -> Iterator[str]:
     """Pods of which somebody else asks the eviction already."""
-    told = []
+    requests, told = EvictionRequests(snapshot), []
     for pod in moved:
-        asked = [r.spec.requester for r in snapshot.eviction_requests.requests(pod) if is_wanted(r)]
+        asked = [r.spec.requester for r in requests.requests(pod) if is_wanted(r)]
         if not asked:
             continue
-        active = snapshot.eviction_requests.active(pod)
+        active = requests.active(pod)
         by = f", {active.target.name} is at work" if active is not None else ""
         told.append(f"{pod.namespace}/{pod.name} (for {first_names(asked, _MOST)}{by})")
     if told:
@@ -190,3 +276,8 @@ def _requested(snapshot: PlanSnapshot, moved: Iterable[Pod]) -> Iterator[str]:
             f"the eviction of {counted(len(told), 'pod')} is under way by EvictionRequests: "
             f"{first_names(told, _MOST)}; a drain waits for no responder"
         )
+
+
+def _key(namespace: str, target: EvictionTarget) -> Key:
+    pod = target.pod or TargetPod()
+    return namespace, pod.name, pod.uid

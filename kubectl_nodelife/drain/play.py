@@ -32,6 +32,7 @@ from kubectl_nodelife.kube.node import Node
 from kubectl_nodelife.kube.pod import Pod
 from kubectl_nodelife.kube.times import HOUR_NS, human_duration
 from kubectl_nodelife.sim.api import CLUSTER
+from kubectl_nodelife.sim.disruption import BudgetLedger
 from kubectl_nodelife.sim.kubectl.conversation import (
     FAILED,
     GONE,
@@ -43,7 +44,6 @@ from kubectl_nodelife.sim.kubectl.drain import KubectlDrain, KubectlRequests
 from kubectl_nodelife.sim.kubectl.options import DrainOptions
 from kubectl_nodelife.sim.timeline import Asker
 from kubectl_nodelife.sim.timing import OVERDUE_NS, SLOW, Timing
-from kubectl_nodelife.workloads.budget_ledger import BudgetLedger
 from kubectl_nodelife.workloads.force_advice import finalizers_that_hold
 from kubectl_nodelife.workloads.owners import NEVER, WHEN_GONE, Replacement, successor
 from kubectl_nodelife.workloads.placement import PlacementSimulator

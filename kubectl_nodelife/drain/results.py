@@ -17,7 +17,7 @@ from kubectl_nodelife.drain import CORDON_BY_WAVE as CORDON_BY_WAVE
 from kubectl_nodelife.drain import CORDON_FIRST as CORDON_FIRST
 from kubectl_nodelife.kube.names import first_names
 from kubectl_nodelife.kube.times import SECOND_NS
-from kubectl_nodelife.workloads.budget_ledger import LedgerEntry
+from kubectl_nodelife.workloads.budgets import LedgerEntry
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,7 +24,6 @@ from kubectl_nodelife.engine.events import Gone, Put
 from kubectl_nodelife.engine.heartbeat import sign_of_life
 from kubectl_nodelife.engine.settings import NEWEST, Settings, make_settings, parse_profile
 from kubectl_nodelife.kube.kinds import KINDS, kind_of_type
-from kubectl_nodelife.kube.lifecycle import Eviction, EvictionRequest
 from kubectl_nodelife.kube.meta import KubeObject, controller_of
 from kubectl_nodelife.kube.node import Lease, Node
 from kubectl_nodelife.kube.pod import Pod
@@ -36,14 +35,13 @@ from kubectl_nodelife.kube.wellknown import (
     TAINT_NODE_OUT_OF_SERVICE,
 )
 from kubectl_nodelife.kube.workload import Namespace, PodDisruptionBudget
+from kubectl_nodelife.sim.disruption import BudgetLedger
 from kubectl_nodelife.sim.kubectl.options import DrainOptions, asked_daemon_set
 from kubectl_nodelife.sim.present import Branch, join
 from kubectl_nodelife.sim.timing import LearntTerms, TimesToReady, Timing
 from kubectl_nodelife.sim.world import World
 from kubectl_nodelife.workloads.admission import Admission
-from kubectl_nodelife.workloads.budget_ledger import BudgetLedger, is_healthy
-from kubectl_nodelife.workloads.budgets import budget_index, can_ignore_budgets
-from kubectl_nodelife.workloads.eviction_requests import EvictionRequests
+from kubectl_nodelife.workloads.budgets import budget_index, can_ignore_budgets, is_healthy
 from kubectl_nodelife.workloads.force_advice import (
     ForceAdvice,
     NodeReadiness,
@@ -206,11 +204,6 @@ class PlanSnapshot:
     def budgets(self) -> SelectorIndex[PodDisruptionBudget]:
         """The budgets, by what they select."""
         return budget_index(self.all_of(PodDisruptionBudget))
-
-    @cached_property
-    def eviction_requests(self) -> EvictionRequests:
-        """Who asks for pods' evictions besides a drain, and who answers."""
-        return EvictionRequests(self.all_of(EvictionRequest), self.all_of(Eviction))
 
     @cached_property
     def namespaces(self) -> dict[str, Namespace]:

@@ -38,10 +38,10 @@ from kubectl_nodelife.kube.names import counted, first_names
 from kubectl_nodelife.kube.pod import TERMINAL_PHASES, Pod
 from kubectl_nodelife.kube.selectors import matches
 from kubectl_nodelife.kube.times import SECOND_NS, format_duration, human_duration
+from kubectl_nodelife.sim.disruption import BudgetLedger
 from kubectl_nodelife.sim.kubectl.conversation import GONE, SKIPPED, TIMED_OUT, PodDeletion
 from kubectl_nodelife.sim.kubectl.options import KEEP, REFUSE, Decision, decide, faults
 from kubectl_nodelife.workloads.admission import GATE_NAMESPACE, GATE_WEBHOOK
-from kubectl_nodelife.workloads.budget_ledger import BudgetLedger
 from kubectl_nodelife.workloads.budgets import EvictionRefused, numbers, sync_failure
 from kubectl_nodelife.workloads.owners import NEVER as NOT_REPLACED
 from kubectl_nodelife.workloads.owners import owner_chain

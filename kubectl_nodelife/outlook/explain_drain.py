@@ -9,7 +9,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from kubectl_nodelife.drain.notices import eviction_webhooks
+from kubectl_nodelife.drain.notices import (
+    HEARTBEAT_TIMEOUT_NS,
+    IMPERATIVE,
+    EvictionRequests,
+    Responder,
+    ended,
+    eviction_webhooks,
+    is_wanted,
+    responders_of,
+)
 from kubectl_nodelife.drain.plan import plan_of_pod
 from kubectl_nodelife.drain.results import (
     KEPT,
@@ -27,14 +36,6 @@ from kubectl_nodelife.kube.times import SECOND_NS, format_time, human_duration, 
 from kubectl_nodelife.outlook.explain import ExplainedQuestion, quoted
 from kubectl_nodelife.sim.kubectl.options import DrainOptions
 from kubectl_nodelife.workloads.admission import Admission
-from kubectl_nodelife.workloads.eviction_requests import (
-    HEARTBEAT_TIMEOUT_NS,
-    IMPERATIVE,
-    Responder,
-    ended,
-    is_wanted,
-    responders_of,
-)
 from kubectl_nodelife.workloads.owners import NEVER as NEVER_REPLACED
 from kubectl_nodelife.workloads.owners import WHEN_GONE, replacement_of, stays_on_its_node
 
@@ -69,7 +70,7 @@ def owner_chain(snapshot: PlanSnapshot, pod: Pod) -> list[str]:
 
 def _asked(snapshot: PlanSnapshot, pod: Pod) -> Iterator[str]:
     """The EvictionRequests that name the pod, and who answers them."""
-    asked = snapshot.eviction_requests
+    asked = EvictionRequests(snapshot)
     for request in asked.requests(pod):
         who, name = request.spec.requester, f"EvictionRequest {request.name}"
         over = ended(request.status.conditions)

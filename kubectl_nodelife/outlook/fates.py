@@ -33,7 +33,7 @@ from kubectl_nodelife.outlook.eviction_forecast import Range
 from kubectl_nodelife.outlook.node import NodeOutlook, Outlook
 from kubectl_nodelife.outlook.node_verdict import UNHEARD, WORST_FIRST, NodeVerdict
 from kubectl_nodelife.outlook.zone import ZoneOutlook
-from kubectl_nodelife.workloads.budget_ledger import is_healthy
+from kubectl_nodelife.workloads.budgets import is_healthy
 from kubectl_nodelife.workloads.owners import is_active, workload_of
 
 if TYPE_CHECKING:

@@ -36,7 +36,7 @@ from kubectl_nodelife.kubelet.status import with_condition
 from kubectl_nodelife.sim.api import CLUSTER, Api, MakePod, deletion, template_of
 from kubectl_nodelife.sim.clients import in_turn
 from kubectl_nodelife.sim.timeline import OWNER, Agenda
-from kubectl_nodelife.workloads.budget_ledger import is_healthy
+from kubectl_nodelife.workloads.budgets import is_healthy
 from kubectl_nodelife.workloads.owners import (
     FAILED,
     JOB_BATCH_NS,

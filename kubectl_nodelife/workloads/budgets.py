@@ -53,6 +53,15 @@ class Expectation(NamedTuple):
     unmanaged: tuple[str, ...] = ()
 
 
+class LedgerEntry(NamedTuple):
+    """The budget's status from an instant on; nanoseconds since the plan's moment."""
+
+    at_ns: int
+    healthy: int
+    desired: int
+    allowed: int
+
+
 def rule_of(spec: PodDisruptionBudgetSpec) -> str:
     """The budget's rule as it is written: `maxUnavailable 1`."""
     if spec.max_unavailable is not None:
@@ -69,6 +78,23 @@ def numbers(budget: PodDisruptionBudget) -> str:
         f"budget {budget.name} ({rule_of(budget.spec)}) has {status.current_healthy} healthy of"
         f" {status.expected_pods} and needs {status.desired_healthy}"
     )
+
+
+def is_healthy(pod: Pod) -> bool:
+    """Ready and not marked deleted."""
+    return pod.metadata.deletion_timestamp is None and pod.ready()
+
+
+def standing(disrupted: Mapping[str, Time], pods: Iterable[Pod], now_ns: int) -> dict[str, Time]:
+    """The entries of disruptedPods that still keep a pod from counting."""
+    if not disrupted:
+        return {}
+    unmarked = {pod.name for pod in pods if pod.metadata.deletion_timestamp is None}
+    return {
+        name: since
+        for name, since in disrupted.items()
+        if name in unmarked and since + DELETION_TIMEOUT_NS > now_ns
+    }
 
 
 def budget_index(budgets: Iterable[PodDisruptionBudget]) -> SelectorIndex[PodDisruptionBudget]:

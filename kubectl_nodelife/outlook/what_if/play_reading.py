@@ -48,13 +48,13 @@ from kubectl_nodelife.outlook.what_if.service_levels import (
     outage_of,
     workload_of,
 )
+from kubectl_nodelife.sim.disruption import BudgetLedger
 from kubectl_nodelife.sim.reading import (
     Courses,
     Happened,
     NodeCourse,
 )
 from kubectl_nodelife.sim.timeline import Record, Timeline
-from kubectl_nodelife.workloads.budget_ledger import BudgetLedger
 from kubectl_nodelife.workloads.budgets import rule_of
 
 
