@@ -4,6 +4,6 @@
   by kind and apiVersion
 - in: `load` takes a file's text through `documents` to `object_reader`, which decodes and checks
   each object (`codec`) or sets it aside (`unreadable`); out: `codec`, too
-- meaning: `times`, `quantity`, `selectors`, `taints`, `lifecycle`, `field_managers`; `cel` is
-  for expressions of admission policies
+- meaning: `names`, `times`, `quantity`, `selectors`, `taints`, `lifecycle`, `field_managers`; `cel`
+  is for expressions of admission policies
 """

@@ -7,10 +7,9 @@ from typing import Any, get_args, get_origin, get_type_hints
 import msgspec
 import pytest
 
-from kubectl_nodelife.engine.actions import Action, AddTaints, DeletePod
+from kubectl_nodelife.engine.actions import Action, ActionNumbers, AddTaints, DeletePod
 from kubectl_nodelife.engine.actions.identity import (
     ACTION_CLASSES,
-    ActionNumbers,
     decode_action,
     encode_action,
 )
