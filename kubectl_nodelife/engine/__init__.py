@@ -1,5 +1,5 @@
-"""The runtime of the controllers: events in, actions out. Read `engine` first; the driver on virtual
-time is there, too (`live.loop` is the same in real time), and who hosts an engine.
+"""The runtime of the controllers: events in, actions out. Read `engine` first; it has the driver on
+virtual time, too (`live.loop` is the same in real time), and who hosts an engine.
 
 - `events`, `cache`: what happened, and the picture of the cluster that it makes; `quarantine`: what
   cannot be read, and what is refused because of it

@@ -42,6 +42,7 @@ _MAGIC = {
     b"\x28\xb5\x2f\xfd": ("is compressed with zstd", _UNPACK),
 }
 DUMP_AGAIN = "write it again with 'kubectl get ... -o json'"
+_read_raw = msgspec.json.Decoder(msgspec.Raw).decode
 
 
 def utf8(data: bytes, source: str) -> bytes:
@@ -62,7 +63,7 @@ def utf8(data: bytes, source: str) -> bytes:
 
 def looks_like_json(text: bytes) -> bool:
     """True if the first character that counts opens a JSON object or array."""
-    start = _skip_space(text, 0)
+    start = json_starts(text, 0)
     return text[start : start + 1] in (b"{", b"[")
 
 
@@ -114,13 +115,6 @@ def _is_document(text: Json) -> bool:
 
 def json_starts(text: bytes, position: int) -> int:
     """Where the next JSON document begins, at or after `position`; the length where none does."""
-    return _skip_space(text, position)
-
-
-_read_raw = msgspec.json.Decoder(msgspec.Raw).decode
-
-
-def _skip_space(text: bytes, position: int) -> int:
     match = _SPACE.match(text, position)
     return match.end() if match is not None else position
 

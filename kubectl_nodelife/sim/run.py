@@ -30,7 +30,6 @@ from kubectl_nodelife.sim.reading import (
     pod_loops,
 )
 from kubectl_nodelife.sim.scenario import API_VERSION, Setting
-from kubectl_nodelife.sim.scenario import PASS_DRIFT_NS as PASS_DRIFT_NS  # of a run's controllers
 from kubectl_nodelife.sim.timeline import Record, Timeline, without_collector
 from kubectl_nodelife.sim.upgrade_course import PlayedRun
 from kubectl_nodelife.sim.upgrade_run import MakeDecider, VirtualUpgrades

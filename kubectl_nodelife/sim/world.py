@@ -58,8 +58,7 @@ from kubectl_nodelife.sim.container_events import ContainerEvents
 from kubectl_nodelife.sim.deployments import Deployments
 from kubectl_nodelife.sim.disruption import DisruptionController
 from kubectl_nodelife.sim.endpoints import EndpointsController
-from kubectl_nodelife.sim.failing_writes import FailingWrites
-from kubectl_nodelife.sim.failing_writes import InjectedFault as InjectedFault
+from kubectl_nodelife.sim.failing_writes import FailingWrites, InjectedFault
 from kubectl_nodelife.sim.kubelet import Kubelets
 from kubectl_nodelife.sim.kubelet_state import HeartbeatSchedule, KubeletClients, KubeletTerms
 from kubectl_nodelife.sim.machines import Machines

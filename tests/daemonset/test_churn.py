@@ -23,9 +23,12 @@ from kubectl_nodelife.kube.times import SECOND_NS
 from kubectl_nodelife.kube.workload import DaemonSet
 from kubectl_nodelife.sim import present as sim_branch
 from kubectl_nodelife.sim import run as sim_run
+from kubectl_nodelife.sim.failing_writes import InjectedFault
 from kubectl_nodelife.sim.run import Run
 from kubectl_nodelife.sim.scenario import assemble, parse_scenario
-from kubectl_nodelife.sim.world import InjectedFault, World
+from kubectl_nodelife.sim.world import (
+    World,
+)
 from tests.objects import node
 
 HASH = "controller-revision-hash"

@@ -21,10 +21,15 @@ from kubectl_nodelife.kube.node import Node, Taint
 from kubectl_nodelife.kube.pod import PodCondition
 from kubectl_nodelife.kube.times import SECOND_NS
 from kubectl_nodelife.sim.api import Api
+from kubectl_nodelife.sim.failing_writes import InjectedFault
 from kubectl_nodelife.sim.kubelet_state import KubeletTerms
 from kubectl_nodelife.sim.scenario import assemble
 from kubectl_nodelife.sim.timeline import KUBELET, SCRIPT, Timeline
-from kubectl_nodelife.sim.world import Faults, InjectedFault, StandstillError, World
+from kubectl_nodelife.sim.world import (
+    Faults,
+    StandstillError,
+    World,
+)
 from tests.sim.documents import node, owner, pod, scenario, stop
 from tests.simulating import play
 

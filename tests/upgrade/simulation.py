@@ -27,10 +27,13 @@ from kubectl_nodelife.kube.node import Lease, Node
 from kubectl_nodelife.kube.times import MINUTE_NS, SECOND_NS
 from kubectl_nodelife.sim.api import Api
 from kubectl_nodelife.sim.events import UpgradeEvent
+from kubectl_nodelife.sim.failing_writes import InjectedFault
 from kubectl_nodelife.sim.scenario import PASS_DRIFT_NS, assemble, parse_scenario
 from kubectl_nodelife.sim.timeline import SCRIPT, Timeline
 from kubectl_nodelife.sim.upgrade_run import VirtualLeader, VirtualUpgrades
-from kubectl_nodelife.sim.world import InjectedFault, World
+from kubectl_nodelife.sim.world import (
+    World,
+)
 from kubectl_nodelife.upgrade.answers import decider_for
 from tests.sim.documents import Json, document
 from tests.upgrade.fault_plan import Plan
