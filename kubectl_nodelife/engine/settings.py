@@ -180,12 +180,9 @@ def _followed(profile: Profile, origin: str, before: str = "") -> FollowedReleas
 
 _NUMBER = re.compile(r"[+-]?(\d{1,400}\.?\d*|\.\d+)([eE][+-]?\d{1,4})?", re.ASCII)
 
-
 _COUNT = re.compile(r"[+-]?\d{1,10}", re.ASCII)
 
-
 _FLOAT32_MOST = 3.4028234663852886e38
-
 
 _INT32_LIMIT = 1 << 31
 

@@ -25,7 +25,6 @@ _DNS_SUBDOMAIN: Final = re.compile(
     r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*", re.ASCII
 )
 
-
 NODE: Final = "Node"
 POD: Final = "Pod"
 DAEMON_SET: Final = "DaemonSet"

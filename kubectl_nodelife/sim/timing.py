@@ -228,7 +228,6 @@ SLOW: Final = Timing(
     cut_ns=0,
 )
 
-
 OVERDUE_NS: Final = 1 * MINUTE_NS
 """A pod that long past its grace does not go by itself any more."""
 

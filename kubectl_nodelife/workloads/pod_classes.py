@@ -36,7 +36,6 @@ _COUNTED_APART: Final = 32
 _encode = msgspec.msgpack.Encoder().encode
 _NO_LABELS: Mapping[str, str] = {}
 
-
 Key = tuple[str, str]
 Rooms = dict[PodRequirements, int]
 

@@ -45,7 +45,6 @@ Key = tuple[str, str]
 
 EVERYTHING = LabelSelector()
 
-
 CONTROLLER = "daemonset"
 
 NOT_FOUND = 404

@@ -49,7 +49,6 @@ from kubectl_nodelife.kube.wellknown import DELETION_BY_TAINT_MANAGER, TRUE
 
 Key = tuple[str, str]
 
-
 # What Go's Duration holds; upstream multiplies beyond it and most often lands below 0: for ever.
 _LONGEST_SECONDS: Final = (1 << 63) // SECOND_NS
 
