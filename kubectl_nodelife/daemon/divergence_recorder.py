@@ -102,7 +102,7 @@ class DivergenceRecorder:
         self._spans: list[UnwatchedSpan] = []
         self._ticked_ns = 0
         self._in_time: dict[int, int] = {}
-        self._last_write_ns: int | None = None
+        self._last_writes: dict[str, int] = {}
         for change in list(self._journal.ledger.inherited()):
             self._add(change)
         self._decisions.host.on_change = self.observe
@@ -184,7 +184,8 @@ class DivergenceRecorder:
         self._writes[change.id] = ended
         if change.outcome != "confirmed":
             return
-        self._last_write_ns = max(self._last_write_ns or 0, change.settled_ns)
+        last_ns = max(self._last_writes.get(write.controller, 0), change.settled_ns)
+        self._last_writes[write.controller] = last_ns
         after_ns = change.settled_ns - write.time_ns
         if write.kind == "Pod" and after_ns <= _IN_TIME_NS:
             minute = change.settled_ns // MINUTE_NS
@@ -306,7 +307,8 @@ class DivergenceRecorder:
             evaluated=tuple(name for name in decisions.running() if name in JUDGED),
             not_evaluated=tuple(kind_warnings(decisions.feed.states)),
             on_time=sum(self._in_time.values()),
-            last_write_ns=self._last_write_ns,
+            last_write_ns=max(self._last_writes.values(), default=None),
+            last_writes=dict(self._last_writes),
         )
 
     async def answer(self, query: Query) -> dict[str, Any]:

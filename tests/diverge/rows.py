@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 from msgspec.structs import replace
@@ -35,13 +36,24 @@ def record(*parts: ExpectedWrite | ObservedWrite | UnwatchedSpan, **more: Any) -
     """A record of 40 s grace, 5 s period, 0.1 nodes a second, with a lease that is held."""
     assumed = AssumedSettings(5 * SECOND, 40 * SECOND, 0.1, {"node-monitor-period": "--set"})
     made = Observations(assumed=assumed, since_ns=T0 - 600 * SECOND, lease=HELD)
+    writes = tuple(p for p in parts if isinstance(p, ExpectedWrite))
+    more.setdefault("last_writes", _last_writes(writes))
     return replace(
         made,
-        writes=tuple(p for p in parts if isinstance(p, ExpectedWrite)),
+        writes=writes,
         observed=tuple(p for p in parts if isinstance(p, ObservedWrite)),
         unwatched=tuple(p for p in parts if isinstance(p, UnwatchedSpan)),
         **more,
     )
+
+
+def _last_writes(writes: Iterable[ExpectedWrite]) -> dict[str, int]:
+    """What a recorder keeps: controller -> its last write."""
+    last: dict[str, int] = {}
+    for one in writes:
+        if one.outcome == "confirmed" and one.settled_ns is not None:
+            last[one.controller] = max(last.get(one.controller, 0), one.settled_ns)
+    return last
 
 
 def judged(

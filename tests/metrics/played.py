@@ -76,7 +76,12 @@ class Situation(NamedTuple):
 
 
 class PlayedCluster:
-    """The sandbox's cluster with its controllers on virtual time, for `SimulatedWatches`."""
+    """The sandbox's cluster with its controllers on virtual time, for `SimulatedWatches`.
+
+    `pass_drift_ns`: by how much later than a period after the one before a monitor pass begins.
+    """
+
+    pass_drift_ns = 0
 
     def __init__(self, world: World, situation: Situation) -> None:
         self.world = world
@@ -87,7 +92,9 @@ class PlayedCluster:
         }
         setting = assemble(parse_scenario(msgspec.json.encode(document), situation.name))
         settings = make_settings("v1.36", situation.cluster_flags)
-        controllers = make_controllers(settings, situation.controllers)
+        controllers = make_controllers(
+            settings, situation.controllers, pass_drift_ns=self.pass_drift_ns
+        )
         setting = setting.under(settings)
         self.cluster = SandboxCluster(setting, controllers, now_ns=lambda: world.now_ns)
         self.store = self.cluster.api.served
@@ -202,7 +209,7 @@ def _of_page_and_answers() -> Values:
 def play(situation: Situation) -> list[Values]:
     """The metrics of each scrape."""
     world = World()
-    with _on_its_clock(world):
+    with on_its_clock(world):
         loop = VirtualLoop(world)
         try:
             return loop.run_until_complete(_play(situation, world))
@@ -243,7 +250,7 @@ def _cut(daemon: PlayedDaemon, second: int, begin: int, end: int) -> None:
 
 
 @contextlib.contextmanager
-def _on_its_clock(world: World) -> Iterator[None]:
+def on_its_clock(world: World) -> Iterator[None]:
     clock = SimpleNamespace(
         monotonic=lambda: world.awake_ns / 1e9,
         monotonic_ns=lambda: world.awake_ns,

@@ -57,6 +57,7 @@ from kubectl_nodelife.outlook.diverge.observations import (
 from kubectl_nodelife.outlook.diverge.overdue import (
     CAME,
     GC_NS,
+    LATENCY_NS,
     DueWrites,
     OverdueWrite,
     SettingDelays,
@@ -161,12 +162,18 @@ def _of_the_manager(
     if stale_ns is not None and not contradicted:
         yield _stalled(record, waiting, now_ns, _not_renewed(record, stale_ns), CERTAIN)
     elif due_ns is not None:
-        wrote_since = record.last_write_ns is not None and record.last_write_ns >= due_ns
-        if record.lease.error and not wrote_since:
+        if record.lease.error and not _wrote(record, record.last_write_ns, due_ns):
             why = f"(its Lease gives no answer: {record.lease.error})"
             yield _stalled(record, waiting, now_ns, why, LIKELY)
         else:
             yield from _silent_controllers(record, waiting, now_ns)
+
+
+def _wrote(record: Observations, last_ns: int | None, due_ns: int) -> bool:
+    """True if what wrote last at `last_ns` was at work when that was due: in the pass, which may
+    begin a period before ours, that should have made that write too, or later.
+    """
+    return last_ns is not None and last_ns >= due_ns - record.assumed.period_ns - LATENCY_NS
 
 
 def _would_be_noticed(record: Observations, since_ns: int | None) -> bool:
@@ -219,10 +226,7 @@ def _silent_controllers(
     for name in dict.fromkeys(lag.write.controller for lag in waiting):
         mine = [lag for lag in waiting if lag.write.controller == name]
         due_ns = earliest(mine) or now_ns
-        wrote = any(
-            w.controller == name and w.outcome == "confirmed" and (w.settled_ns or 0) >= due_ns
-            for w in record.writes
-        )
+        wrote = _wrote(record, record.last_writes.get(name), due_ns)
         patience = max(record.assumed.grace_ns, 30 * SECOND_NS) + (GC_NS if name == POD_GC else 0)
         if wrote or now_ns - due_ns <= patience:
             continue

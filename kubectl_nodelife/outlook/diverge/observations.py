@@ -6,6 +6,7 @@ when something was seen, not what an object says of itself.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final
 
 import msgspec
@@ -173,7 +174,7 @@ class Observations(msgspec.Struct, frozen=True):
     dump, and nothing was watched. `reported`: findings that need no judgement. `last_write_ns`: the
     last sign of kube-controller-manager; `last_sign_of_others_ns`: the same of all others, where a
     dump has Events: a gap in which nothing wrote is no evidence against the manager. `runs`: of
-    writes, where the objects of a dump show them.
+    writes, where the objects of a dump show them. `last_writes`: controller -> its last write.
     """
 
     assumed: AssumedSettings
@@ -192,6 +193,7 @@ class Observations(msgspec.Struct, frozen=True):
     one_moment: bool = False
     reported: tuple[Divergence, ...] = ()
     runs: tuple[WriteRun, ...] = ()
+    last_writes: Mapping[str, int] = {}
 
     def watched(self, begin_ns: int, end_ns: int) -> bool:
         """True if the cluster was in sight all the time between the two."""
