@@ -125,6 +125,7 @@ DEEP: Final = {
         tests/claims/test_daemonsets.py::test_a_lie_about_a_daemonset_is_caught
         tests/claims/test_upgrade_plans.py::test_what_did_not_come_once_is_not_said
         tests/claims/test_upgrade_plans.py::test_a_lie_of_an_upgrade_plan_is_caught
+        tests/claims/test_upgrade_plans.py::test_windows_that_take_one_node_fewer_are_in_the_range
         tests/engine/test_fork.py::test_two_branches_of_an_outage_of_5000_nodes_are_as_two_runs
         tests/enforce/test_as_simulated.py
         tests/enforce/test_mass_loss.py

@@ -211,13 +211,27 @@ class _Planning:
     def _play(self, nodes: Sequence[PlannedNode]) -> list[PlayedRun]:
         """The course as expected; and that of other luck, where that may decide."""
         policy, settings, snapshot = self._policy, self._settings, self._snapshot
-        mode = REPLACE if policy.work.mode is WorkMode.REPLACE else REBOOT
-        what = UpgradeEvent(policy, WorkAssumptions(mode, expected_work_ns(policy)))
+        what = self._start(expected_work_ns(policy))
         course = play_run(snapshot, what, settings, self._progress)
         claimed = sum(node.decision == CLAIM for node in nodes)
         if not _chance_may_decide(course, claimed, len(snapshot.nodes)):
             return [course]
         return [course, play_run(snapshot, what, settings, other_luck=True)]
+
+    def _start(self, work_ns: int) -> UpgradeEvent:
+        """`upgrade start`, where the work takes so long."""
+        mode = REPLACE if self._policy.work.mode is WorkMode.REPLACE else REBOOT
+        return UpgradeEvent(self._policy, WorkAssumptions(mode, work_ns))
+
+    def _ends_by_windows(self) -> list[int]:
+        """When the run ends (ns) where all work takes its least, and its longest, if there are
+        windows: one node more or fewer in each is hours, which no share of the time played says.
+        """
+        if not self._policy.windows or self._policy.work.mode is WorkMode.NOTHING:
+            return []
+        least, _, most = phase_times(self._policy, self._renewal_ns)
+        starts = (self._start(work_ns) for work_ns in (least.work_ns, most.work_ns))
+        return [play_run(self._snapshot, what, self._settings).end_ns for what in starts]
 
     def _estimate(
         self, nodes: Sequence[PlannedNode], courses: Sequence[PlayedRun]
@@ -226,7 +240,11 @@ class _Planning:
         verdicts = {node.name: node.verdict for node in nodes}
         most = max(map(_done, courses))
         ends = [self._ends(course, verdicts) for course in courses if _done(course) == most]
-        return UpgradeEstimate(min(e.low for e in ends), max(e.high for e in ends), ends[0].cold)
+        cold = ends[0].cold
+        played = [cold + end_ns / SECOND_NS for end_ns in self._ends_by_windows()]
+        low = min([e.low for e in ends] + played)
+        high = max([e.high for e in ends] + [SLACK * end for end in played])
+        return UpgradeEstimate(low, high, cold)
 
     def _ends(self, played: PlayedRun, verdicts: Mapping[str, DrainVerdict]) -> UpgradeEstimate:
         """The course as played, with each phase of each node at its least and its longest."""

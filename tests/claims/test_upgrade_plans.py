@@ -22,6 +22,7 @@ from kubectl_nodelife.upgrade.plan import make_upgrade_plan
 from tests.claims.fleet_runs import COLD, PROFILE, Course, Unknown, played
 from tests.claims.fleets import TARGET, Document, Fleet, is_ready, random_fleet
 from tests.claims.test_what_if import run, span_of
+from tests.drain import build
 
 WORDS = {
     "failed": "Failed in run r0",
@@ -36,6 +37,7 @@ LEFT_ALONE = ("failed", "there", "held", "deleting", "cordoned")
 """States in which a node is none of those that cannot be done: it is done, or somebody else's."""
 
 
+BLUE = {"labels": {"pool": "blue"}}
 DIFFERED = (6, 12, 20, 59, 66)
 """Seeds of which something else was said once: that a node cannot be done, and what is to be done
 for it, which is there already (6, 66); a least time that a run undercut, where proofs are quick and
@@ -420,6 +422,23 @@ def test_what_an_upgrade_plan_says_is_so(tmp_path: Path, seeds: range) -> None:
 @pytest.mark.parametrize("seed", DIFFERED)
 def test_what_did_not_come_once_is_not_said(tmp_path: Path, seed: int) -> None:
     assert lies_of_seed(tmp_path, seed) == []
+
+
+def test_windows_that_take_one_node_fewer_are_in_the_range(tmp_path: Path) -> None:
+    """Two nodes go in each window where the work takes what is expected, and one where it takes
+    longer: no share of the time says that."""
+    nodes = {f"a{number}": "ok" for number in (1, 2, 3, 4)}
+    items = [build.namespace(), build.namespace("nodelife"), build.pod("other", "a5")]
+    items += [item for name in (*nodes, "a5") for item in build.node(name, metadata=BLUE)]
+    windows = [f"{hour:02}:00-{hour:02}:28" for hour in range(24)]
+    policy = {"soak": "1s", "nodeSoak": "1s", "expectWork": "10m", "window": windows}
+    order = {"selector": "pool=blue", "exclude": "a5", "target": [TARGET], "maxUnavailable": 1}
+    work = {"mode": "run", "command": "-", "rerunSafe": True}
+    fleet = Fleet(items, {**nodes, "a5": "ok"}, {**order, **policy, "work": work})
+    told = asked(tmp_path, fleet)
+    for share in (0.8, 1.25):
+        course = played(fleet, Unknown(work=(share, share)))
+        assert lies_of_otherwise(fleet, told, course) == [], course.ends
 
 
 def test_a_lie_of_an_upgrade_plan_is_caught(tmp_path: Path) -> None:
