@@ -68,7 +68,13 @@ EVENTS = {
     "RestoreNode": "restored",
     "FailNode": "failed",
 }
-STATES = {"Working": "drained", "Settling": "worked", "Done": "done"}
+STATES = {
+    "Working": "drained",
+    "Settling": "worked",
+    "Done": "done",
+    "Failed": "failed",
+    "Held": "failed",
+}
 
 
 def played(fleet: Fleet, unknown: Unknown) -> Course:

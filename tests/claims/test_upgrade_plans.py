@@ -302,9 +302,10 @@ def lies_of_course(told: Told, course: Course) -> list[str]:
     for name, node in told.nodes.items():
         told_times = {k: v for k, v in (node["times"] or {}).items() if v is not None}
         true = {what: at for (n, what), at in last.items() if n == name}
-        given_back = max((true.pop(word, 0.0) for word in ("restored", "failed")), default=0.0)
-        if node["decision"] == "skip" and given_back:
-            true = {"claimed": true["claimed"], "done": given_back}
+        true = {what: at for what, at in true.items() if at >= true.get("claimed", 0.0)}
+        ended = [true.pop(word) for word in ("restored", "failed") if word in true]
+        if ended:
+            true["done"] = max(ended)
         if told_times != true:
             lies.append(f"{name}: {told_times}, and {true}")
     order = [node for node, what, _ in course.came if what == "claimed"]
