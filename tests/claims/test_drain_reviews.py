@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import copy
 import json
+import re
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -22,7 +23,7 @@ from tests.claims.drained import (
     drained_cluster,
     seconds_of,
 )
-from tests.claims.test_what_if import run
+from tests.claims.test_what_if import run, span_of
 from tests.what_if.stand import at
 
 Document = dict[str, Any]
@@ -217,3 +218,44 @@ def test_a_lie_in_a_review_is_caught(lie: Callable[[Document], None], tmp_path: 
     assert lies_of_review(review, cluster, node) == []
     lie(review)
     assert lies_of_review(review, cluster, node)
+
+
+# --- the line of a drain among all that happened --------------------------------------------------
+
+
+def drain_lines(cluster: DrainedCluster, folder: Path) -> dict[str, str]:
+    """What `replay` says of each drain, by node."""
+    dump = folder / "after.json"
+    dump.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": after(cluster)}))
+    code, out = run("replay", "-f", str(dump), "--now", at(END_S), "-o", "json")
+    assert code == 0, out
+    items = json.loads(out)["items"]
+    return {i["object"]["name"]: i["detail"] for i in items if i["action"] == "Drain"}
+
+
+def lies_of_drain_lines(told: dict[str, str], cluster: DrainedCluster) -> list[str]:
+    lies = [f"{node} was not drained" for node in told if node not in cluster.names]
+    for node in cluster.names:
+        held = Held({}, cluster, node)
+        times = [pod.left for pod in held.left if pod.left is not None]
+        words = re.fullmatch(r"(\d+) pods? left(?: in (\S+))?", told.get(node, "0 pods left"))
+        if words is None or int(words[1]) != len(times):
+            lies.append(f"{node}: {told.get(node)}, and {len(times)} left")
+        elif abs(span_of(words[2] or "0s") - (max(times, default=0) - min(times, default=0))) > 1:
+            lies.append(f"{node}: {told[node]}, and {times}")
+    return lies
+
+
+def test_the_line_of_a_drain_counts_all_its_pods(tmp_path: Path, seeds: range) -> None:
+    """Those too that left in the second of the cordon, as most do."""
+    for seed in range(4 * seeds.start, 4 * seeds.stop):
+        cluster = drained_cluster(seed, tmp_path)
+        assert lies_of_drain_lines(drain_lines(cluster, tmp_path), cluster) == [], seed
+
+
+def test_a_lie_in_the_line_of_a_drain_is_caught(tmp_path: Path) -> None:
+    cluster = drained_cluster(17, tmp_path)
+    told, (node,) = drain_lines(cluster, tmp_path), cluster.names
+    assert told[node].startswith("6 pods left in ")
+    for lie in ({}, {node: "5 pods left in 71s"}, {node: "6 pods left in 5s"}, {**told, "c9": "1"}):
+        assert lies_of_drain_lines(lie, cluster)

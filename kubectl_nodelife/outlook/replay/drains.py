@@ -14,7 +14,7 @@ from typing import Final
 
 from kubectl_nodelife.kube.names import counted
 from kubectl_nodelife.kube.pod import Pod
-from kubectl_nodelife.kube.times import MINUTE_NS, human_duration
+from kubectl_nodelife.kube.times import MINUTE_NS, SECOND_NS, human_duration
 from kubectl_nodelife.outlook.replay import replay_line
 from kubectl_nodelife.outlook.replay.replay_line import (
     CONTROLLER,
@@ -50,9 +50,16 @@ def drains(lines: Sequence[ReplayLine], pods: Collection[Pod]) -> Iterator[Repla
             by_node[line.about_node].append(line)
     still = {pod.spec.node_name for pod in pods if drain_takes(pod)}
     for node, of_node in by_node.items():
-        for drain in _of_node(node, of_node):
+        for drain in _of_node(node, sorted(of_node, key=_cordon_first)):
             if drain.why == _EVICTED or (pods and node not in still):
                 yield drain
+
+
+def _cordon_first(line: ReplayLine) -> tuple[int, bool]:
+    """`kubectl drain` cordons a tenth of a second before its first evictions, and what Events and
+    managedFields show has whole seconds.
+    """
+    return line.time_ns // SECOND_NS, line.family != "cordon"
 
 
 def _of_node(node: str, lines: Sequence[ReplayLine]) -> Iterator[ReplayLine]:
