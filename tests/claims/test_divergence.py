@@ -283,14 +283,14 @@ def lasted(text: str) -> float:
 
 
 def writes_of(played: Played, until_s: float) -> int:
-    """How many writes the judged controllers have made so far; a pod is deleted but once."""
+    """How many writes the judged controllers have made so far; each deletes a pod but once."""
     made, deleted = 0, set()
     for at_s, action in played.server.writes:
         if action.controller not in JUDGED or at_s > until_s:
             continue
         words = {word for word, _ in action.records()} - {"RecordEvent"}
         if "DeletePod" in words:
-            deleted.add(action.uid)
+            deleted.add((action.controller, action.uid))
             words -= {"DeletePod"}
         made += bool(words)
     return made + len(deleted)
