@@ -85,19 +85,18 @@ def headline(plan: UpgradePlan) -> str:
 def summary(plan: UpgradePlan) -> str:
     """How many nodes, how long, and what is left out, in one line."""
     counts = counts_of(plan)
-    text = f"{counts['claim']} of {counted(counts['selected'], 'node')}"
+    failing = sum(node.would_fail for node in plan.nodes)
+    done = counts["claim"] - failing
+    text = f"{done} of {counted(counts['selected'], 'node')}"
     if plan.estimate is None:
         return f"{text}: {_why_none(plan)}"
     steps = counted(len(plan.course.steps), "step")
     low, high = clock(plan.estimate.low), clock(plan.estimate.high)
-    are = "is" if counts["claim"] == 1 else "are"
+    are = "is" if done == 1 else "are"
     text += f" {are} done in {steps}, in about {clock(plan.expected_seconds)} ({low} to {high})"
-    others = [f"{counts[word]} {label}" for word, label in (("skip", "skipped"), ("hold", "held"))
-            if counts[word]]  # fmt: skip
-    chance = sum(node.by_chance for node in plan.nodes)
-    if chance:
-        others.append(f"{chance} by chance")
-    return ", ".join([text, *others])
+    others = {"would fail": failing, "skipped": counts["skip"], "held": counts["hold"]}
+    others["by chance"] = sum(node.by_chance for node in plan.nodes)
+    return ", ".join([text, *(f"{count} {word}" for word, count in others.items() if count)])
 
 
 def _why_none(plan: UpgradePlan) -> str:

@@ -91,6 +91,11 @@ class PlannedNode:
         """metadata.name"""
         return self.node.name
 
+    @property
+    def would_fail(self) -> bool:
+        """Whether it is claimed, and ends as Failed."""
+        return self.turn is not None and bool(self.turn.failed)
+
 
 @dataclass(slots=True)
 class UpgradePlan:
@@ -124,13 +129,15 @@ class UpgradePlan:
 
     @property
     def undone(self) -> list[PlannedNode]:
-        """The nodes that cannot be done, or by chance alone: unhealthy ones too, and not those that
-        are there already, that a person holds, or that others work on."""
+        """The nodes that cannot be done, or by chance alone: unhealthy ones and those that would
+        fail too, and not those that are there already, that a person holds, or that others work
+        on."""
         return [
             node
             for node in self.nodes
             if node.decision == HOLD
             or node.by_chance
+            or node.would_fail
             or (node.decision == SKIP and (node.left_out or node.turn is not None))
         ]
 

@@ -38,10 +38,11 @@ LEFT_ALONE = ("failed", "there", "held", "deleting", "cordoned")
 
 
 BLUE = {"labels": {"pool": "blue"}}
-DIFFERED = (6, 12, 20, 59, 66)
+DIFFERED = (6, 12, 20, 24, 59, 66)
 """Seeds of which something else was said once: that a node cannot be done, and what is to be done
 for it, which is there already (6, 66); a least time that a run undercut, where proofs are quick and
-budgets refill as soon as a replacement is Ready (12, 20, 59)."""
+budgets refill as soon as a replacement is Ready (12, 20, 59); that a node is done
+which fails (24)."""
 
 
 class Told(NamedTuple):
@@ -226,11 +227,13 @@ def lies_of_words(fleet: Fleet, told: Told) -> list[str]:
         for node in nodes
         if node["decision"] == "hold"
         or node["byChance"]
+        or _would_fail(node)
         or (node["decision"] == "skip" and fleet.states[node["name"]] not in left_alone(fleet))
     ]
     if (told.code == 4) != bool(cannot or plan["refusals"]):
         lies.append(f"exit code {told.code}, and not done: {cannot}, {plan['refusals']}")
-    lies += _lies_of_first_line(told, counts, len(cannot))
+    failing = sum(map(_would_fail, nodes))
+    lies += _lies_of_first_line(told, counts, failing, len(cannot))
     for line in re.findall(r"^to do ([^:]*): ", told.page, re.MULTILINE):
         named = re.findall(r"\w+", line.partition(" and ")[0])
         odd = [name for name in named if not why_left_out(fleet, name).startswith("drain: ")]
@@ -261,7 +264,11 @@ def left_alone(fleet: Fleet) -> set[str]:
     return set(LEFT_ALONE) - not_so - (set() if spec["target"] else {"there"})
 
 
-def _lies_of_first_line(told: Told, counts: dict[str, int], cannot: int) -> list[str]:
+def _would_fail(node: Document) -> bool:
+    return node["decision"] == "claim" and str(node["reason"]).startswith("it would fail: ")
+
+
+def _lies_of_first_line(told: Told, counts: dict[str, int], failing: int, cannot: int) -> list[str]:
     plan, first = told.plan, told.page.splitlines()[0]
     if plan["refusals"]:
         true = f"No run is started: {'; '.join(plan['refusals'])}"
@@ -272,7 +279,7 @@ def _lies_of_first_line(told: Told, counts: dict[str, int], cannot: int) -> list
     if head is None:
         return [f"{first} is none of the sentences"]
     lies = []
-    if (int(head[1]), int(head[2])) != (counts["claim"], len(told.nodes)):
+    if (int(head[1]), int(head[2])) != (counts["claim"] - failing, len(told.nodes)):
         lies.append(f"{first}, and {counts}")
     if plan["estimate"] is None:
         if (head[4] == "nothing to do") != (not cannot):
@@ -286,8 +293,9 @@ def _lies_of_first_line(told: Told, counts: dict[str, int], cannot: int) -> list
     off = [abs(span_of(times[i + 1]) - end) for i, end in enumerate(ends)]
     if max(off) > 60.1 or not ends[1] <= ends[0] <= ends[2]:
         lies.append(f"{first}, and {ends}")
-    rest = {word: int(n) for n, word in re.findall(r"(\d+) (skipped|held)", times[4] or "")}
-    if rest != {w: n for w, n in (("skipped", counts["skip"]), ("held", counts["hold"])) if n}:
+    rest = re.findall(r"(\d+) (would fail|skipped|held)", times[4] or "")
+    true = {"would fail": failing, "skipped": counts["skip"], "held": counts["hold"]}
+    if {word: int(n) for n, word in rest} != {word: n for word, n in true.items() if n}:
         lies.append(f"{first}, and {counts}")
     return lies
 
