@@ -50,6 +50,7 @@ from kubectl_nodelife.engine.overlay import Overlay
 from kubectl_nodelife.engine.settlement import CONFIRMED
 from kubectl_nodelife.kube.node import Node, Taint
 from kubectl_nodelife.kube.times import MILLISECOND_NS, SECOND_NS, format_duration
+from kubectl_nodelife.outlook.taint_turns import ready_since
 
 C = TypeVar("C")
 
@@ -294,7 +295,9 @@ class PassPhase:
             self._engine.wake(self._lifecycle.pass_at(now_ns + period_ns))
 
     def _token_spent(self, node: Node, now_ns: int) -> list[Event]:
-        """The zone's token went to this node: the next one comes a full interval from now."""
+        """The zone's token went to this node: the next one comes a full interval from now. A plan
+        from before the node was not ready keeps its own, which cannot have gone to it.
+        """
         memory = self._lifecycle.memory
         if not memory.tainted_by_another(node, now_ns):
             return []
@@ -302,10 +305,13 @@ class PassPhase:
         rate = memory.zones.rate(zone)
         period_ns = self._lifecycle.settings.node_monitor_period_ns
         fast = rate > 0 and SECOND_NS / rate < period_ns / 2
+        waited_ns = ready_since(node) - period_ns
         early = [
             (plan, since_ns)
             for plan, since_ns in self._planned_in(zone)
-            if plan.node != node.name and (not fast or now_ns - since_ns > period_ns)
+            if plan.node != node.name
+            and since_ns >= waited_ns
+            and (not fast or now_ns - since_ns > period_ns)
         ]
         return self._put_back(early, now_ns, f"the zone's token went to node {node.name}")
 

@@ -235,9 +235,7 @@ def withheld(seed: int, write: Write, lasts_s: float | None) -> Plant:
     silent_s = begins_s + 15 + grace_s + dice.uniform(0, 20)
     node, other = dice.sample(nodes, 2)
     events = [silent(node, silent_s)]
-    # Another is lost, as it should be, and no zone is braked. Not while a NoExecute taint is
-    # withheld: which node of a zone a token goes to is unknown, so that ours is due anew then.
-    if not write.what.endswith(":NoExecute") and dice.random() < 0.5 and made["nodesPerZone"] > 4:
+    if dice.random() < 0.5 and made["nodesPerZone"] > 4:  # another is lost, and no zone is braked
         events.append(silent(other, silent_s + dice.uniform(5, 60)))
     if write.action == "RemoveTaint":
         events.append(silent(node, silent_s + grace_s + 40, "start"))

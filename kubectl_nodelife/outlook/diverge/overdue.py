@@ -107,7 +107,7 @@ def due_writes(record: Observations, now_ns: int, pace: SettingDelays | None = N
         else:
             in_time += lag.state == CAME
     for zone in queued.values():
-        late, came = _tokens(record, zone, now_ns, pace)
+        late, came = _tokens(record, zone, by_id, now_ns, pace)
         lags += late
         in_time += came
     backlog = _Backlog(record, writes, pace.qps)
@@ -207,19 +207,23 @@ def _fresh_start(record: Observations, due_ns: int, now_ns: int) -> int:
 def _tokens(
     record: Observations,
     zone: Sequence[tuple[int, ExpectedWrite]],
+    by_id: Mapping[int, ExpectedWrite],
     now_ns: int,
     pace: SettingDelays,
 ) -> tuple[list[OverdueWrite], int]:
     """(NoExecute taints of one zone that are overdue, how many came in time).
 
-    Each that came answers for the earliest that was due and has no answer yet.
+    Each that came answers for the earliest that was due, while its node waited too, and has no
+    answer yet.
     """
     judged = [(due, w) for due, w in zone if w.outcome != "superseded"]
     dues = sorted(due for due, _ in judged)
     came = sorted((w.settled_ns or w.time_ns, w.id, w) for _, w in judged if w.outcome != "would")
     waiting = [w for _, w in sorted(judged, key=lambda e: e[0]) if w.outcome == "would"]
     lags, in_time = [], 0
-    for due_ns, (at_ns, _, write) in zip(dues, came, strict=False):
+    for at_ns, _, write in came:
+        waited_ns = _waited_since(record, write, by_id)
+        due_ns = dues.pop(min(bisect_left(dues, waited_ns), len(dues) - 1))
         allowed = allowance_ns(record, write, {}) + _token_ns(write, pace)
         lag = _lag(record, write, due_ns, now_ns)
         if lag is not None and at_ns - due_ns > allowed and pace.token_ns is None:
@@ -227,7 +231,7 @@ def _tokens(
         else:
             in_time += 1
     last_ns = came[-1][0] if came else 0
-    for due_ns, write in zip(dues[len(came) :], waiting, strict=False):
+    for due_ns, write in zip(dues, waiting, strict=True):
         if pace.token_ns is not None:
             due_ns = max(due_ns, last_ns + _token_ns(write, pace))
         lag = _lag(record, write, due_ns, now_ns)
@@ -235,6 +239,14 @@ def _tokens(
         if lag is not None and lag.lag_ns > allowed:
             lags.append(lag)
     return lags, in_time
+
+
+def _waited_since(
+    record: Observations, write: ExpectedWrite, by_id: Mapping[int, ExpectedWrite]
+) -> int:
+    """Since when the write's node may have waited for a token; 0 where that is not known."""
+    cause = by_id.get(write.cause) if write.cause is not None else None
+    return cause.time_ns - record.assumed.period_ns - LATENCY_NS if cause is not None else 0
 
 
 def _token_ns(write: ExpectedWrite, pace: SettingDelays) -> int:
