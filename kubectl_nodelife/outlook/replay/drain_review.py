@@ -130,8 +130,11 @@ def drain_review(
     since_ns = cordoned.time_ns - EARLY_NS if cordoned is not None else 0
     # Pods that left other nodes took places of their own, of the same owners'.
     gone = [*_left(lines, pods, since_ns - LATE_NS), *_gone_unseen(lines, pods, name)]
-    replaced = _with_replacements(gone, lines, pods, since_ns)
+    owners = {(pod.namespace, pod.owner) for pod in gone if pod.left_node == name}
+    of_them = (pod for pod in gone if (pod.namespace, pod.owner) in owners)
+    replaced = _with_replacements(of_them, lines, pods, since_ns)
     moved = [pod for pod in replaced if pod.left_node == name and (pod.left_ns or 0) >= since_ns]
+    moved.sort(key=lambda pod: pod.left_ns or 0)
     left = [pod.left_ns for pod in moved if pod.left_ns is not None]
     begin_ns = min([*left, cordoned.time_ns] if cordoned is not None else left, default=0)
     spans = _ready_spans(lines, pods, begin_ns)
@@ -214,31 +217,47 @@ def _owner_of(key: tuple[str, str], owners: Mapping[tuple[str, str], str]) -> st
 
 
 def _with_replacements(
-    gone: list[MovedPod], lines: Sequence[ReplayLine], pods: Sequence[Pod], since_ns: int
-) -> list[MovedPod]:
+    gone: Iterable[MovedPod], lines: Sequence[ReplayLine], pods: Sequence[Pod], since_ns: int
+) -> Iterator[MovedPod]:
     """Each with the pod that came next of the same owner; a StatefulSet's has the same name.
 
     One that left at an unknown time, and was not replaced since the cordon, left before it.
     """
-    created = sorted(_made(lines, pods), key=lambda one: one.at_ns)
+    created: dict[tuple[str, str], list[MadePod]] = defaultdict(list)
+    for one in sorted(_made(lines, pods), key=lambda one: one.at_ns):
+        created[one.key[0], one.owner].append(one)
     numbered = _stateful_sets(lines, pods)
-    gone = sorted(gone, key=lambda pod: (pod.left_ns is None, pod.left_ns or 0))
-    replaced = []
-    for pod in gone:
-        first_ns, last_ns = _replaced_between(pod, gone, since_ns)
-        for number, one in enumerate(created):
-            same_owner = one.key[0] == pod.namespace and one.owner == pod.owner != ""
-            same_name = one.key[1] == pod.name or (pod.namespace, pod.owner) not in numbered
-            in_time = first_ns <= one.at_ns <= last_ns
-            since_closed = one.at_ns >= since_ns - EARLY_NS
-            on_it = since_closed and _leaves_later(pod.left_node, one, gone)
-            if same_owner and same_name and in_time and not on_it:
-                del created[number]
-                pod = _replaced(pod, one, lines)
-                break
-        if pod.left_ns is not None:
-            replaced.append(pod)
-    return replaced
+    by_owner: dict[tuple[str, str], list[MovedPod]] = defaultdict(list)
+    for pod in sorted(gone, key=lambda pod: (pod.left_ns is None, pod.left_ns or 0)):
+        by_owner[pod.namespace, pod.owner].append(pod)
+    for owner, mine in by_owner.items():
+        candidates = created[owner] if owner[1] else []
+        for pod in mine:
+            named = pod.name if owner in numbered else None
+            number = _replacement(pod, named, candidates, mine, since_ns)
+            if number is not None:
+                pod = _replaced(pod, candidates.pop(number), lines)
+            if pod.left_ns is not None:
+                yield pod
+
+
+def _replacement(
+    pod: MovedPod,
+    named: str | None,
+    created: Sequence[MadePod],
+    gone: Sequence[MovedPod],
+    since_ns: int,
+) -> int | None:
+    """The index of the pod, made by the same owner, that took its place, and is called so if its
+    name is given. None that itself left the node later: no pod comes to a node that is cordoned.
+    """
+    first_ns, last_ns = _replaced_between(pod, gone, since_ns)
+    for number, one in enumerate(created):
+        is_next = first_ns <= one.at_ns <= last_ns and named in (None, one.key[1])
+        since_closed = one.at_ns >= since_ns - EARLY_NS
+        if is_next and not (since_closed and _leaves_later(pod.left_node, one, gone)):
+            return number
+    return None
 
 
 def _replaced_between(pod: MovedPod, gone: Iterable[MovedPod], since_ns: int) -> tuple[int, int]:
@@ -248,16 +267,14 @@ def _replaced_between(pod: MovedPod, gone: Iterable[MovedPod], since_ns: int) ->
     again = [
         other.left_ns
         for other in gone
-        if (other.namespace, other.name) == (pod.namespace, pod.name)
-        and (other.left_ns or 0) > pod.left_ns
+        if other.name == pod.name and (other.left_ns or 0) > pod.left_ns
     ]
     return pod.left_ns - EARLY_NS, min([pod.left_ns + LATE_NS, *filter(None, again)])
 
 
 def _leaves_later(node: str, made: MadePod, gone: Iterable[MovedPod]) -> bool:
-    """Whether it was one of those that left this node, where no new pod comes."""
     return any(
-        (pod.namespace, pod.name) == made.key
+        pod.name == made.key[1]
         and pod.left_node == node
         and (pod.left_ns is None or pod.left_ns > made.at_ns)
         for pod in gone
