@@ -26,7 +26,6 @@ from kubectl_nodelife.sim.upgrade_course import PlayedNode
 from kubectl_nodelife.upgrade.findings import (
     CLAIM,
     REFUSED_BY,
-    UNDRAINABLE,
     PlannedNode,
     UpgradePlan,
 )
@@ -101,8 +100,7 @@ def summary(plan: UpgradePlan) -> str:
 
 def _why_none(plan: UpgradePlan) -> str:
     """Why no node is done."""
-    stuck = [node for node in plan.undone if node.left_out == UNDRAINABLE]
-    unknown = [node for node in stuck if node.verdict.verdict == UNKNOWN]
+    unknown = [node for node in plan.undrainable if node.verdict.verdict == UNKNOWN]
     if unknown:
         return (
             f"whether {counted(len(unknown), 'node')} can be drained is not known:"
@@ -147,7 +145,7 @@ def finding_lines(plan: UpgradePlan) -> Iterator[str]:
 def undone_lines(plan: UpgradePlan) -> Iterator[str]:
     """The changes that unblock the nodes that cannot be done, alike ones as one."""
     by_change: dict[str, list[str]] = {}
-    for node in (node for node in plan.undone if node.left_out == UNDRAINABLE):
+    for node in plan.undrainable:
         for remedy in node.remedies:
             text = f"{remedy.change} (risk: {remedy.risk})"
             by_change.setdefault(text, []).append(node.name)

@@ -141,6 +141,11 @@ class UpgradePlan:
             or (node.decision == SKIP and (node.left_out or node.turn is not None))
         ]
 
+    @property
+    def undrainable(self) -> list[PlannedNode]:
+        """Those of the undone that are left out since their drain would not end."""
+        return [node for node in self.undone if node.left_out == UNDRAINABLE]
+
 
 _NAMED: Final = 5
 _MINOR: Final = re.compile(r"v?1\.(\d+)")

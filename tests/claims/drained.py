@@ -49,6 +49,12 @@ class DrainedCluster(NamedTuple):
     def serving(self, owner: tuple[str, str], at_s: float) -> int:
         return sum(pod.owner == owner and pod.serves(at_s) for pod in self.pods)
 
+    def write(self, folder: Path) -> str:
+        """The dump of what the cluster serves at the end."""
+        path = folder / "after.json"
+        path.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": after(self)}))
+        return str(path)
+
     def seconds_below(
         self, owner: tuple[str, str], least: int, since_s: float, until_s: float
     ) -> float:

@@ -19,7 +19,6 @@ from tests.claims.drained import (
     END_S,
     DrainedCluster,
     DrainedPod,
-    after,
     drained_cluster,
     seconds_of,
 )
@@ -32,9 +31,8 @@ SECOND = 1.0
 
 def reviewed(cluster: DrainedCluster, node: str, folder: Path) -> Document:
     """The review of the drain of that node."""
-    dump = folder / "after.json"
-    dump.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": after(cluster)}))
-    code, out = run("replay", "--drain", node, "-f", str(dump), "--now", at(END_S), "-o", "json")
+    where = ("-f", cluster.write(folder), "--now", at(END_S))
+    code, out = run("replay", "--drain", node, "-o", "json", *where)
     assert code == 0, out
     review: Document = json.loads(out)
     return review
@@ -225,9 +223,7 @@ def test_a_lie_in_a_review_is_caught(lie: Callable[[Document], None], tmp_path: 
 
 def drain_lines(cluster: DrainedCluster, folder: Path) -> dict[str, str]:
     """What `replay` says of each drain, by node."""
-    dump = folder / "after.json"
-    dump.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": after(cluster)}))
-    code, out = run("replay", "-f", str(dump), "--now", at(END_S), "-o", "json")
+    code, out = run("replay", "-f", cluster.write(folder), "--now", at(END_S), "-o", "json")
     assert code == 0, out
     items = json.loads(out)["items"]
     return {i["object"]["name"]: i["detail"] for i in items if i["action"] == "Drain"}

@@ -31,6 +31,8 @@ EARLY_NS: Final = 5 * SECOND_NS
 LATE_NS: Final = 10 * MINUTE_NS
 _RANDOM: Final = re.compile(r"-[a-z0-9]{5}$|-\d+$")
 """The suffix by which a ReplicaSet, a Job or a StatefulSet names a pod."""
+_LEFT: Final = frozenset({"kill", "delete"})
+"""Families of lines that say that a pod goes."""
 _SAME_POD_NS: Final = 2 * SECOND_NS
 """How far the time at which a pod was made may be from that of the Event that says so."""
 
@@ -69,6 +71,88 @@ class MovedPod(NamedTuple):
         return max(0, self.ready_ns - self.left_ns) / SECOND_NS
 
 
+class PodTraces:
+    """What lines and the pods that are there now show of pods: whose, when made, when gone.
+
+    `created`: every pod that was made, by owner and time: what is there now, what Events of owners
+    show, and what was bound. A StatefulSet makes pods of one name again and again: each is one of
+    its own. `stateful_sets`: (namespace, name) of those that own a pod or have made one.
+    """
+
+    def __init__(self, lines: Sequence[ReplayLine], pods: Sequence[Pod]) -> None:
+        self.lines, self.pods = lines, pods
+        self._owners = {
+            (line.namespace, name): line.identity[2]
+            for line in lines
+            if line.family == "create"
+            for name in line.names
+        }
+        self.stateful_sets = {
+            (line.namespace, line.name)
+            for line in lines
+            if line.family == "create" and line.kind == "StatefulSet"
+        }
+        for pod in pods:
+            owner = controller_of(pod.metadata)
+            self._owners[pod.key] = owner.name if owner else self._owners.get(pod.key, "")
+            if owner is not None and owner.kind == "StatefulSet":
+                self.stateful_sets.add((pod.namespace, owner.name))
+        self.created: dict[tuple[str, str], list[MadePod]] = defaultdict(list)
+        for made in sorted(self._made(), key=lambda one: one.at_ns):
+            self.created[made.key[0], made.owner].append(made)
+
+    def owner_of(self, key: tuple[str, str]) -> str:
+        """The owner's name, as the pod itself or the Event of its creation says it, else taken
+        from its own.
+        """
+        return self._owners[key] if key in self._owners else _RANDOM.sub("", key[1])
+
+    def left(self, since_ns: int) -> Iterator[MovedPod]:
+        """The pods that were on a node and went since then, each at the first sign of it."""
+        made_ns = {(pod.key, pod.spec.node_name): _made_ns(pod) for pod in self.pods}
+        gone: set[tuple[tuple[str, str], str]] = set()
+        for line in self.lines:
+            place = (key := (line.namespace, line.name)), line.about_node
+            went = line.kind == "Pod" and line.family in _LEFT and line.about_node != ""
+            # A container of a pod that is there was stopped, unless the pod has been made since.
+            is_there = line.time_ns >= made_ns.get(place, sys.maxsize)
+            if went and line.time_ns >= since_ns and not is_there and place not in gone:
+                gone.add(place)
+                owner = self.owner_of(key)
+                yield MovedPod(*key, owner, line.about_node, line.time_ns, line.actor.name)
+
+    def gone_unseen(self, node: str) -> Iterator[MovedPod]:
+        """Those bound to the node once and gone, of which nothing shows when. The last ones bound
+        come first: they stayed the longest.
+        """
+        seen = {pod.key for pod in self.pods}
+        seen |= {(line.namespace, line.name) for line in self.lines if line.family in _LEFT}
+        for line in reversed(self.lines):
+            key = (line.namespace, line.name)
+            if line.family == "schedule" and line.about_node == node and key not in seen:
+                seen.add(key)
+                yield MovedPod(*key, self.owner_of(key), node, None, "")
+
+    def _made(self) -> Iterator[MadePod]:
+        by_key: dict[tuple[str, str], list[int]] = defaultdict(list)
+        for pod in self.pods:
+            if made_ns := _made_ns(pod):
+                by_key[pod.key].append(made_ns)
+                yield MadePod(made_ns, pod.key, self.owner_of(pod.key), pod)
+        created = [(li, name) for li in self.lines if li.family == "create" for name in li.names]
+        bound = [(li, li.name) for li in self.lines if li.family == "schedule" and li.kind == "Pod"]
+        for line, name in (*created, *bound):
+            key, at_ns = (line.namespace, name), line.time_ns
+            waited_ns = LATE_NS if line.family == "schedule" else _SAME_POD_NS
+            if all(not -_SAME_POD_NS <= at_ns - made_ns <= waited_ns for made_ns in by_key[key]):
+                by_key[key].append(at_ns)
+                yield MadePod(at_ns, key, self.owner_of(key), None)
+
+
+def _made_ns(pod: Pod) -> int:
+    return int(pod.metadata.creation_timestamp or 0)
+
+
 class ShortWorkload(NamedTuple):
     """How long fewer pods of a workload were Ready than before, and how long none was."""
 
@@ -104,9 +188,7 @@ class DrainReview(NamedTuple):
     @property
     def begin_ns(self) -> int | None:
         """The cordon, or else the first pod that left."""
-        times = [pod.left_ns for pod in self.pods if pod.left_ns is not None]
-        times += [self.cordoned.time_ns] if self.cordoned is not None else []
-        return min(times, default=None)
+        return _begin_ns(self.cordoned, self.pods)
 
     @property
     def end_ns(self) -> int | None:
@@ -129,15 +211,15 @@ def drain_review(
     cordoned = cordons[-1] if cordons else None
     since_ns = cordoned.time_ns - EARLY_NS if cordoned is not None else 0
     # Pods that left other nodes took places of their own, of the same owners'.
-    gone = [*_left(lines, pods, since_ns - LATE_NS), *_gone_unseen(lines, pods, name)]
+    traces = PodTraces(lines, pods)
+    gone = [*traces.left(since_ns - LATE_NS), *traces.gone_unseen(name)]
     owners = {(pod.namespace, pod.owner) for pod in gone if pod.left_node == name}
     of_them = (pod for pod in gone if (pod.namespace, pod.owner) in owners)
-    replaced = _with_replacements(of_them, lines, pods, since_ns)
+    replaced = _with_replacements(of_them, traces, since_ns)
     moved = [pod for pod in replaced if pod.left_node == name and (pod.left_ns or 0) >= since_ns]
     moved.sort(key=lambda pod: pod.left_ns or 0)
-    left = [pod.left_ns for pod in moved if pod.left_ns is not None]
-    begin_ns = min([*left, cordoned.time_ns] if cordoned is not None else left, default=0)
-    spans = _ready_spans(lines, pods, begin_ns)
+    begin_ns = _begin_ns(cordoned, moved) or 0
+    spans = _ready_spans(traces, begin_ns)
     return DrainReview(
         name,
         cordoned,
@@ -150,7 +232,10 @@ def drain_review(
     )
 
 
-_LEFT: Final = frozenset({"kill", "delete"})
+def _begin_ns(cordoned: ReplayLine | None, moved: Iterable[MovedPod]) -> int | None:
+    times = [pod.left_ns for pod in moved if pod.left_ns is not None]
+    times += [cordoned.time_ns] if cordoned is not None else []
+    return min(times, default=None)
 
 
 def _refusals(moved: Sequence[MovedPod], lines: Iterable[ReplayLine]) -> list[str]:
@@ -164,79 +249,23 @@ def _refusals(moved: Sequence[MovedPod], lines: Iterable[ReplayLine]) -> list[st
     ]
 
 
-def _left(lines: Sequence[ReplayLine], pods: Sequence[Pod], since_ns: int) -> Iterator[MovedPod]:
-    """The pods that were on a node and went since then, each at the first sign of it."""
-    made_ns = {(pod.key, pod.spec.node_name): _made_ns(pod) for pod in pods}
-    owners = _owners(lines, pods)
-    gone: set[tuple[tuple[str, str], str]] = set()
-    for line in lines:
-        place = (key := (line.namespace, line.name)), line.about_node
-        went = line.kind == "Pod" and line.family in _LEFT and line.about_node != ""
-        # A container of a pod that is there was stopped, unless the pod has been made since.
-        is_there = line.time_ns >= made_ns.get(place, sys.maxsize)
-        if went and line.time_ns >= since_ns and not is_there and place not in gone:
-            gone.add(place)
-            owner = _owner_of(key, owners)
-            yield MovedPod(*key, owner, line.about_node, line.time_ns, line.actor.name)
-
-
-def _made_ns(pod: Pod) -> int:
-    return int(pod.metadata.creation_timestamp or 0)
-
-
-def _gone_unseen(lines: Sequence[ReplayLine], pods: Sequence[Pod], node: str) -> Iterator[MovedPod]:
-    """Those bound to the node once and gone, of which nothing shows when. The last ones bound come
-    first: they stayed the longest.
-    """
-    seen = {pod.key for pod in pods}
-    seen |= {(line.namespace, line.name) for line in lines if line.family in _LEFT}
-    owners = _owners(lines, pods)
-    for line in reversed(lines):
-        key = (line.namespace, line.name)
-        if line.family == "schedule" and line.about_node == node and key not in seen:
-            seen.add(key)
-            yield MovedPod(*key, _owner_of(key, owners), node, None, "")
-
-
-def _owners(lines: Sequence[ReplayLine], pods: Sequence[Pod]) -> dict[tuple[str, str], str]:
-    """Of each pod the owner's name, as the pod itself or the Event of its creation says it."""
-    owners = {
-        (line.namespace, name): line.identity[2]
-        for line in lines
-        if line.family == "create"
-        for name in line.names
-    }
-    for pod in pods:
-        owner = controller_of(pod.metadata)
-        owners[pod.key] = owner.name if owner is not None else owners.get(pod.key, "")
-    return owners
-
-
-def _owner_of(key: tuple[str, str], owners: Mapping[tuple[str, str], str]) -> str:
-    return owners[key] if key in owners else _RANDOM.sub("", key[1])
-
-
 def _with_replacements(
-    gone: Iterable[MovedPod], lines: Sequence[ReplayLine], pods: Sequence[Pod], since_ns: int
+    gone: Iterable[MovedPod], traces: PodTraces, since_ns: int
 ) -> Iterator[MovedPod]:
     """Each with the pod that came next of the same owner; a StatefulSet's has the same name.
 
     One that left at an unknown time, and was not replaced since the cordon, left before it.
     """
-    created: dict[tuple[str, str], list[MadePod]] = defaultdict(list)
-    for one in sorted(_made(lines, pods), key=lambda one: one.at_ns):
-        created[one.key[0], one.owner].append(one)
-    numbered = _stateful_sets(lines, pods)
     by_owner: dict[tuple[str, str], list[MovedPod]] = defaultdict(list)
     for pod in sorted(gone, key=lambda pod: (pod.left_ns is None, pod.left_ns or 0)):
         by_owner[pod.namespace, pod.owner].append(pod)
     for owner, mine in by_owner.items():
-        candidates = created[owner] if owner[1] else []
+        candidates = list(traces.created[owner]) if owner[1] else []
         for pod in mine:
-            named = pod.name if owner in numbered else None
+            named = pod.name if owner in traces.stateful_sets else None
             number = _replacement(pod, named, candidates, mine, since_ns)
             if number is not None:
-                pod = _replaced(pod, candidates.pop(number), lines)
+                pod = _replaced(pod, candidates.pop(number), traces.lines)
             if pod.left_ns is not None:
                 yield pod
 
@@ -281,41 +310,6 @@ def _leaves_later(node: str, made: MadePod, gone: Iterable[MovedPod]) -> bool:
     )
 
 
-def _stateful_sets(lines: Iterable[ReplayLine], pods: Iterable[Pod]) -> set[tuple[str, str]]:
-    """(namespace, name) of those that own a pod or have made one."""
-    controllers = ((pod.namespace, controller_of(pod.metadata)) for pod in pods)
-    owning = {
-        (ns, of.name) for ns, of in controllers if of is not None and of.kind == "StatefulSet"
-    }
-    return owning | {
-        (line.namespace, line.name)
-        for line in lines
-        if line.family == "create" and line.kind == "StatefulSet"
-    }
-
-
-def _made(lines: Sequence[ReplayLine], pods: Sequence[Pod]) -> Iterator[MadePod]:
-    """Every pod that was made: what is there now, what Events of owners show, and what was bound.
-
-    A StatefulSet makes pods of one name again and again: each is one of its own.
-    """
-    owners = _owners(lines, pods)
-    by_key: dict[tuple[str, str], list[int]] = defaultdict(list)
-    for pod in pods:
-        if pod.metadata.creation_timestamp is not None:
-            made_ns = int(pod.metadata.creation_timestamp)
-            by_key[pod.key].append(made_ns)
-            yield MadePod(made_ns, pod.key, _owner_of(pod.key, owners), pod)
-    created = [(li, name) for li in lines if li.family == "create" for name in li.names]
-    bound = [(li, li.name) for li in lines if li.family == "schedule" and li.kind == "Pod"]
-    for line, name in (*created, *bound):
-        key, at_ns = (line.namespace, name), line.time_ns
-        waited_ns = LATE_NS if line.family == "schedule" else _SAME_POD_NS
-        if all(not -_SAME_POD_NS <= at_ns - made_ns <= waited_ns for made_ns in by_key[key]):
-            by_key[key].append(at_ns)
-            yield MadePod(at_ns, key, _owner_of(key, owners), None)
-
-
 def _replaced(pod: MovedPod, created: MadePod, lines: Sequence[ReplayLine]) -> MovedPod:
     node, ready_ns, now = "", None, created.pod
     if now is not None:
@@ -349,26 +343,23 @@ class ReadySpan(NamedTuple):
     until_ns: int | None
 
 
-def _ready_spans(
-    lines: Sequence[ReplayLine], pods: Sequence[Pod], begin_ns: int
-) -> list[ReadySpan]:
+def _ready_spans(traces: PodTraces, begin_ns: int) -> list[ReadySpan]:
     """Of all pods that are Ready now, and of those that left any node since the drain began.
 
     One that was made shortly before it left may not have been Ready.
     """
-    owners = _owners(lines, pods)
-    made: dict[tuple[str, str], list[int]] = defaultdict(list)
-    for one in _made(lines, pods):
-        made[one.key].append(one.at_ns)
     spans = []
-    for pod in pods:
-        ready_ns, owner = _ready_since(pod), (pod.namespace, _owner_of(pod.key, owners))
-        if ready_ns is not None:
+    for pod in traces.pods:
+        if (ready_ns := _ready_since(pod)) is not None:
+            owner = (pod.namespace, traces.owner_of(pod.key))
             spans.append(ReadySpan(pod.key, owner, ready_ns, None))
-    for gone in _left(lines, pods, begin_ns):
-        left_ns, key = gone.left_ns or 0, (gone.namespace, gone.name)
-        is_new = any(0 <= left_ns - at_ns < LATE_NS for at_ns in made[key])
-        owner = (gone.namespace, gone.owner)
+    for gone in traces.left(begin_ns):
+        left_ns, owner = gone.left_ns or 0, (gone.namespace, gone.owner)
+        is_new = any(
+            made.key[1] == gone.name and 0 <= left_ns - made.at_ns < LATE_NS
+            for made in traces.created[owner]
+        )
+        key = (gone.namespace, gone.name)
         spans.append(ReadySpan(key, owner, None if is_new else 0, left_ns))
     return spans
 
