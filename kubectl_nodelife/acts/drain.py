@@ -39,10 +39,7 @@ from kubectl_nodelife.kube.node import Node
 from kubectl_nodelife.kube.pod import TERMINAL_PHASES, Pod
 from kubectl_nodelife.kube.times import SECOND_NS
 from kubectl_nodelife.kube.unreadable import InputError
-from kubectl_nodelife.kube.wellknown import (
-    FALSE,
-    TRUE,
-)
+from kubectl_nodelife.kube.wellknown import FALSE, TRUE
 from kubectl_nodelife.sim.kubectl.conversation import pending_nodes, unable
 from kubectl_nodelife.sim.kubectl.options import DrainOptions
 

@@ -19,11 +19,7 @@ from kubectl_nodelife.acts.session import ActSession, Carrier, LiveCarrier, Serv
 from kubectl_nodelife.engine.actions import DeletePod, EvictPod
 from kubectl_nodelife.engine.calls import Answer, Get, Request
 from kubectl_nodelife.engine.calls.call import NOT_FOUND
-from kubectl_nodelife.engine.calls.pod_calls import (
-    ASK_AGAIN,
-    NAMESPACE_TERMINATING,
-    after_eviction,
-)
+from kubectl_nodelife.engine.calls.pod_calls import ASK_AGAIN, NAMESPACE_TERMINATING, after_eviction
 from kubectl_nodelife.engine.events import NOT_SENT
 from kubectl_nodelife.errors import Failed, NodelifeError
 from kubectl_nodelife.kube.codec import decode

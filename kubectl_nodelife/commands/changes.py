@@ -17,7 +17,14 @@ import click
 
 from kubectl_nodelife.commands import ask
 from kubectl_nodelife.commands.answering.query import ChangesQuestion
-from kubectl_nodelife.commands.flags import Connection, Output, Where, output_flags, where_flags
+from kubectl_nodelife.commands.flags import (
+    Connection,
+    Output,
+    Where,
+    duration_ns,
+    output_flags,
+    where_flags,
+)
 from kubectl_nodelife.commands.several_clusters import several_clusters
 from kubectl_nodelife.document import document
 from kubectl_nodelife.errors import BadInput
@@ -348,8 +355,6 @@ def _question(
             namespace = namespace or (line.known.namespace if line else "default")
             question = question._replace(namespace=namespace, pod=name)
     if since:
-        from kubectl_nodelife.commands.flags import duration_ns
-
         question = question._replace(since=duration_ns(since, "--since"))
     return question
 

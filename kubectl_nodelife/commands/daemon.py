@@ -24,11 +24,7 @@ from kubectl_nodelife.commands.flags import (
     output_flags,
 )
 from kubectl_nodelife.daemon import client
-from kubectl_nodelife.daemon.flags import (
-    DEFAULTS,
-    DaemonFlags,
-    daemon_flags,
-)
+from kubectl_nodelife.daemon.flags import DEFAULTS, DaemonFlags, Options, daemon_flags
 from kubectl_nodelife.daemon.instance import (
     AlreadyRuns,
     Instance,
@@ -134,7 +130,6 @@ def run(
       kubectl nodelife daemon run --enforce=daemonset --assume-stopped=daemonset --yes
     """
     from kubectl_nodelife.commands.answering.for_daemon import make_answers
-    from kubectl_nodelife.daemon.flags import Options
     from kubectl_nodelife.daemon.process import run_daemon
 
     refuse_via(connection)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 
 from kubectl_nodelife.daemon import client
-from kubectl_nodelife.daemon.paths import CachedIdentity, remember
+from kubectl_nodelife.daemon.paths import CachedIdentity, log_path, remember
 from kubectl_nodelife.errors import Failed
 from kubectl_nodelife.report import terminal
 
@@ -41,7 +41,6 @@ class DaemonEndpoint:
     def replace(self, other: client.OtherProtocol, token: str | None) -> None:
         """Start the daemon anew, by the program that is here now. Raises NodelifeError."""
         from kubectl_nodelife.daemon.instance import Instance, restart
-        from kubectl_nodelife.daemon.paths import log_path
 
         terminal.note(f"{other.what}: it is started anew")
         runtime, identity = os.path.dirname(str(self.socket)), self.known.identity

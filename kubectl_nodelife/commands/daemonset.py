@@ -18,6 +18,7 @@ from kubectl_nodelife.commands.answering.query import (
     SUMMARY,
     UNDO,
     SetQuestion,
+    as_sent,
     asked,
 )
 from kubectl_nodelife.commands.flags import (
@@ -26,10 +27,18 @@ from kubectl_nodelife.commands.flags import (
     Output,
     Where,
     connection_flags,
+    duration_ns,
     output_flags,
     where_flags,
 )
-from kubectl_nodelife.commands.writing import CLIENT, ActFlags, act_flags, not_for_dumps
+from kubectl_nodelife.commands.writing import (
+    CLIENT,
+    ROLLOUT,
+    ActFlags,
+    act_flags,
+    not_for_dumps,
+    send_rollback,
+)
 from kubectl_nodelife.errors import BadInput
 from kubectl_nodelife.kube.names import DAEMON_SET, Subject, parse_subject
 from kubectl_nodelife.report import terminal
@@ -219,17 +228,13 @@ def _seconds(timeout: str | None) -> float:
     """A duration in seconds, 0 for none. Raises BadInput."""
     if not timeout:
         return 0.0
-    from kubectl_nodelife.commands.flags import duration_ns
-
     return duration_ns(timeout, "--timeout") / _SECOND_NS
 
 
 def roll_back(where: Where, question: SetQuestion, act: ActFlags, output: Output) -> int:
     """Show, ask, and send. The exit code. Raises NodelifeError."""
     from kubectl_nodelife.commands.answering import daemonset as answering
-    from kubectl_nodelife.commands.answering.query import as_sent
     from kubectl_nodelife.commands.cluster.look import look
-    from kubectl_nodelife.commands.writing import send_rollback
     from kubectl_nodelife.outlook.daemonset.summary import daemon_sets
     from kubectl_nodelife.report.daemonset import undo_page
 
@@ -246,7 +251,6 @@ def roll_back(where: Where, question: SetQuestion, act: ActFlags, output: Output
 
 
 def _action(outlook: UndoOutlook) -> RollBackDaemonSet:
-    from kubectl_nodelife.commands.writing import ROLLOUT
     from kubectl_nodelife.engine.actions import RollBackDaemonSet
 
     daemon_set, revision = outlook.view.daemon_set, outlook.plan.revision

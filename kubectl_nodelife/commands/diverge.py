@@ -14,6 +14,7 @@ from kubectl_nodelife.commands.flags import (
     Output,
     Where,
     connection_flags,
+    duration_ns,
     max_file_size,
     output_flags,
     strict_files,
@@ -112,7 +113,6 @@ def _duration(text: str | None) -> int | None:
     """Ns. Raises BadInput."""
     if text is None:
         return None
-    from kubectl_nodelife.commands.flags import duration_ns
 
     span_ns = duration_ns(text, "--since")
     if span_ns <= 0:

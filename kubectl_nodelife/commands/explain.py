@@ -13,7 +13,7 @@ from kubectl_nodelife.commands.answering.query import (
     asked,
 )
 from kubectl_nodelife.commands.flags import Output, Where, output_flags, where_flags
-from kubectl_nodelife.errors import BadInput
+from kubectl_nodelife.errors import BadInput, NotFound
 from kubectl_nodelife.kube.names import (
     BUDGET,
     DAEMON_SET,
@@ -94,8 +94,6 @@ def _found(where: Where, name: str) -> tuple[str, ...]:
     if len(alike) == 1:
         return ("/".join(filter(None, alike[0])),)
     if not alike:
-        from kubectl_nodelife.errors import NotFound
-
         among = {each[2] for each in objects}
         raise NotFound("nodes, pods, daemonsets or budgets", name, among=among)
     ways = ", ".join("/".join(filter(None, one)) for one in alike[:_MOST_NAMED])

@@ -6,12 +6,7 @@ from __future__ import annotations
 
 import click
 
-from kubectl_nodelife.commands.flags import (
-    CONNECTION_FLAGS,
-    ConnectionFlag,
-    Output,
-    output_flags,
-)
+from kubectl_nodelife.commands.flags import CONNECTION_FLAGS, ConnectionFlag, Output, output_flags
 from kubectl_nodelife.errors import BadInput
 from kubectl_nodelife.report import terminal
 

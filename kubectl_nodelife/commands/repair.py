@@ -10,7 +10,14 @@ import click
 
 from kubectl_nodelife.commands.ask import say_first_look
 from kubectl_nodelife.commands.flags import Output, Where, duration_ns, output_flags, where_flags
-from kubectl_nodelife.commands.writing import CLIENT, SERVER, ActFlags, act_flags, not_for_dumps
+from kubectl_nodelife.commands.writing import (
+    CLIENT,
+    SERVER,
+    ActFlags,
+    act_flags,
+    not_for_dumps,
+    send_repairs,
+)
 from kubectl_nodelife.errors import BadInput, NotFound
 from kubectl_nodelife.kube.names import POD, parse_names, parse_subjects
 from kubectl_nodelife.outlook.audit import CAP
@@ -79,7 +86,6 @@ def repair(
     """
     from kubectl_nodelife.commands.audit import check_classes
     from kubectl_nodelife.commands.cluster.look import namespace_of
-    from kubectl_nodelife.commands.writing import send_repairs
     from kubectl_nodelife.outlook.audit.document import repair_document
     from kubectl_nodelife.outlook.audit.repair_plan import RepairOptions
     from kubectl_nodelife.report.audit import repair_page

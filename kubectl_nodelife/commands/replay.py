@@ -10,7 +10,14 @@ from typing import TYPE_CHECKING
 
 import click
 
-from kubectl_nodelife.commands.flags import Connection, Output, Where, output_flags, where_flags
+from kubectl_nodelife.commands.flags import (
+    Connection,
+    Output,
+    Where,
+    duration_ns,
+    output_flags,
+    where_flags,
+)
 from kubectl_nodelife.errors import BadInput
 from kubectl_nodelife.report import terminal
 
@@ -123,8 +130,6 @@ def _show(replay: Replay, output: Output, subject: str) -> None:
 
 
 def _since_ns(since: str) -> int:
-    from kubectl_nodelife.commands.flags import duration_ns
-
     since_ns = duration_ns(since, "--since")
     if since_ns <= 0:
         raise BadInput("must be longer than nothing", on="--since", remedy="write for example 1h")

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from kubectl_nodelife.commands import ask
 from kubectl_nodelife.commands.flags import Connection
-from kubectl_nodelife.daemon.changes import ChangeFilter, changes_of_acts, document
+from kubectl_nodelife.daemon.changes import ChangeFilter, changes_of_acts, document, read_only
 from kubectl_nodelife.daemon.paths import journal_path
 from kubectl_nodelife.dumps.dump import load
 from kubectl_nodelife.errors import BadInput, Failed, NotFound
@@ -159,7 +159,6 @@ def _journal(
         items: list[dict[str, Any]] = answer["items"]
         return items
     cluster = ask.resolve(connection)
-    from kubectl_nodelife.daemon.changes import read_only
 
     wanted = ChangeFilter(since_ns=time.time_ns() - since_ns)
     try:

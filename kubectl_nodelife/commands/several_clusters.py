@@ -17,15 +17,10 @@ from typing import Any, Final, NamedTuple
 
 import click
 
-from kubectl_nodelife.commands.flags import Callback, Connection, lead_to
-from kubectl_nodelife.errors import (
-    EXIT_DONE,
-    EXIT_FAILED,
-    EXIT_NO,
-    BadInput,
-)
+from kubectl_nodelife.commands.flags import Callback, Connection, duration_ns, lead_to
+from kubectl_nodelife.errors import EXIT_DONE, EXIT_FAILED, EXIT_NO, BadInput
 from kubectl_nodelife.report.formats import Output, Page
-from kubectl_nodelife.report.terminal import this_screen
+from kubectl_nodelife.report.terminal import escape_json, this_screen
 
 TYPE_CHECKING = False  # as typing's, without importing typing: `status` is on the quick path
 if TYPE_CHECKING:
@@ -135,7 +130,6 @@ def _ask_all(
 ) -> int:
     """Ask, show, and return the exit code. Raises BadInput."""
     from kubectl_nodelife.commands.asking_clusters import ask_all, leave, notes_of
-    from kubectl_nodelife.commands.flags import duration_ns
     from kubectl_nodelife.report import terminal
 
     connection, output = _connection_of(kwargs), kwargs["output"]
@@ -216,7 +210,6 @@ def _with_contexts(text: str, context: str) -> str:
     import json
 
     from kubectl_nodelife.commands.asking_clusters import with_context
-    from kubectl_nodelife.report.terminal import escape_json
 
     lines, decoder, text = [], json.JSONDecoder(), text.strip()
     while text:

@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from kubectl_nodelife.commands import ask
-from kubectl_nodelife.commands.flags import Connection, connection_flags
+from kubectl_nodelife.commands.flags import Connection, connection_flags, waiting_ns
 from kubectl_nodelife.report import terminal
 
 _OVER_SSH = ("SSH_CONNECTION", "SSH_CLIENT", "SSH_TTY")
@@ -89,7 +89,6 @@ def _port(port: int) -> int | None:
 
 def _seconds(duration: str) -> int:
     """Raises BadInput."""
-    from kubectl_nodelife.commands.flags import waiting_ns
     from kubectl_nodelife.errors import BadInput
 
     seconds = waiting_ns(duration, "--for") // 10**9

@@ -16,13 +16,7 @@ import click
 
 from kubectl_nodelife.commands import ask
 from kubectl_nodelife.commands.answering.query import ActsFile, QuestionFlags
-from kubectl_nodelife.commands.flags import (
-    Output,
-    Where,
-    gathered_flags,
-    output_flags,
-    where_flags,
-)
+from kubectl_nodelife.commands.flags import Output, Where, gathered_flags, output_flags, where_flags
 from kubectl_nodelife.commands.several_clusters import several_clusters
 from kubectl_nodelife.dumps.file_size import read_named
 from kubectl_nodelife.errors import EXIT_INTERRUPTED, EXIT_NO, BadInput

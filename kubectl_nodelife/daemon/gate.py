@@ -32,14 +32,7 @@ from kubectl_nodelife.kube.times import SECOND_NS
 from kubectl_nodelife.kube.unreadable import NAMELESS
 from kubectl_nodelife.live.clock import DRIFT_NS, DaemonClock
 from kubectl_nodelife.live.loop import TimeSlices
-from kubectl_nodelife.live.news import (
-    WATCHING,
-    KindPhase,
-    KindState,
-    ListNews,
-    News,
-    OtherCluster,
-)
+from kubectl_nodelife.live.news import WATCHING, KindPhase, KindState, ListNews, News, OtherCluster
 from kubectl_nodelife.live.source import ListWatchSource
 
 _MOST_WAITING = 1_000

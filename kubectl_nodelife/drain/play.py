@@ -33,13 +33,7 @@ from kubectl_nodelife.kube.pod import Pod
 from kubectl_nodelife.kube.times import HOUR_NS, human_duration
 from kubectl_nodelife.sim.api import CLUSTER
 from kubectl_nodelife.sim.disruption import BudgetLedger
-from kubectl_nodelife.sim.kubectl.conversation import (
-    FAILED,
-    GONE,
-    SKIPPED,
-    NodeRun,
-    PodDeletion,
-)
+from kubectl_nodelife.sim.kubectl.conversation import FAILED, GONE, SKIPPED, NodeRun, PodDeletion
 from kubectl_nodelife.sim.kubectl.drain import KubectlDrain, KubectlRequests
 from kubectl_nodelife.sim.kubectl.options import DrainOptions
 from kubectl_nodelife.sim.timeline import Asker

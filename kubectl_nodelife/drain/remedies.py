@@ -38,10 +38,7 @@ from kubectl_nodelife.kube.selectors import matches
 from kubectl_nodelife.kube.service import Service, selects
 from kubectl_nodelife.kube.times import MINUTE_NS, SECOND_NS, format_duration
 from kubectl_nodelife.kube.wellknown import NO_EXECUTE, TAINT_NODE_OUT_OF_SERVICE
-from kubectl_nodelife.kube.workload import (
-    PodDisruptionBudget,
-    PodDisruptionBudgetStatus,
-)
+from kubectl_nodelife.kube.workload import PodDisruptionBudget, PodDisruptionBudgetStatus
 from kubectl_nodelife.sim.kubectl.options import DrainOptions
 from kubectl_nodelife.sim.timing import MIDDLE, TimesToReady
 from kubectl_nodelife.sim.timing import SLOW as SLOW_TIMING

@@ -30,10 +30,7 @@ from kubectl_nodelife.kube.pod import Pod
 from kubectl_nodelife.kube.selectors import SelectorIndex
 from kubectl_nodelife.kube.times import SECOND_NS
 from kubectl_nodelife.kube.unreadable import Unreadable
-from kubectl_nodelife.kube.wellknown import (
-    NAMESPACE_NODE_LEASE,
-    TAINT_NODE_OUT_OF_SERVICE,
-)
+from kubectl_nodelife.kube.wellknown import NAMESPACE_NODE_LEASE, TAINT_NODE_OUT_OF_SERVICE
 from kubectl_nodelife.kube.workload import Namespace, PodDisruptionBudget
 from kubectl_nodelife.sim.disruption import BudgetLedger
 from kubectl_nodelife.sim.kubectl.options import DrainOptions, asked_daemon_set

@@ -285,8 +285,6 @@ def _passed_over(unknown: Counter[str]) -> list[str]:
 
 
 def _running(text: str, warnings: list[str]) -> DetectedSettings | None:
-    import msgspec
-
     if not text:
         return None
     from kubectl_nodelife.daemon.settings import DetectedSettings

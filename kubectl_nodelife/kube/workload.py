@@ -12,6 +12,7 @@ probes, volumes and the rarer fields.
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from msgspec.structs import replace
@@ -19,6 +20,26 @@ from msgspec.structs import replace
 from kubectl_nodelife.kube.meta import ApiStruct, Int64, KubeObject, LabelSelector, MicroTime, Time
 
 IntOrString = Int64 | str
+_PERCENT = re.compile(r"[0-9]+%")
+
+
+class NotAPercentage(ValueError):
+    """An IntOrString is neither an integer nor a percentage; the text is upstream's."""
+
+
+def scaled_value(value: IntOrString, total: int, *, up: bool = True) -> int:
+    """An int as it is; a percentage of `total`, rounded up or down. Raises NotAPercentage.
+
+    Follows `GetScaledValueFromIntOrPercent` (`apimachinery/pkg/util/intstr`).
+    """
+    if isinstance(value, int):
+        return value
+    if _PERCENT.fullmatch(value) is None:
+        raise NotAPercentage(
+            "invalid value for IntOrString: invalid type: string is not a percentage"
+        )
+    share = int(value[:-1]) * total
+    return -(-share // 100) if up else share // 100
 
 
 class RollingUpdateDaemonSet(ApiStruct, frozen=True):

@@ -15,12 +15,7 @@ from collections import Counter, deque
 from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
 from typing import Any
 
-from kubectl_nodelife.engine.actions import (
-    Action,
-    CancelEviction,
-    MarkPodNotReady,
-    RecordEvent,
-)
+from kubectl_nodelife.engine.actions import Action, CancelEviction, MarkPodNotReady, RecordEvent
 from kubectl_nodelife.engine.calls import Result
 from kubectl_nodelife.engine.calls.call import NO_ANSWER
 from kubectl_nodelife.engine.dependent_writes import (

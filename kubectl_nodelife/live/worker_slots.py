@@ -34,11 +34,7 @@ from kubectl_nodelife.engine.dependent_writes import (
     queue_key,
 )
 from kubectl_nodelife.kube.meta import KubeObject, controller_of
-from kubectl_nodelife.kube.wellknown import (
-    NO_EXECUTE,
-    TAINT_NODE_NOT_READY,
-    TAINT_NODE_UNREACHABLE,
-)
+from kubectl_nodelife.kube.wellknown import NO_EXECUTE, TAINT_NODE_NOT_READY, TAINT_NODE_UNREACHABLE
 
 NODE_WORKERS: Final = 8
 POD_WORKERS: Final = 4

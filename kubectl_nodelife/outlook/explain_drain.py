@@ -20,13 +20,7 @@ from kubectl_nodelife.drain.notices import (
     responders_of,
 )
 from kubectl_nodelife.drain.plan import plan_of_pod
-from kubectl_nodelife.drain.results import (
-    KEPT,
-    NEVER,
-    REFUSED,
-    UNKNOWN,
-    PodPlan,
-)
+from kubectl_nodelife.drain.results import KEPT, NEVER, REFUSED, UNKNOWN, PodPlan
 from kubectl_nodelife.drain.snapshot import PlanSnapshot
 from kubectl_nodelife.kube.lifecycle import Eviction
 from kubectl_nodelife.kube.meta import KubeObject, Time, controller_of

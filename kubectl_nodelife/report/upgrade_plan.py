@@ -23,12 +23,7 @@ from kubectl_nodelife.report.html import Bar, Row, draw_lanes, render_page
 from kubectl_nodelife.report.table import Table, columns
 from kubectl_nodelife.sim.timeline import Record
 from kubectl_nodelife.sim.upgrade_course import PlayedNode
-from kubectl_nodelife.upgrade.findings import (
-    CLAIM,
-    REFUSED_BY,
-    PlannedNode,
-    UpgradePlan,
-)
+from kubectl_nodelife.upgrade.findings import CLAIM, REFUSED_BY, PlannedNode, UpgradePlan
 
 _MANY: Final = 40
 """Of more nodes the plain page shows only those that are not done as planned."""

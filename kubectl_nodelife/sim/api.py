@@ -62,11 +62,7 @@ from kubectl_nodelife.kube.pod import Pod, Toleration, same_but_for_conditions
 from kubectl_nodelife.kube.selectors import matches
 from kubectl_nodelife.kube.taints import default_tolerations
 from kubectl_nodelife.kube.times import whole_seconds
-from kubectl_nodelife.kube.wellknown import (
-    NO_EXECUTE,
-    TAINT_NODE_NOT_READY,
-    TAINT_NODE_UNREACHABLE,
-)
+from kubectl_nodelife.kube.wellknown import NO_EXECUTE, TAINT_NODE_NOT_READY, TAINT_NODE_UNREACHABLE
 from kubectl_nodelife.kube.workload import (
     DaemonSet,
     ReplicaSet,

@@ -21,21 +21,13 @@ from kubectl_nodelife.engine.cache import Key
 from kubectl_nodelife.kube.meta import KubeObject
 from kubectl_nodelife.kube.node import Node
 from kubectl_nodelife.kube.pod import TERMINAL_PHASES, Pod
-from kubectl_nodelife.kube.storage import (
-    PersistentVolume,
-    PersistentVolumeClaim,
-    VolumeAttachment,
-)
+from kubectl_nodelife.kube.storage import PersistentVolume, PersistentVolumeClaim, VolumeAttachment
 from kubectl_nodelife.kube.times import MINUTE_NS, SECOND_NS
 from kubectl_nodelife.kube.wellknown import TAINT_NODE_OUT_OF_SERVICE
 from kubectl_nodelife.sim.api import event_record
 from kubectl_nodelife.sim.timeline import KUBELET
 from kubectl_nodelife.sim.world import World
-from kubectl_nodelife.workloads.scheduling import (
-    attaches_to_one,
-    claim_names,
-    volumes_elsewhere,
-)
+from kubectl_nodelife.workloads.scheduling import attaches_to_one, claim_names, volumes_elsewhere
 
 MAX_WAIT_FOR_UNMOUNT_NS: Final = 6 * MINUTE_NS
 """maxWaitForUnmountDuration of the attach-detach controller."""

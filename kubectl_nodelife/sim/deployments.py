@@ -14,7 +14,6 @@ old ReplicaSets beyond revisionHistoryLimit, which have no pods.
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from copy import copy
@@ -44,8 +43,10 @@ from kubectl_nodelife.kube.workload import (
     Deployment,
     DeploymentStrategy,
     IntOrString,
+    NotAPercentage,
     ReplicaSet,
     ScaleSpec,
+    scaled_value,
 )
 from kubectl_nodelife.sim.api import CLUSTER, Api, MakePod, deletion, event_record
 from kubectl_nodelife.sim.clients import in_turn
@@ -56,7 +57,6 @@ RECREATE: Final = "Recreate"
 DEFAULT_SHARE: Final = "25%"
 POD_DELETION_COST: Final = "controller.kubernetes.io/pod-deletion-cost"
 
-_PERCENT = re.compile(r"([0-9]+)%")
 _PHASES: Final = {"Pending": 0, "Unknown": 1, "Running": 2}
 
 
@@ -146,11 +146,10 @@ def _replicas(sets: Iterable[ReplicaCount]) -> int:
 def _scaled(value: IntOrString | None, total: int, *, up: bool) -> int:
     """An int as it is, a percentage of `total` rounded; one that is neither counts as 0."""
     value = DEFAULT_SHARE if value is None else value
-    if isinstance(value, int):
-        return max(0, value)
-    match = _PERCENT.fullmatch(value)
-    share = int(match[1]) * total if match else 0
-    return -(-share // 100) if up else share // 100
+    try:
+        return max(0, scaled_value(value, total, up=up))
+    except NotAPercentage:
+        return 0
 
 
 def first_to_go(pods: Iterable[Pod], related: Iterable[Pod], now_ns: int) -> list[Pod]:

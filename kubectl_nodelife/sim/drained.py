@@ -13,13 +13,7 @@ from kubectl_nodelife.kube.names import counted, first_names
 from kubectl_nodelife.kube.node import Node
 from kubectl_nodelife.kube.pod import Pod
 from kubectl_nodelife.sim.api import Api, event_record
-from kubectl_nodelife.sim.kubectl.conversation import (
-    FAILED,
-    GONE,
-    SKIPPED,
-    NodeRun,
-    Say,
-)
+from kubectl_nodelife.sim.kubectl.conversation import FAILED, GONE, SKIPPED, NodeRun, Say
 from kubectl_nodelife.sim.kubectl.drain import KubectlDrain, KubectlRequests
 from kubectl_nodelife.sim.kubectl.options import REFUSE, DrainOptions
 from kubectl_nodelife.sim.timeline import SCRIPT

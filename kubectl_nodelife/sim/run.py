@@ -22,13 +22,7 @@ from kubectl_nodelife.kube.node import Node, zone_display, zone_key
 from kubectl_nodelife.kube.pod import Pod
 from kubectl_nodelife.kube.times import SECOND_NS, format_time
 from kubectl_nodelife.sim.present import Branch
-from kubectl_nodelife.sim.reading import (
-    Courses,
-    NodeLoss,
-    PodLoop,
-    WorkloadLoss,
-    pod_loops,
-)
+from kubectl_nodelife.sim.reading import Courses, NodeLoss, PodLoop, WorkloadLoss, pod_loops
 from kubectl_nodelife.sim.scenario import API_VERSION, Setting
 from kubectl_nodelife.sim.timeline import Record, Timeline, without_collector
 from kubectl_nodelife.sim.upgrade_course import PlayedRun

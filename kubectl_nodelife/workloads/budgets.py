@@ -15,7 +15,6 @@ options' own preconditions.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
@@ -27,10 +26,11 @@ from kubectl_nodelife.kube.selectors import SelectorIndex
 from kubectl_nodelife.kube.times import MINUTE_NS
 from kubectl_nodelife.kube.workload import (
     Condition,
-    IntOrString,
+    NotAPercentage,
     PodDisruptionBudget,
     PodDisruptionBudgetSpec,
     PodDisruptionBudgetStatus,
+    scaled_value,
 )
 from kubectl_nodelife.workloads.owners import OwnerLookup, Scale, SyncFailure, scale_of_pod
 
@@ -41,8 +41,6 @@ DISRUPTION_ALLOWED: Final = "DisruptionAllowed"
 SYNC_FAILED: Final = "SyncFailed"
 SUFFICIENT_PODS: Final = "SufficientPods"
 INSUFFICIENT_PODS: Final = "InsufficientPods"
-
-_PERCENT = re.compile(r"[0-9]+%")
 
 
 class Expectation(NamedTuple):
@@ -105,18 +103,6 @@ def budget_index(budgets: Iterable[PodDisruptionBudget]) -> SelectorIndex[PodDis
     return index
 
 
-def scaled_value(value: IntOrString, total: int) -> int:
-    """An int as it is; a percentage of `total`, rounded up.
-
-    Raises SyncFailure for text that is no percentage. Follows `GetScaledValueFromIntOrPercent`.
-    """
-    if isinstance(value, int):
-        return value
-    if _PERCENT.fullmatch(value) is None:
-        raise SyncFailure("invalid value for IntOrString: invalid type: string is not a percentage")
-    return -(-int(value[:-1]) * total // 100)
-
-
 def counts_scales(spec: PodDisruptionBudgetSpec) -> bool:
     """True if the arithmetic asks for the owners' scales; an integer minAvailable counts pods."""
     return spec.max_unavailable is not None or isinstance(spec.min_available, str)
@@ -161,13 +147,16 @@ def desired_pods(spec: PodDisruptionBudgetSpec, scale: int, count: int) -> Expec
 
     Only one of the two is used (`counts_scales`). Raises SyncFailure.
     """
-    if spec.max_unavailable is not None:
-        return Expectation(scale, max(0, scale - scaled_value(spec.max_unavailable, scale)))
-    if spec.min_available is None:
-        return Expectation(0, 0)
-    if isinstance(spec.min_available, int):
+    if spec.max_unavailable is None and isinstance(spec.min_available, int):
         return Expectation(count, spec.min_available)
-    return Expectation(scale, scaled_value(spec.min_available, scale))
+    try:
+        if spec.max_unavailable is not None:
+            return Expectation(scale, max(0, scale - scaled_value(spec.max_unavailable, scale)))
+        if spec.min_available is not None:
+            return Expectation(scale, scaled_value(spec.min_available, scale))
+    except NotAPercentage as error:
+        raise SyncFailure(str(error)) from None
+    return Expectation(0, 0)
 
 
 def disruptions_allowed(healthy: int, desired: int, expected: int) -> int:

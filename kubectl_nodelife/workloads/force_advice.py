@@ -22,12 +22,7 @@ from kubectl_nodelife.kube.names import subject
 from kubectl_nodelife.kube.node import Node, Taint
 from kubectl_nodelife.kube.pod import Pod, is_mirror_pod
 from kubectl_nodelife.kube.times import MINUTE_NS, SECOND_NS, human_duration
-from kubectl_nodelife.kube.wellknown import (
-    FALSE,
-    TAINT_NODE_OUT_OF_SERVICE,
-    TRUE,
-    UNKNOWN,
-)
+from kubectl_nodelife.kube.wellknown import FALSE, TAINT_NODE_OUT_OF_SERVICE, TRUE, UNKNOWN
 from kubectl_nodelife.kube.wellknown import UNKNOWN as WORD_UNKNOWN
 
 STATUS_EVERY_NS: Final = 5 * MINUTE_NS

@@ -31,13 +31,7 @@ from kubectl_nodelife.workloads.scheduling import (
     rule_reason,
     static_reason,
 )
-from kubectl_nodelife.workloads.scoring import (
-    SMALL,
-    Candidates,
-    Prefers,
-    Scoring,
-    preference_of,
-)
+from kubectl_nodelife.workloads.scoring import SMALL, Candidates, Prefers, Scoring, preference_of
 
 REASON_GATED: Final = "scheduling is blocked due to non-empty scheduling gates"
 REASON_CONFLICT: Final = "pod affinity terms conflict"

@@ -13,15 +13,16 @@ from kubectl_nodelife.controllers.daemonset.history import (
     get_patch,
     match,
 )
-from kubectl_nodelife.controllers.daemonset.node_status_index import (
-    InvalidBudgetError,
-    scaled_value,
-)
 from kubectl_nodelife.controllers.daemonset.placement import unmet_requirement, unmet_terms
 from kubectl_nodelife.kube.meta import LabelSelectorRequirement, ObjectMeta
 from kubectl_nodelife.kube.node import Node
 from kubectl_nodelife.kube.pod import NodeSelectorTerm
-from kubectl_nodelife.kube.workload import ControllerRevision, default_pod_template
+from kubectl_nodelife.kube.workload import (
+    ControllerRevision,
+    NotAPercentage,
+    default_pod_template,
+    scaled_value,
+)
 from kubectl_nodelife.outlook.daemonset.rollout_outlook import template_changes
 
 TEMPLATE: dict[str, Any] = {
@@ -96,9 +97,9 @@ def test_percentages_are_rounded_up(value: int | str, total: int, scaled: int) -
     assert scaled_value(value, total) == scaled
 
 
-@pytest.mark.parametrize("value", ["", "3", "x%", "1.5%", "%"])
-def test_other_text_is_no_budget(value: str) -> None:
-    with pytest.raises(InvalidBudgetError):
+@pytest.mark.parametrize("value", ["", "3", "x%", "-5%", "1.5%", "%"])
+def test_other_text_is_no_percentage(value: str) -> None:
+    with pytest.raises(NotAPercentage):
         scaled_value(value, 10)
 
 

@@ -17,6 +17,7 @@ from kubectl_nodelife.kube.meta import (
 from kubectl_nodelife.kube.times import SECOND_NS
 from kubectl_nodelife.kube.workload import (
     Deployment,
+    PodDisruptionBudgetSpec,
     PodDisruptionBudgetStatus,
     ReplicaSet,
     ScaleSpec,
@@ -25,8 +26,8 @@ from kubectl_nodelife.kube.workload import (
 from kubectl_nodelife.workloads.budgets import (
     DELETION_TIMEOUT_NS,
     budget_status,
+    desired_pods,
     disrupted_pods,
-    scaled_value,
     sync_failure,
 )
 from kubectl_nodelife.workloads.owners import ScaleUnknown, SyncFailure
@@ -183,6 +184,6 @@ def test_disrupted_pods_end_when_deleted_gone_or_forgotten() -> None:
 
 
 @pytest.mark.parametrize("text", ["10", "x%", "-5%", "1.5%", ""])
-def test_scaled_value_of_text_that_is_no_percentage(text: str) -> None:
-    with pytest.raises(SyncFailure):
-        scaled_value(text, 10)
+def test_no_count_is_made_of_text_that_is_no_percentage(text: str) -> None:
+    with pytest.raises(SyncFailure, match="string is not a percentage"):
+        desired_pods(PodDisruptionBudgetSpec(max_unavailable=text), 10, 10)

@@ -40,13 +40,7 @@ from kubectl_nodelife.controllers.upgrade.report import ANNOTATION_REPORT, encod
 from kubectl_nodelife.controllers.upgrade.upgrade_pass import UpgradePass
 from kubectl_nodelife.daemon.enforce.recorder import IntentJournal
 from kubectl_nodelife.daemon.paths import journal_path
-from kubectl_nodelife.engine.actions import (
-    Action,
-    Detail,
-    EvictPod,
-    StartWork,
-    StopWork,
-)
+from kubectl_nodelife.engine.actions import Action, Detail, EvictPod, StartWork, StopWork
 from kubectl_nodelife.engine.calls import Result
 from kubectl_nodelife.engine.events import NOT_SENT, Outcome, Put
 from kubectl_nodelife.engine.guard import HALF_OPEN_NS, WriteConditions

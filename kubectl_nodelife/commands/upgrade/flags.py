@@ -17,10 +17,15 @@ import click
 from msgspec.structs import fields
 
 from kubectl_nodelife.commands.flags import Connection
-from kubectl_nodelife.controllers.upgrade.policy import NodeWork, UpgradePolicy, WorkMode
+from kubectl_nodelife.controllers.upgrade.policy import (
+    NodeWork,
+    UpgradePolicy,
+    WorkMode,
+    policy_from,
+)
 from kubectl_nodelife.dumps.file_size import read_named
 from kubectl_nodelife.errors import BadInput
-from kubectl_nodelife.kube.names import parse_names
+from kubectl_nodelife.kube.names import did_you_mean, parse_names
 
 _NO_COMMAND: Final = "\0"
 
@@ -152,8 +157,6 @@ def given_mapping(given: Mapping[str, Any], connection: Connection) -> dict[str,
 
 def policy_of(given: Mapping[str, Any], connection: Connection) -> UpgradePolicy:
     """The policy of flags and file. Raises BadInput, also where no nodes or no work are named."""
-    from kubectl_nodelife.controllers.upgrade.policy import policy_from
-
     mapping = given_mapping(given, connection)
     named = mapping.get("nodes") or mapping.get("selector")
     if given["all_nodes"] and named:
@@ -318,8 +321,6 @@ def _work_of_file(path: str, spec: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _check_names(on: str, mapping: Any, keys: Iterable[str]) -> None:
-    from kubectl_nodelife.kube.names import did_you_mean
-
     if not isinstance(mapping, dict):
         raise BadInput("must be a map", on=on)
     names = sorted(keys)

@@ -29,7 +29,7 @@ from kubectl_nodelife.commands.writing import ActFlags, environ, identity_of, in
 from kubectl_nodelife.commands.writing import is_confirmed as is_confirmed_act
 from kubectl_nodelife.errors import EXIT_FAILED, EXIT_NO, BadInput, Failed, NotFound, Refused
 from kubectl_nodelife.kube.names import parse_names
-from kubectl_nodelife.kube.times import SECOND_NS
+from kubectl_nodelife.kube.times import SECOND_NS, parse_duration
 from kubectl_nodelife.report import terminal
 from kubectl_nodelife.report.live_line import progress_bar
 
@@ -205,7 +205,6 @@ def _lead_run(
     from kubectl_nodelife.acts.upgrade.leader import LeadOrder
     from kubectl_nodelife.acts.upgrade.running import lead as lead_the_run
     from kubectl_nodelife.commands.cluster.direct import target_of
-    from kubectl_nodelife.kube.times import parse_duration
 
     order = LeadOrder(
         policy,

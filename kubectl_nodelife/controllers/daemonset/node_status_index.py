@@ -8,15 +8,13 @@ The status is six counts summed over the nodes. Follows `updateDaemonSetStatus` 
 `storeDaemonSetStatus` (`pkg/controller/daemon/daemon_controller.go`).
 
 The place in an update follows `findUpdatedPodsOnNode` (`pkg/controller/daemon/update.go`), and the
-budget that some of the places use `GetScaledValueFromIntOrPercent`
-(`apimachinery/pkg/util/intstr`) with `UnavailableCount` and `SurgeCount`
-(`pkg/controller/daemon/util/daemonset_util.go`). Both percentages are rounded up.
+budget that some of the places use `UnavailableCount` and `SurgeCount`
+(`pkg/controller/daemon/util/daemonset_util.go`).
 """
 
 from __future__ import annotations
 
 import heapq
-import re
 from collections.abc import Collection, Iterable, Sequence, Set
 from copy import copy
 from dataclasses import dataclass
@@ -39,10 +37,9 @@ from kubectl_nodelife.copy_on_write import fork_dict
 from kubectl_nodelife.engine.cache import Cache
 from kubectl_nodelife.kube.node import Node
 from kubectl_nodelife.kube.pod import TERMINAL_PHASES, Pod
-from kubectl_nodelife.kube.workload import DaemonSet, DaemonSetStatus, IntOrString
+from kubectl_nodelife.kube.workload import DaemonSet, DaemonSetStatus, NotAPercentage, scaled_value
 
 ROLLING_UPDATE = "RollingUpdate"
-_PERCENT = re.compile(r"^(-?[0-9]+)%$")
 
 
 class NodeUpdateState(Enum):
@@ -528,25 +525,11 @@ def differences(reported: DaemonSetStatus, counted: DaemonSetStatus) -> list[str
     return [f"{word} {was}, counted {now}" for word, was, now in both if was != now]
 
 
-class InvalidBudgetError(ValueError):
-    """maxUnavailable or maxSurge is neither an integer nor a percentage."""
-
-
-def scaled_value(value: IntOrString, total: int) -> int:
-    """The value itself, or the percentage of `total` rounded up.
-
-    Raises InvalidBudgetError for a string that is not a percentage.
-    """
-    if isinstance(value, int):
-        return value
-    match = _PERCENT.match(value)
-    if match is None:
-        raise InvalidBudgetError(f"invalid value for IntOrString: {value!r} is not a percentage")
-    return -(-int(match.group(1)) * total // 100)
-
-
 def unavailable_count(daemon_set: DaemonSet, desired: int) -> int:
-    """maxUnavailable for `desired` nodes; 0 unless the strategy is a rolling update."""
+    """maxUnavailable for `desired` nodes; 0 unless the strategy is a rolling update.
+
+    Raises NotAPercentage.
+    """
     rolling = _rolling_update(daemon_set)
     if rolling is None or rolling.max_unavailable is None:
         return 0
@@ -554,7 +537,10 @@ def unavailable_count(daemon_set: DaemonSet, desired: int) -> int:
 
 
 def surge_count(daemon_set: DaemonSet, desired: int) -> int:
-    """maxSurge for `desired` nodes; 0 unless the strategy is a rolling update."""
+    """maxSurge for `desired` nodes; 0 unless the strategy is a rolling update.
+
+    Raises NotAPercentage.
+    """
     rolling = _rolling_update(daemon_set)
     if rolling is None or rolling.max_surge is None:
         return 0
@@ -568,7 +554,7 @@ def allows_surge(daemon_set: DaemonSet) -> bool:
     """
     try:
         return surge_count(daemon_set, 1) > 0
-    except InvalidBudgetError:
+    except NotAPercentage:
         return False
 
 

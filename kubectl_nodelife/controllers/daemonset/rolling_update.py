@@ -19,7 +19,6 @@ from kubectl_nodelife.controllers.daemonset.node_status_index import (
     AVAILABLE_WITH_SURGE,
     EATS_MAX_SURGE,
     EATS_MAX_UNAVAILABLE,
-    InvalidBudgetError,
     NodeStatusIndex,
     NodeUpdateState,
     OrderedNames,
@@ -34,6 +33,7 @@ from kubectl_nodelife.controllers.daemonset.pods_on_node import (
     pod_age_key,
 )
 from kubectl_nodelife.kube.pod import Pod
+from kubectl_nodelife.kube.workload import NotAPercentage
 
 
 @dataclass
@@ -190,7 +190,7 @@ def _budget_of(tracked: TrackedSet, desired: int) -> UpdateBudget:
     try:
         unavailable = unavailable_count(tracked.daemon_set, desired)
         surge = surge_count(tracked.daemon_set, desired) if tracked.rules.surge else 0
-    except InvalidBudgetError as error:
+    except NotAPercentage as error:
         raise UpdateImpossibleError(f"couldn't get unavailable numbers: {error}") from None
     if tracked.rules.classic_rolling_update:
         return UpdateBudget(desired, unavailable, 0)

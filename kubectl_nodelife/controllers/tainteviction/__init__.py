@@ -6,6 +6,4 @@ from kubectl_nodelife.controllers.tainteviction.controller import (
 from kubectl_nodelife.controllers.tainteviction.controller import (
     TaintEvictionController as TaintEvictionController,
 )
-from kubectl_nodelife.controllers.tainteviction.evictions import (
-    PendingEviction as PendingEviction,
-)
+from kubectl_nodelife.controllers.tainteviction.evictions import PendingEviction as PendingEviction

@@ -32,7 +32,6 @@ import msgspec
 from msgspec.structs import replace
 
 from kubectl_nodelife.controllers.daemonset.node_status_index import (
-    InvalidBudgetError,
     surge_count,
     unavailable_count,
 )
@@ -65,7 +64,7 @@ from kubectl_nodelife.errors import NodelifeError, Refused
 from kubectl_nodelife.kube.meta import controller_of
 from kubectl_nodelife.kube.node import zone_key
 from kubectl_nodelife.kube.times import SECOND_NS, format_time
-from kubectl_nodelife.kube.workload import DaemonSet
+from kubectl_nodelife.kube.workload import DaemonSet, NotAPercentage
 from kubectl_nodelife.live.clock import DRIFT_NS, ServerClock
 from kubectl_nodelife.live.events import EventSender
 from kubectl_nodelife.live.executor_port import ControllerWriter
@@ -436,7 +435,7 @@ def set_of(cache: Cache) -> Callable[[DeletePod], tuple[str, int]]:
         desired = daemon_set.status.desired_number_scheduled
         try:
             down, surge = unavailable_count(daemon_set, desired), surge_count(daemon_set, desired)
-        except InvalidBudgetError:
+        except NotAPercentage:
             return owner.uid, 0
         return owner.uid, max(down, surge)
 

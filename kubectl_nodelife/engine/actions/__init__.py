@@ -56,9 +56,7 @@ from kubectl_nodelife.engine.actions.objects import SetUnschedulable as SetUnsch
 from kubectl_nodelife.engine.actions.objects import (
     UpdateControllerRevision as UpdateControllerRevision,
 )
-from kubectl_nodelife.engine.actions.objects import (
-    UpdateDaemonSetStatus as UpdateDaemonSetStatus,
-)
+from kubectl_nodelife.engine.actions.objects import UpdateDaemonSetStatus as UpdateDaemonSetStatus
 from kubectl_nodelife.engine.actions.objects import taint_detail as taint_detail
 from kubectl_nodelife.engine.actions.objects import with_label as with_label
 from kubectl_nodelife.engine.actions.upgrades import Changes as Changes

@@ -11,9 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from kubectl_nodelife.controllers.daemonset.history import match, revision_order
-from kubectl_nodelife.controllers.daemonset.node_status_index import (
-    ROLLING_UPDATE,
-)
+from kubectl_nodelife.controllers.daemonset.node_status_index import ROLLING_UPDATE
 from kubectl_nodelife.kube.meta import controller_of
 from kubectl_nodelife.kube.selectors import matches
 from kubectl_nodelife.kube.workload import ControllerRevision, DaemonSet

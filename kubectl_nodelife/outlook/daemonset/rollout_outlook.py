@@ -19,10 +19,7 @@ import msgspec
 from msgspec.structs import replace
 
 from kubectl_nodelife.controllers.daemonset.history import hash_label
-from kubectl_nodelife.controllers.daemonset.node_status_index import (
-    NodeUpdateState,
-    UpdateBudget,
-)
+from kubectl_nodelife.controllers.daemonset.node_status_index import NodeUpdateState, UpdateBudget
 from kubectl_nodelife.controllers.daemonset.rolling_update import (
     UpdateImpossibleError,
     budget_of,

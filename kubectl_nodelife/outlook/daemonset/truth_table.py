@@ -6,17 +6,13 @@ from collections.abc import Iterator, Mapping
 
 import msgspec
 
-from kubectl_nodelife.controllers.daemonset.node_status_index import (
-    ROLLING_UPDATE,
-)
+from kubectl_nodelife.controllers.daemonset.node_status_index import ROLLING_UPDATE
 from kubectl_nodelife.controllers.daemonset.pods_on_node import (
     NodeDecision,
     available_from,
     is_past,
 )
-from kubectl_nodelife.controllers.daemonset.rolling_update import (
-    UpdateStep,
-)
+from kubectl_nodelife.controllers.daemonset.rolling_update import UpdateStep
 from kubectl_nodelife.kube.pod import Pod
 from kubectl_nodelife.outlook.daemonset.rollout_outlook import rollout_outlook
 from kubectl_nodelife.outlook.daemonset.rollout_verdict import NEVER, hindrances, taken_for_good

@@ -49,11 +49,7 @@ from kubectl_nodelife.outlook.what_if.service_levels import (
     workload_of,
 )
 from kubectl_nodelife.sim.disruption import BudgetLedger
-from kubectl_nodelife.sim.reading import (
-    Courses,
-    Happened,
-    NodeCourse,
-)
+from kubectl_nodelife.sim.reading import Courses, Happened, NodeCourse
 from kubectl_nodelife.sim.timeline import Record, Timeline
 from kubectl_nodelife.workloads.budgets import rule_of
 

@@ -19,12 +19,7 @@ from collections.abc import Callable, Iterable
 from copy import copy
 from typing import Final, Generic, NamedTuple, Protocol, TypeVar
 
-from kubectl_nodelife.engine.calls.pod_calls import (
-    ASK_AGAIN,
-    FAIL,
-    WAIT,
-    after_eviction,
-)
+from kubectl_nodelife.engine.calls.pod_calls import ASK_AGAIN, FAIL, WAIT, after_eviction
 from kubectl_nodelife.engine.calls.pod_calls import GONE as NOT_THERE
 from kubectl_nodelife.engine.workqueue import TokenBucket
 from kubectl_nodelife.kube.pod import Pod

@@ -18,11 +18,7 @@ from msgspec.structs import replace
 from kubectl_nodelife.engine.actions import Action, SetPodCondition
 from kubectl_nodelife.engine.cache import Key
 from kubectl_nodelife.engine.calls.call import NOT_FOUND, OK
-from kubectl_nodelife.engine.calls.pod_calls import (
-    ASK_AGAIN,
-    EVICTION_RETRY_NS,
-    WAIT,
-)
+from kubectl_nodelife.engine.calls.pod_calls import ASK_AGAIN, EVICTION_RETRY_NS, WAIT
 from kubectl_nodelife.kube.meta import Time
 from kubectl_nodelife.kube.pod import Pod, PodCondition
 from kubectl_nodelife.kube.times import MILLISECOND_NS, MINUTE_NS, SECOND_NS, whole_seconds
