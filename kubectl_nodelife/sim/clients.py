@@ -51,18 +51,19 @@ from kubectl_nodelife.kube.meta import KubeObject
 from kubectl_nodelife.sim.api import Api
 from kubectl_nodelife.sim.fields import (
     FieldPath,
+    Fields,
     describe,
     duration_ns,
+    given,
+    items,
     mapping,
     one_of,
-    sequence,
     text,
 )
 from kubectl_nodelife.sim.timeline import OWNER, SCRIPT, Agenda, Happening
 
 UNREACHABLE: Final = "unreachable"
 READ_CODES: Final = (401, 403, 404, 429, 500, 502, 503, 504)
-_FIELDS = ("kind", "name", "code", "from", "until")
 
 
 class FailingRead(msgspec.Struct, frozen=True):
@@ -127,22 +128,23 @@ class LeaseView:
 
 def read_failing_reads(value: Any, at: FieldPath) -> tuple[FailingRead, ...]:
     """The entries of the field. Raises BadInput."""
-    return tuple(_read_entry(item, at.item(i)) for i, item in enumerate(sequence(value, at)))
+    return items(value, at, _read_entry)
 
 
 def _read_entry(value: Any, at: FieldPath) -> FailingRead:
-    entry = mapping(value, at, _FIELDS)
+    entry = mapping(value, at, ("kind", "code", *_FIELDS))
     one_of(entry.get("kind", "Lease"), at.key("kind"), ("Lease",))
     if "code" not in entry:
         remedy = f"name the answer, such as 403 or {UNREACHABLE}"
         raise at.key("code").fault("the field is missing", remedy)
-    given: dict[str, Any] = {"code": _read_code(entry["code"], at.key("code"))}
-    if "name" in entry:
-        given["name"] = text(entry["name"], at.key("name"))
-    for field in ("from", "until"):
-        if field in entry:
-            given[f"{field}_ns"] = duration_ns(entry[field], at.key(field))
-    return FailingRead(**given)
+    return FailingRead(_read_code(entry["code"], at.key("code")), **given(entry, at, _FIELDS))
+
+
+_FIELDS: Final[Fields] = {
+    "name": ("name", text),
+    "from": ("from_ns", duration_ns),
+    "until": ("until_ns", duration_ns),
+}
 
 
 def _read_code(value: Any, at: FieldPath) -> int:

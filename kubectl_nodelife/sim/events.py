@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any, Final
 
 import msgspec
 
@@ -14,7 +15,7 @@ from kubectl_nodelife.kube.load import decode
 from kubectl_nodelife.kube.meta import KubeObject, LabelSelector
 from kubectl_nodelife.kube.node import Taint
 from kubectl_nodelife.kube.pod import Pod
-from kubectl_nodelife.kube.selectors import matches, parse_selector
+from kubectl_nodelife.kube.selectors import matches
 from kubectl_nodelife.kube.taints import parse_taint, parse_taint_to_remove
 from kubectl_nodelife.kube.times import MINUTE_NS, SECOND_NS
 from kubectl_nodelife.kube.unreadable import InputError
@@ -23,21 +24,23 @@ from kubectl_nodelife.kubelet.machine import CALL_WORDS
 from kubectl_nodelife.kubelet.reclaim import RESOURCES
 from kubectl_nodelife.sim.fields import (
     FieldPath,
+    Fields,
+    Reader,
     count,
     describe,
     duration_ns,
+    given,
+    items,
     mapping,
     nearest,
     one_of,
-    sequence,
+    selector,
+    struct,
     switch,
     text,
     texts,
 )
 from kubectl_nodelife.sim.kubectl.options import DrainOptions
-
-_POD_TARGETS = ("namespace", "pods", "selector")
-_STEP = ("state", "reason", "exitCode", "message")
 
 
 class PodTargets(msgspec.Struct, frozen=True):
@@ -75,55 +78,48 @@ class ResourcesEvent(msgspec.Struct, frozen=True):
     left: tuple[str, ...]
 
 
-def _pod_targets(value: dict[str, Any], at: FieldPath) -> PodTargets:
-    if ("pods" in value) == ("selector" in value):
+_PODS: Final[Fields] = {
+    "namespace": ("namespace", text),
+    "pods": ("names", texts),
+    "selector": ("selector", selector),
+}
+_CONTAINER: Final[Fields] = {
+    "name": ("container", text),
+    "ready": ("ready", switch),
+    "started": ("started", switch),
+}
+_STEP: Final[Fields] = {
+    "state": ("state", partial(one_of, words=("running", "waiting", "terminated"))),
+    "reason": ("reason", text),
+    "exitCode": ("exit_code", partial(count, most=255)),
+    "message": ("message", text),
+}
+
+
+def _pod_targets(document: Mapping[str, Any], at: FieldPath) -> PodTargets:
+    if ("pods" in document) == ("selector" in document):
         raise at.fault("names no pods or names them twice", "give either pods or selector")
-    namespace = text(value.get("namespace", "default"), at.key("namespace"))
-    if "pods" in value:
-        return PodTargets(namespace, texts(value["pods"], at.key("pods")))
-    try:
-        selector = parse_selector(text(value["selector"], at.key("selector")))
-    except ValueError as error:
-        raise at.key("selector").fault(str(error), "write it as for kubectl -l") from None
-    return PodTargets(namespace, selector=selector)
+    return PodTargets(**{"namespace": "default", **given(document, at, _PODS)})
 
 
-def read_container(value: Any, at: FieldPath) -> ContainerEvent:
-    """The event `container`. Raises BadInput."""
-    container = mapping(value, at, (*_POD_TARGETS, "name", "ready", "started", *_STEP))
+def _read_container(value: Any, at: FieldPath) -> ContainerEvent:
+    container = mapping(value, at, (*_PODS, *_CONTAINER, *_STEP))
     targets = _pod_targets(container, at)
-    name = text(container["name"], at.key("name")) if "name" in container else ""
-    given = [key for key in ("ready", "started", "state") if key in container]
-    if len(given) != 1:
+    if len(container.keys() & {"ready", "started", "state"}) != 1:
         raise at.fault("says not what happens to the container", "give ready, started or state")
-    if given[0] != "state":
-        word = switch(container[given[0]], at.key(given[0]))
-        if given[0] == "ready":
-            return ContainerEvent(targets, name, ready=word)
-        return ContainerEvent(targets, name, started=word)
-    states = ("running", "waiting", "terminated")
-    step = ContainerStep(
-        one_of(container["state"], at.key("state"), states),
-        text(container["reason"], at.key("reason")) if "reason" in container else "",
-        count(container.get("exitCode", 0), at.key("exitCode"), most=255),
-        text(container["message"], at.key("message")) if "message" in container else "",
-    )
-    return ContainerEvent(targets, name, step=step)
+    changes = given(container, at, _CONTAINER)
+    if "state" in container:
+        changes["step"] = ContainerStep(**given(container, at, _STEP))
+    return ContainerEvent(targets, **changes)
 
 
-def read_resources(value: Any, at: FieldPath) -> ResourcesEvent:
-    """The event `resources`. Raises BadInput."""
-    resources = mapping(value, at, (*_POD_TARGETS, "left"))
-    place = at.key("left")
-    resizes = tuple(
-        one_of(item, place.item(i), RESOURCES)
-        for i, item in enumerate(sequence(resources.get("left"), place))
-    )
-    return ResourcesEvent(_pod_targets(resources, at), resizes)
+def _read_resources(value: Any, at: FieldPath) -> ResourcesEvent:
+    resources = mapping(value, at, (*_PODS, "left"))
+    left = items(resources.get("left"), at.key("left"), partial(one_of, words=RESOURCES))
+    return ResourcesEvent(_pod_targets(resources, at), left)
 
 
 _STATUSES = ("True", "False", "Unknown")
-_KUBELET_CHANGES = ("heartbeats", "conditions", "failingCalls", "statusChannel")
 
 
 class Targets(msgspec.Struct, frozen=True):
@@ -239,13 +235,15 @@ FAULTS = (
 )
 COMMANDS = ("pause", "resume", "abort", "leader-dies")
 
-_WORK_DURATIONS = {
-    "duration": "duration_ns",
-    "jitter": "jitter_ns",
-    "down": "down_ns",
-    "daemonPods": "daemon_pods_ns",
+_WORK: Final[Fields] = {
+    "mode": ("mode", partial(one_of, words=(REBOOT, KUBELET, REPLACE))),
+    "kubeletVersion": ("kubelet_version", text),
+    "seed": ("seed", partial(count, most=(1 << 48) - 1)),
+    "duration": ("duration_ns", duration_ns),
+    "jitter": ("jitter_ns", duration_ns),
+    "down": ("down_ns", duration_ns),
+    "daemonPods": ("daemon_pods_ns", duration_ns),
 }
-_WORK_FIELDS = ("mode", "kubeletVersion", "seed", *_WORK_DURATIONS)
 
 
 class WorkAssumptions(msgspec.Struct, frozen=True):
@@ -319,7 +317,7 @@ class ScenarioEvent(msgspec.Struct, frozen=True):
 
 def read_events(value: Any, at: FieldPath) -> tuple[ScenarioEvent, ...]:
     """The list of events. Raises BadInput."""
-    return tuple(_read_event(item, at.item(i)) for i, item in enumerate(sequence(value, at)))
+    return items(value, at, _read_event)
 
 
 def decode_at(kind: str, document: dict[str, Any], at: FieldPath) -> KubeObject:
@@ -344,121 +342,103 @@ def _read_event(value: Any, at: FieldPath) -> ScenarioEvent:
     return ScenarioEvent(duration_ns(event["at"], at.key("at")), what, place)
 
 
-def _targets(value: dict[str, Any], at: FieldPath) -> Targets:
-    if ("nodes" in value) == ("selector" in value):
+_NODES: Final[Fields] = {"nodes": ("nodes", texts), "selector": ("selector", selector)}
+
+
+def _targets(document: Mapping[str, Any], at: FieldPath) -> Targets:
+    if ("nodes" in document) == ("selector" in document):
         raise at.fault("names no nodes or names them twice", "give either nodes or selector")
-    if "nodes" in value:
-        return Targets(nodes=texts(value["nodes"], at.key("nodes")))
-    written = text(value["selector"], at.key("selector"))
-    try:
-        return Targets(selector=parse_selector(written))
-    except ValueError as error:
-        raise at.key("selector").fault(str(error), "write it as for kubectl -l") from None
+    return Targets(**given(document, at, _NODES))
 
 
 def _read_kubelet(value: Any, at: FieldPath) -> KubeletEvent:
-    kubelet = mapping(value, at, ("nodes", "selector", *_KUBELET_CHANGES))
+    kubelet = mapping(value, at, (*_NODES, *_KUBELET))
     targets = _targets(kubelet, at)
-    if not kubelet.keys() & set(_KUBELET_CHANGES):
-        remedy = f"give one or more of {', '.join(_KUBELET_CHANGES)}"
-        raise at.fault("nothing happens to the kubelet", remedy)
-    heartbeats = ""
-    if "heartbeats" in kubelet:
-        heartbeats = one_of(kubelet["heartbeats"], at.key("heartbeats"), ("stop", "start"))
-    place = at.key("conditions")
-    conditions = {
-        type_: _condition(value, place.key(type_))
-        for type_, value in mapping(kubelet.get("conditions", {}), place).items()
-    }
-    failing, channel = None, ""
-    if "failingCalls" in kubelet:
-        place = at.key("failingCalls")
-        failing = tuple(
-            one_of(item, place.item(i), tuple(CALL_WORDS.values()))
-            for i, item in enumerate(sequence(kubelet["failingCalls"], place))
+    if not kubelet.keys() & _KUBELET.keys():
+        raise at.fault(
+            "nothing happens to the kubelet", f"give one or more of {', '.join(_KUBELET)}"
         )
-    if "statusChannel" in kubelet:
-        channel = one_of(kubelet["statusChannel"], at.key("statusChannel"), ("full", "free"))
-    return KubeletEvent(targets, heartbeats, conditions, failing, channel)
+    return KubeletEvent(targets, **given(kubelet, at, _KUBELET))
+
+
+def _conditions(value: Any, at: FieldPath) -> dict[str, ReportedCondition]:
+    return {type_: _condition(item, at.key(type_)) for type_, item in mapping(value, at).items()}
 
 
 def _condition(value: Any, at: FieldPath) -> ReportedCondition:
     """A status alone, or a mapping with reason and message."""
-    given = value if isinstance(value, dict) else {"status": value}
-    fields = mapping(given, at, ("status", "reason", "message"))
+    document = value if isinstance(value, dict) else {"status": value}
+    fields = mapping(document, at, ("status", *_WORDS))
     if "status" not in fields:
         raise at.fault("lacks the field status", f"give one of {', '.join(_STATUSES)}")
     status, place = fields["status"], at.key("status") if isinstance(value, dict) else at
     if isinstance(status, bool):  # YAML reads an unquoted True so
         status = str(status)
-    words = {key: text(fields[key], at.key(key)) for key in ("reason", "message") if key in fields}
-    return ReportedCondition(one_of(status, place, _STATUSES), **words)
+    return ReportedCondition(one_of(status, place, _STATUSES), **given(fields, at, _WORDS))
+
+
+_WORDS: Final[Fields] = {"reason": ("reason", text), "message": ("message", text)}
+_KUBELET: Final[Fields] = {
+    "heartbeats": ("heartbeats", partial(one_of, words=("stop", "start"))),
+    "conditions": ("conditions", _conditions),
+    "failingCalls": (
+        "failing_calls",
+        partial(items, read=partial(one_of, words=tuple(CALL_WORDS.values()))),
+    ),
+    "statusChannel": ("status_channel", partial(one_of, words=("full", "free"))),
+}
+
+
+def _taint(value: Any, at: FieldPath, parse: Callable[[str], Taint]) -> Taint:
+    try:
+        return parse(text(value, at))
+    except ValueError as error:
+        raise at.fault(str(error)) from None
+
+
+_TAINTS: Final[Fields] = {
+    "add": ("add", partial(items, read=partial(_taint, parse=parse_taint))),
+    "remove": ("remove", partial(items, read=partial(_taint, parse=parse_taint_to_remove))),
+}
 
 
 def _read_taint(value: Any, at: FieldPath) -> TaintEvent:
-    taint = mapping(value, at, ("nodes", "selector", "add", "remove"))
+    taint = mapping(value, at, (*_NODES, *_TAINTS))
     targets = _targets(taint, at)
-    if "add" not in taint and "remove" not in taint:
+    if not taint.keys() & _TAINTS.keys():
         raise at.fault("no taint is named", "give add, remove or both")
-    return TaintEvent(
-        targets,
-        _taints(taint.get("add", []), at.key("add"), parse_taint),
-        _taints(taint.get("remove", []), at.key("remove"), parse_taint_to_remove),
-    )
+    return TaintEvent(targets, **given(taint, at, _TAINTS))
 
 
-def _taints(value: Any, at: FieldPath, parse: Callable[[str], Taint]) -> tuple[Taint, ...]:
-    taints = []
-    for i, item in enumerate(sequence(value, at)):
-        try:
-            taints.append(parse(text(item, at.item(i))))
-        except ValueError as error:
-            raise at.item(i).fault(str(error)) from None
-    return tuple(taints)
+def _read_cordon(value: Any, at: FieldPath, *, unschedulable: bool) -> CordonEvent:
+    return CordonEvent(_targets(mapping(value, at, tuple(_NODES)), at), unschedulable)
 
 
-def _read_cordon(value: Any, at: FieldPath) -> CordonEvent:
-    return CordonEvent(_targets(mapping(value, at, ("nodes", "selector")), at), True)
+def _seconds(value: Any, at: FieldPath) -> int:
+    return duration_ns(value, at) // SECOND_NS
 
 
-def _read_uncordon(value: Any, at: FieldPath) -> CordonEvent:
-    return CordonEvent(_targets(mapping(value, at, ("nodes", "selector")), at), False)
+def _pod_selector(value: Any, at: FieldPath) -> str:
+    selector(value, at)
+    return text(value, at)
 
 
-_DRAIN_SWITCHES = {
-    "force": "force",
-    "ignoreDaemonSets": "ignore_daemonsets",
-    "deleteEmptyDirData": "delete_emptydir_data",
-    "disableEviction": "disable_eviction",
+_DRAIN: Final[Fields] = {
+    "force": ("force", switch),
+    "ignoreDaemonSets": ("ignore_daemonsets", switch),
+    "deleteEmptyDirData": ("delete_emptydir_data", switch),
+    "disableEviction": ("disable_eviction", switch),
+    "gracePeriod": ("grace_period_seconds", _seconds),
+    "timeout": ("timeout_ns", duration_ns),
+    "skipWaitForDeleteTimeout": ("skip_wait_seconds", _seconds),
+    "podSelector": ("pod_selector", _pod_selector),
 }
-_DRAIN_DURATIONS = ("gracePeriod", "timeout", "skipWaitForDeleteTimeout")
+"""kubectl's flags, in the spelling of this document's fields."""
 
 
 def _read_drain(value: Any, at: FieldPath) -> DrainEvent:
-    """kubectl's flags, in the spelling of this document's fields."""
-    fields = ("nodes", "selector", *_DRAIN_SWITCHES, *_DRAIN_DURATIONS, "podSelector")
-    drain = mapping(value, at, fields)
-    targets = _targets(drain, at)
-    given: dict[str, Any] = {}
-    for key, field in _DRAIN_SWITCHES.items():
-        if key in drain:
-            given[field] = switch(drain[key], at.key(key))
-    if "podSelector" in drain:
-        given["pod_selector"] = text(drain["podSelector"], at.key("podSelector"))
-        try:
-            parse_selector(given["pod_selector"])
-        except ValueError as error:
-            remedy = "write it as for kubectl -l"
-            raise at.key("podSelector").fault(str(error), remedy) from None
-    if "timeout" in drain:
-        given["timeout_ns"] = duration_ns(drain["timeout"], at.key("timeout"))
-    if "gracePeriod" in drain:
-        grace_ns = duration_ns(drain["gracePeriod"], at.key("gracePeriod"))
-        given["grace_period_seconds"] = grace_ns // SECOND_NS
-    if "skipWaitForDeleteTimeout" in drain:
-        key = "skipWaitForDeleteTimeout"
-        given["skip_wait_seconds"] = duration_ns(drain[key], at.key(key)) // SECOND_NS
-    return DrainEvent(targets, DrainOptions(**given))
+    drain = mapping(value, at, (*_NODES, *_DRAIN))
+    return DrainEvent(_targets(drain, at), DrainOptions(**given(drain, at, _DRAIN)))
 
 
 def _read_controllers(value: Any, at: FieldPath) -> ConnectionEvent | LeaseViewEvent:
@@ -480,11 +460,12 @@ def _read_lease(value: Any, at: FieldPath) -> LeaseTouchEvent:
     return LeaseTouchEvent(targets)
 
 
+_LOSE: Final[Fields] = {"link": ("link", switch), "for": ("for_ns", duration_ns)}
+
+
 def _read_lose(value: Any, at: FieldPath) -> LoseEvent:
-    lose = mapping(value, at, ("nodes", "selector", "link", "for"))
-    link = switch(lose["link"], at.key("link")) if "link" in lose else False
-    for_ns = duration_ns(lose["for"], at.key("for")) if "for" in lose else None
-    return LoseEvent(_targets(lose, at), link, for_ns)
+    lose = mapping(value, at, (*_NODES, *_LOSE))
+    return LoseEvent(_targets(lose, at), **given(lose, at, _LOSE))
 
 
 def _read_apply(value: Any, at: FieldPath) -> ApplyEvent:
@@ -519,49 +500,30 @@ def _read_delete(value: Any, at: FieldPath) -> DeleteEvent:
     return DeleteEvent(kind, namespace if kind.namespaced else "", name)
 
 
+_OF_UPGRADE: Final[Fields] = {"selector": ("selector", text), "nodes": ("nodes", texts)}
+
+
 def _read_upgrade(value: Any, at: FieldPath) -> UpgradeEvent:
     """The event `upgrade`. Raises BadInput."""
     upgrade = mapping(value, at, ("selector", "nodes", "policy", "work", "faults"))
-    work = _read_work(upgrade.get("work", {}), at.key("work"))
+    work = WorkAssumptions(**struct(upgrade.get("work", {}), at.key("work"), _WORK))
     place = at.key("policy")
-    given = dict(mapping(upgrade.get("policy", {}), place))
-    if "selector" in upgrade:
-        given["selector"] = text(upgrade["selector"], at.key("selector"))
-    if "nodes" in upgrade:
-        given["nodes"] = list(texts(upgrade["nodes"], at.key("nodes")))
-    if not given.get("selector") and not given.get("nodes"):
+    flags = {**mapping(upgrade.get("policy", {}), place), **given(upgrade, at, _OF_UPGRADE)}
+    if not flags.get("selector") and not flags.get("nodes"):
         raise at.fault("names no nodes", "give selector or nodes")
     mode = WorkMode.REPLACE if work.mode == REPLACE else WorkMode.RUN
-    given.setdefault("work", {"mode": mode.value, "command": "" if work.mode == REPLACE else "-"})
+    flags.setdefault("work", {"mode": mode.value, "command": "" if work.mode == REPLACE else "-"})
     try:
-        policy = policy_from(given)
+        policy = policy_from(flags)
     except BadInput as error:
         raise place.fault(str(error)) from None
-    faults = tuple(
-        _read_work_fault(item, at.key("faults").item(i))
-        for i, item in enumerate(sequence(upgrade.get("faults", []), at.key("faults")))
-    )
+    faults = items(upgrade.get("faults", []), at.key("faults"), _read_work_fault)
     return UpgradeEvent(policy, work, faults)
 
 
 def _read_upgrade_command(value: Any, at: FieldPath) -> UpgradeCommandEvent:
     """The event `upgradeCommand`. Raises BadInput."""
     return UpgradeCommandEvent(one_of(value, at, COMMANDS))
-
-
-def _read_work(value: Any, at: FieldPath) -> WorkAssumptions:
-    work = mapping(value, at, _WORK_FIELDS)
-    given: dict[str, Any] = {}
-    if "mode" in work:
-        given["mode"] = one_of(work["mode"], at.key("mode"), (REBOOT, KUBELET, REPLACE))
-    if "kubeletVersion" in work:
-        given["kubelet_version"] = text(work["kubeletVersion"], at.key("kubeletVersion"))
-    if "seed" in work:
-        given["seed"] = count(work["seed"], at.key("seed"), most=(1 << 48) - 1)
-    for key, field in _WORK_DURATIONS.items():
-        if key in work:
-            given[field] = duration_ns(work[key], at.key(key))
-    return WorkAssumptions(**given)
 
 
 def _read_work_fault(value: Any, at: FieldPath) -> WorkFault:
@@ -572,13 +534,13 @@ def _read_work_fault(value: Any, at: FieldPath) -> WorkFault:
     return WorkFault(nodes, how, times)
 
 
-_READERS: dict[str, Callable[[Any, FieldPath], Happening]] = {
+_READERS: dict[str, Reader] = {
     "kubelet": _read_kubelet,
-    "container": read_container,
-    "resources": read_resources,
+    "container": _read_container,
+    "resources": _read_resources,
     "taint": _read_taint,
-    "cordon": _read_cordon,
-    "uncordon": _read_uncordon,
+    "cordon": partial(_read_cordon, unschedulable=True),
+    "uncordon": partial(_read_cordon, unschedulable=False),
     "drain": _read_drain,
     "controllers": _read_controllers,
     "lease": _read_lease,

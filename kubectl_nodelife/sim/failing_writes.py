@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from copy import copy
+from functools import partial
 from hashlib import blake2b
 from typing import Any, Final
 
@@ -21,13 +22,15 @@ from kubectl_nodelife.kube.kinds import find_resource, kind_named
 from kubectl_nodelife.kube.meta import KubeObject
 from kubectl_nodelife.sim.fields import (
     FieldPath,
+    Fields,
     count,
     describe,
     duration_ns,
+    given,
+    items,
     mapping,
     nearest,
     one_of,
-    sequence,
     text,
 )
 
@@ -37,10 +40,6 @@ UNREACHABLE: Final = "unreachable"
 CODES: Final = (403, 404, 409, 422, 429, 500, 502, 503, 504)
 EVICTION: Final = "Eviction"
 
-_FIELDS = (
-    "controller", "verb", "kind", "name", "code", "message", "times", "probability", "seed",
-    "from", "until",
-)  # fmt: skip
 _LARGEST_SEED = (1 << 48) - 1
 _MOST_TIMES = 1_000_000
 
@@ -157,35 +156,16 @@ def read_failing_writes(
     value: Any, at: FieldPath, controllers: Sequence[str]
 ) -> tuple[FailingWrite, ...]:
     """The entries of the field. Raises BadInput."""
-    items = enumerate(sequence(value, at))
-    return tuple(_read_entry(item, at.item(i), controllers) for i, item in items)
+    return items(value, at, partial(_read_entry, controllers=controllers))
 
 
 def _read_entry(value: Any, at: FieldPath, controllers: Sequence[str]) -> FailingWrite:
-    entry = mapping(value, at, _FIELDS)
+    fields: Fields = {"controller": ("controller", partial(one_of, words=controllers)), **_FIELDS}
+    entry = mapping(value, at, ("code", *fields))
     if "code" not in entry:
         raise at.key("code").fault("the field is missing", "name the answer, such as 409 or lost")
     code, applied = _read_code(entry["code"], at.key("code"))
-    given: dict[str, Any] = {"code": code, "applied": applied}
-    if "controller" in entry:
-        given["controller"] = one_of(entry["controller"], at.key("controller"), controllers)
-    if "verb" in entry:
-        given["verb"] = one_of(entry["verb"], at.key("verb"), tuple(VERBS.values()))
-    if "kind" in entry:
-        given["kind"] = _read_kind(entry["kind"], at.key("kind"))
-    for field in ("name", "message"):
-        if field in entry:
-            given[field] = text(entry[field], at.key(field))
-    if "times" in entry:
-        given["times"] = count(entry["times"], at.key("times"), least=1, most=_MOST_TIMES)
-    if "seed" in entry:
-        given["seed"] = count(entry["seed"], at.key("seed"), most=_LARGEST_SEED)
-    if "probability" in entry:
-        given["probability"] = _read_probability(entry["probability"], at.key("probability"))
-    for field in ("from", "until"):
-        if field in entry:
-            given[f"{field}_ns"] = duration_ns(entry[field], at.key(field))
-    return FailingWrite(**given)
+    return FailingWrite(code=code, applied=applied, **given(entry, at, fields))
 
 
 def _read_code(value: Any, at: FieldPath) -> tuple[int, bool]:
@@ -213,3 +193,16 @@ def _read_probability(value: Any, at: FieldPath) -> float:
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value <= 1:
         raise at.fault(f"found {describe(value)}", "give a number above 0, at most 1")
     return float(value)
+
+
+_FIELDS: Final[Fields] = {
+    "verb": ("verb", partial(one_of, words=tuple(VERBS.values()))),
+    "kind": ("kind", _read_kind),
+    "name": ("name", text),
+    "message": ("message", text),
+    "times": ("times", partial(count, least=1, most=_MOST_TIMES)),
+    "probability": ("probability", _read_probability),
+    "seed": ("seed", partial(count, most=_LARGEST_SEED)),
+    "from": ("from_ns", duration_ns),
+    "until": ("until_ns", duration_ns),
+}

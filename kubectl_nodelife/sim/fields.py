@@ -1,16 +1,20 @@
 """Reading a document field by field, with errors that name the file, the path in it and the remedy.
 
 Plain JSON values in, Python values out; every function raises BadInput. Unknown fields are refused,
-since a field that is misspelt would otherwise silently do nothing.
+since a field that is misspelt would otherwise silently do nothing. A table says what reads which
+field (`Fields`): those of a mapping that may be left out are read by it (`given`).
 """
 
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 from kubectl_nodelife.errors import BadInput
+from kubectl_nodelife.kube.meta import LabelSelector
+from kubectl_nodelife.kube.selectors import parse_selector
 from kubectl_nodelife.kube.times import format_duration, parse_duration
 
 _MOST_KNOWN = 20
@@ -47,6 +51,27 @@ class FieldPath(NamedTuple):
         )
 
 
+Reader = Callable[[Any, FieldPath], Any]
+"""Makes what is meant of a value. Raises BadInput."""
+
+Fields = Mapping[str, tuple[str, Reader]]
+"""A field's name in the document -> the name of what it gives, and what reads it."""
+
+
+def given(document: Mapping[str, Any], at: FieldPath, fields: Fields) -> dict[str, Any]:
+    """What those of the fields give that are there, by name, in the order of the table."""
+    return {
+        name: read(document[key], at.key(key))
+        for key, (name, read) in fields.items()
+        if key in document
+    }
+
+
+def struct(value: Any, at: FieldPath, fields: Fields) -> dict[str, Any]:
+    """What a mapping gives that has none but these fields."""
+    return given(mapping(value, at, tuple(fields)), at, fields)
+
+
 def mapping(value: Any, at: FieldPath, fields: Sequence[str] = ()) -> dict[str, Any]:
     """The value as a mapping; where `known` fields are given, with no other ones."""
     if not isinstance(value, dict):
@@ -64,6 +89,11 @@ def sequence(value: Any, at: FieldPath) -> list[Any]:
     if not isinstance(value, list):
         raise at.fault(f"expected a list, found {describe(value)}")
     return value
+
+
+def items(value: Any, at: FieldPath, read: Reader) -> tuple[Any, ...]:
+    """What the items of a list give."""
+    return tuple(read(item, at.item(i)) for i, item in enumerate(sequence(value, at)))
 
 
 def text(value: Any, at: FieldPath) -> str:
@@ -121,6 +151,21 @@ def one_of(value: Any, at: FieldPath, words: Sequence[str]) -> str:
     if word not in words:
         raise at.fault(f"unknown value {word!r}", nearest(word, words))
     return word
+
+
+def some_of(value: Any, at: FieldPath, words: Iterable[str]) -> tuple[str, ...]:
+    """The known words that the value, a list, has; in the order in which they are known."""
+    known = tuple(words)
+    wanted = items(value, at, partial(one_of, words=known))
+    return tuple(word for word in known if word in wanted)
+
+
+def selector(value: Any, at: FieldPath) -> LabelSelector:
+    """The value as a selector of labels, in kubectl's words."""
+    try:
+        return parse_selector(text(value, at))
+    except ValueError as error:
+        raise at.fault(str(error), "write it as for kubectl -l") from None
 
 
 def nearest(word: str, words: Iterable[str]) -> str:

@@ -10,6 +10,7 @@ The format is in docs/scenario.md.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
 from itertools import chain
 from typing import Any, Final, NamedTuple
 
@@ -48,12 +49,15 @@ from kubectl_nodelife.sim.events import (
 from kubectl_nodelife.sim.failing_writes import FailingWrite, read_failing_writes
 from kubectl_nodelife.sim.fields import (
     FieldPath,
+    Fields,
     count,
     duration_ns,
     mapping,
     nearest,
     one_of,
     sequence,
+    some_of,
+    struct,
     switch,
     text,
 )
@@ -264,51 +268,54 @@ def _check_nodes(scenario: Scenario, present: Iterable[str]) -> None:
                     raise place.fault(f"node {name} never exists", nearest(name, sorted(nodes)))
 
 
-_KUBELET_FIELDS = {
-    "leaseRenewInterval": "lease_renew_interval_ns",
-    "leaseRenewPhase": "lease_renew_phase_ns",
-    "nodeStatusReportInterval": "node_status_report_interval_ns",
-    "podStartDuration": "pod_start_ns",
-    "podStopDuration": "pod_stop_ns",
+_PERIOD: Final = partial(duration_ns, least_ns=MILLISECOND_NS)
+_KUBELET: Final[Fields] = {
+    "leaseRenewInterval": ("lease_renew_interval_ns", _PERIOD),
+    "leaseRenewPhase": ("lease_renew_phase_ns", duration_ns),
+    "nodeStatusReportInterval": ("node_status_report_interval_ns", _PERIOD),
+    "podStartDuration": ("pod_start_ns", duration_ns),
+    "podStopDuration": ("pod_stop_ns", duration_ns),
+    "podsListed": ("pods_listed", switch),
+    "keepTerminatedPodVolumes": ("keep_terminated_pod_volumes", switch),
+    "cgroupsPerQOS": ("cgroups_per_qos", switch),
 }
-_KUBELET_SWITCHES = {
-    "podsListed": "pods_listed",
-    "keepTerminatedPodVolumes": "keep_terminated_pod_volumes",
-    "cgroupsPerQOS": "cgroups_per_qos",
+_GENERATE: Final[Fields] = {
+    "zones": ("zones", partial(count, least=1, most=1000)),
+    "nodesPerZone": ("nodes_per_zone", partial(count, most=100_000)),
+    "podsPerNode": ("pods_per_node", partial(count, most=10_000)),
+    "daemonSets": ("daemon_sets", partial(count, most=1000)),
+    "seed": ("seed", partial(count, most=(1 << 48) - 1)),
+    "tolerationSeconds": ("toleration_seconds", partial(count, most=1_000_000_000)),
+    "services": ("services", partial(count, most=100_000)),
+    "budgets": ("budgets", partial(count, most=100_000)),
+    "replicas": ("replicas", partial(count, most=10_000)),
 }
-_PERIODS = ("leaseRenewInterval", "nodeStatusReportInterval")
-# field -> (its name here, least, most)
-_GENERATE_FIELDS = {
-    "zones": ("zones", 1, 1000),
-    "nodesPerZone": ("nodes_per_zone", 0, 100_000),
-    "podsPerNode": ("pods_per_node", 0, 10_000),
-    "daemonSets": ("daemon_sets", 0, 1000),
-    "seed": ("seed", 0, (1 << 48) - 1),
-    "tolerationSeconds": ("toleration_seconds", 0, 1_000_000_000),
-    "services": ("services", 0, 100_000),
-    "budgets": ("budgets", 0, 100_000),
-    "replicas": ("replicas", 0, 10_000),
-}
-_MILLISECOND_NS = 1_000_000
 _LONGEST_NS = 366 * 24 * 60 * MINUTE_NS
 _MOST_GENERATED = 2_000_000
 
 
 def parse_scenario(content: bytes, file: str) -> Scenario:
     """Read a scenario. Raises BadInput with the file, the path in the document, and the remedy."""
+    meta, spec, top = read_document(content, file, "Scenario")
+    name = text(meta.get("name", "scenario"), top.key("metadata").key("name"))
+    return Scenario(file=file, name=name, **struct(spec, top.key("spec"), _SPEC))
+
+
+def read_document(
+    content: bytes, file: str, kind: str
+) -> tuple[dict[str, Any], dict[str, Any], FieldPath]:
+    """(metadata, spec, the place of the whole) of a file of our own kind of that name. Raises
+    BadInput.
+    """
     top = FieldPath(file)
-    document = mapping(
-        only_document(content, file), top, ("apiVersion", "kind", "metadata", "spec")
-    )
-    for key, wanted in (("apiVersion", API_VERSION), ("kind", "Scenario")):
+    fields = ("apiVersion", "kind", "metadata", "spec")
+    document = mapping(only_document(content, file), top, fields)
+    for key, wanted in (("apiVersion", API_VERSION), ("kind", kind)):
         if document.get(key) != wanted:
             problem = f"found {document[key]!r}" if key in document else "the field is missing"
-            raise top.key(key).fault(problem, f"a scenario has {key}: {wanted}")
-    meta = mapping(document.get("metadata", {}), top.key("metadata"))
-    name = text(meta.get("name", "scenario"), top.key("metadata").key("name"))
-    at = top.key("spec")
-    spec = mapping(document.get("spec", {}), at, tuple(_SPEC_FIELDS))
-    return Scenario(file=file, name=name, **_read_spec(spec, at))
+            raise top.key(key).fault(problem, f"a {kind.lower()} has {key}: {wanted}")
+    meta, spec = (mapping(document.get(key, {}), top.key(key)) for key in ("metadata", "spec"))
+    return meta, spec, top
 
 
 def only_document(content: bytes, file: str) -> Any:
@@ -329,15 +336,6 @@ def only_document(content: bytes, file: str) -> Any:
     return documents[0]
 
 
-def _read_spec(spec: dict[str, Any], at: FieldPath) -> dict[str, Any]:
-    """The fields of Scenario that the document gives."""
-    read = {}
-    for key, value in spec.items():
-        field, reader = _SPEC_FIELDS[key]
-        read[field] = reader(value, at.key(key))
-    return read
-
-
 def _profile(value: Any, at: FieldPath) -> Profile:
     try:
         return parse_profile(text(value, at))
@@ -349,14 +347,6 @@ def _joins(value: Any, at: FieldPath) -> bool:
     return one_of(value, at, ("restart", "join")) == "join"
 
 
-def _scheduler(value: Any, at: FieldPath) -> str:
-    return one_of(value, at, tuple(SCHEDULERS))
-
-
-def _duration(value: Any, at: FieldPath) -> int:
-    return duration_ns(value, at, least_ns=_MILLISECOND_NS, most_ns=_LONGEST_NS)
-
-
 def _time(value: Any, at: FieldPath) -> int:
     try:
         return int(parse_time(text(value, at)))
@@ -364,30 +354,13 @@ def _time(value: Any, at: FieldPath) -> int:
         raise at.fault(str(error)) from None
 
 
-def _controllers(value: Any, at: FieldPath) -> tuple[str, ...]:
-    items = sequence(value, at)
-    wanted = {one_of(item, at.item(i), CONTROLLER_NAMES) for i, item in enumerate(items)}
-    return tuple(name for name in CONTROLLER_NAMES if name in wanted)
-
-
 def _kubelet(value: Any, at: FieldPath) -> KubeletTerms:
-    terms: dict[str, Any] = {}
-    for key, item in mapping(value, at, (*_KUBELET_FIELDS, *_KUBELET_SWITCHES)).items():
-        if key in _KUBELET_SWITCHES:
-            terms[_KUBELET_SWITCHES[key]] = switch(item, at.key(key))
-            continue
-        least_ns = _MILLISECOND_NS if key in _PERIODS else 0
-        terms[_KUBELET_FIELDS[key]] = duration_ns(item, at.key(key), least_ns=least_ns)
-    return KubeletTerms(**terms)
+    return KubeletTerms(**struct(value, at, _KUBELET))
 
 
 def read_generate(value: Any, at: FieldPath) -> Generate:
     """The recipe of a synthetic cluster. Raises BadInput."""
-    wanted = {}
-    for key, item in mapping(value, at, tuple(_GENERATE_FIELDS)).items():
-        field, least, most = _GENERATE_FIELDS[key]
-        wanted[field] = count(item, at.key(key), least=least, most=most)
-    generate = Generate(**wanted)
+    generate = Generate(**struct(value, at, _GENERATE))
     nodes = generate.zones * generate.nodes_per_zone
     if nodes * (1 + generate.pods_per_node + generate.daemon_sets) > _MOST_GENERATED:
         raise at.fault(
@@ -421,24 +394,25 @@ def _objects(value: Any, at: FieldPath) -> tuple[KubeObject, ...]:
     return tuple(objects)
 
 
-def _failing_writes(value: Any, at: FieldPath) -> tuple[FailingWrite, ...]:
-    return read_failing_writes(value, at, CONTROLLER_NAMES)
-
-
-# field -> (its name here, what reads it)
-_SPEC_FIELDS: Final[dict[str, tuple[str, Callable[[Any, FieldPath], Any]]]] = {
+_SPEC: Final[Fields] = {
     "profile": ("profile", _profile),
     "start": ("join", _joins),
     "flags": ("flags", mapping),
-    "controllers": ("controllers", _controllers),
+    "controllers": ("controllers", partial(some_of, words=CONTROLLER_NAMES)),
     "time": ("time_ns", _time),
-    "duration": ("duration_ns", _duration),
+    "duration": (
+        "duration_ns",
+        partial(duration_ns, least_ns=MILLISECOND_NS, most_ns=_LONGEST_NS),
+    ),
     "snapshot": ("snapshot", text),
     "objects": ("objects", _objects),
     "generate": ("generate", read_generate),
     "kubelet": ("kubelet", _kubelet),
-    "scheduler": ("scheduler", _scheduler),
+    "scheduler": ("scheduler", partial(one_of, words=tuple(SCHEDULERS))),
     "events": ("events", read_events),
-    "failingWrites": ("failing_writes", _failing_writes),
+    "failingWrites": (
+        "failing_writes",
+        partial(read_failing_writes, controllers=CONTROLLER_NAMES),
+    ),
     "failingReads": ("failing_reads", read_failing_reads),
 }

@@ -14,6 +14,7 @@ import io
 import math
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any, Final
 
 import msgspec
@@ -22,20 +23,23 @@ from kubectl_nodelife.errors import BadInput
 from kubectl_nodelife.kube.times import HOUR_NS, MILLISECOND_NS, SECOND_NS
 from kubectl_nodelife.sim.fields import (
     FieldPath,
+    Fields,
     count,
     duration_ns,
+    given,
+    items,
     mapping,
     nearest,
     one_of,
     sequence,
+    some_of,
     text,
 )
 from kubectl_nodelife.sim.scenario import (
-    API_VERSION,
     CONTROLLER_NAMES,
     FEWEST_PODS,
     SCHEDULERS,
-    only_document,
+    read_document,
 )
 from kubectl_nodelife.sweep.failures import (
     Flap,
@@ -54,13 +58,8 @@ from kubectl_nodelife.sweep.points import LatinHypercube, Value, read_sampling, 
 from kubectl_nodelife.sweep.result import OPERATORS, STATISTICS, Assertion
 from kubectl_nodelife.sweep.runs import MEASURES
 
-KIND: Final = "Study"
 BASES: Final = ("snapshot", "dump", "scenario", "generate")
 DEFAULT_MEASURES: Final = ("evictions", "needlessEvictions", "unavailablePodMinutes")
-_FIELDS: Final = (
-    *("base", "profile", "flags", "controllers", "scheduler", "space", "sampling", "failures"),
-    *("repeat", "duration", "measure", "assert"),
-)
 _MOST_SEEDS: Final = 1_000_000
 _MOST_DURATION_NS: Final = 24 * HOUR_NS
 _ASSERTION: Final = re.compile(
@@ -110,75 +109,45 @@ class Study(msgspec.Struct, frozen=True):
 def read_study(content: bytes, file: str, read_file: ReadFile) -> Study:
     """Read a study. `read_file` has the content of a file that the study names, by a path that is
     relative to it. Raises BadInput with the file, the path in the document, and the remedy."""
-    top = FieldPath(file)
-    document = mapping(
-        only_document(content, file), top, ("apiVersion", "kind", "metadata", "spec")
-    )
-    for key, wanted in (("apiVersion", API_VERSION), ("kind", KIND)):
-        if document.get(key) != wanted:
-            problem = f"found {document[key]!r}" if key in document else "the field is missing"
-            raise top.key(key).fault(problem, f"a study has {key}: {wanted}")
-    meta = mapping(document.get("metadata", {}), top.key("metadata"), ("name",))
+    meta, spec, top = read_document(content, file, "Study")
+    mapping(meta, top.key("metadata"), ("name",))
     place = top.key("metadata").key("name")
     name = text(meta.get("name", "study"), place)
     if not _NAME.fullmatch(name):
         raise place.fault(f"{name!r} is no name", "use lower-case letters, digits, - and .")
     at = top.key("spec")
-    spec = mapping(document.get("spec", {}), at, _FIELDS)
+    mapping(spec, at, ("failures", *_FIELDS))
     for needed in ("base", "failures"):
         if needed not in spec:
             raise at.key(needed).fault("the field is missing", "docs/sweep.md has the format")
-    given: dict[str, Any] = {
-        field: _READERS[key](spec[key], at.key(key))
-        for key, field in _RENAMED.items()
-        if key in spec
-    }
+    read = given(spec, at, _FIELDS)
     models = _failures(spec["failures"], at.key("failures"), read_file)
-    return Study(file=file, name=name, failures=models, **given)
+    return Study(file=file, name=name, failures=models, **read)
 
 
 def _base(value: Any, at: FieldPath) -> tuple[str, Any]:
-    given = mapping(value, at, BASES)
-    if len(given) != 1:
+    base = mapping(value, at, BASES)
+    if len(base) != 1:
         raise at.fault("names no cluster or several", f"give one of {', '.join(BASES)}")
-    ((kind, what),) = given.items()
+    ((kind, what),) = base.items()
     return kind, mapping(what, at.key(kind)) if kind == "generate" else text(what, at.key(kind))
-
-
-def _flags(value: Any, at: FieldPath) -> dict[str, object]:
-    return dict(mapping(value, at))
-
-
-def _controllers(value: Any, at: FieldPath) -> tuple[str, ...]:
-    items = sequence(value, at)
-    wanted = {one_of(item, at.item(i), CONTROLLER_NAMES) for i, item in enumerate(items)}
-    return tuple(name for name in CONTROLLER_NAMES if name in wanted)
 
 
 def _seeds(value: Any, at: FieldPath) -> tuple[int, ...]:
     """1 to N, or a list."""
     if not isinstance(value, list):
         return tuple(range(1, count(value, at, least=1, most=_MOST_SEEDS) + 1))
-    seeds = tuple(count(item, at.item(i), most=1 << 48) for i, item in enumerate(value))
+    seeds = items(value, at, partial(count, most=1 << 48))
     if not seeds or len(set(seeds)) < len(seeds):
         raise at.fault("has no seeds, or one twice", "give N, or a list of different numbers")
     return seeds
 
 
-def _duration(value: Any, at: FieldPath) -> int:
-    return duration_ns(value, at, least_ns=SECOND_NS, most_ns=_MOST_DURATION_NS)
-
-
 def _measures(value: Any, at: FieldPath) -> tuple[str, ...]:
-    items = sequence(value, at)
-    wanted = {one_of(item, at.item(i), tuple(MEASURES)) for i, item in enumerate(items)}
-    if not wanted:
+    measures = some_of(value, at, MEASURES)
+    if not measures:
         raise at.fault("the list is empty", f"known here: {', '.join(MEASURES)}")
-    return tuple(name for name in MEASURES if name in wanted)
-
-
-def _assertions(value: Any, at: FieldPath) -> tuple[Assertion, ...]:
-    return tuple(_assertion(item, at.item(i)) for i, item in enumerate(sequence(value, at)))
+    return measures
 
 
 def _assertion(value: Any, at: FieldPath) -> Assertion:
@@ -202,29 +171,21 @@ def _assertion(value: Any, at: FieldPath) -> Assertion:
     return Assertion(statistic, measure, parts["op"], number)
 
 
-def _scheduler(value: Any, at: FieldPath) -> str:
-    return one_of(value, at, tuple(SCHEDULERS))
-
-
-_READERS: Final[dict[str, Callable[[Any, FieldPath], Any]]] = {
-    "base": _base,
-    "profile": text,
-    "flags": _flags,
-    "controllers": _controllers,
-    "scheduler": _scheduler,
-    "space": read_space,
-    "sampling": read_sampling,
-    "repeat": _seeds,
-    "duration": _duration,
-    "measure": _measures,
-    "assert": _assertions,
-}
-_RENAMED: Final = {
-    **{key: key for key in _READERS},
-    "repeat": "seeds",
-    "duration": "duration_ns",
-    "measure": "measures",
-    "assert": "assertions",
+_FIELDS: Final[Fields] = {
+    "base": ("base", _base),
+    "profile": ("profile", text),
+    "flags": ("flags", mapping),
+    "controllers": ("controllers", partial(some_of, words=CONTROLLER_NAMES)),
+    "scheduler": ("scheduler", partial(one_of, words=tuple(SCHEDULERS))),
+    "space": ("space", read_space),
+    "sampling": ("sampling", read_sampling),
+    "repeat": ("seeds", _seeds),
+    "duration": (
+        "duration_ns",
+        partial(duration_ns, least_ns=SECOND_NS, most_ns=_MOST_DURATION_NS),
+    ),
+    "measure": ("measures", _measures),
+    "assert": ("assertions", partial(items, read=_assertion)),
 }
 
 
@@ -263,17 +224,17 @@ def _model(kind: str, fields: dict[str, Any], at: FieldPath) -> Model:
 
 
 def _trace(fields: dict[str, Any], at: FieldPath, read_file: ReadFile) -> Trace:
-    given = mapping(fields, at, ("file", "columns", "machines", "offset"))
-    if "file" not in given:
+    trace = mapping(fields, at, ("file", "columns", "machines", "offset"))
+    if "file" not in trace:
         raise at.key("file").fault("the field is missing", "name a CSV or JSON file")
     place = at.key("columns")
     columns = {
         key: text(value, place.key(key))
-        for key, value in mapping(given.get("columns", {}), place, COLUMNS).items()
+        for key, value in mapping(trace.get("columns", {}), place, COLUMNS).items()
     }
-    name = text(given["file"], at.key("file"))
-    machines = one_of(given.get("machines", "seed"), at.key("machines"), _MACHINES)
-    offset_ns = duration_ns(given.get("offset", 0), at.key("offset"))
+    name = text(trace["file"], at.key("file"))
+    machines = one_of(trace.get("machines", "seed"), at.key("machines"), _MACHINES)
+    offset_ns = duration_ns(trace.get("offset", 0), at.key("offset"))
     outages = read_trace(read_file(name), name, columns)
     whole = offset_ns // MILLISECOND_NS * MILLISECOND_NS
     return Trace(outages, machines == "name", whole)
