@@ -98,9 +98,12 @@ def _nearest(name: str, among: Iterable[str]) -> str:
     """The name that is likely meant, "" for none: that in another namespace first."""
     from difflib import get_close_matches
 
-    names = sorted(among)
-    elsewhere = [one for one in names if one.rpartition("/")[2] == name.rpartition("/")[2]]
-    return next(iter(elsewhere or get_close_matches(name, names, 1)), "")
+    namespace, _, bare = name.rpartition("/")
+    names = [one.rpartition("/") for one in sorted(among)]
+    close = [bare] if any(one[2] == bare for one in names) else []
+    close = close or get_close_matches(bare, [one[2] for one in names], 1)
+    meant = sorted((one[0] != namespace, "".join(one)) for one in names if one[2] in close)
+    return meant[0][1] if meant else ""
 
 
 class BadInput(NodelifeError):

@@ -91,6 +91,7 @@ def start(flags: DaemonFlags, connection: Connection) -> None:
     if flags.orders.controllers:
         flags = _confirm_enforcing(flags, cluster)
     try:
+        instance.refuse_second(flags.arguments())
         spawn(_run_arguments(connection, flags), _log(instance), _secrets(connection, flags))
     except AlreadyRuns as already:
         terminal.note(f"{already}: nothing to do")

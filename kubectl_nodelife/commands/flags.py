@@ -181,6 +181,10 @@ def connection_flags(callback: Callback) -> Callback:
         given = Connection(**{flag.field: kwargs.pop(flag.field) for flag in CONNECTION_FLAGS})
         outer = ctx.find_object(Connection) or Connection()
         ctx.obj = outer.overridden_by(given)
+        if given.request_timeout:
+            from kubectl_nodelife.live.target import parse_timeout
+
+            parse_timeout(given.request_timeout)  # where a daemon answers nobody else reads it
         lead_to(ctx.obj)
         return ctx.invoke(callback, *args, connection=ctx.obj, **kwargs)
 

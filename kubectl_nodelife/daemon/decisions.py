@@ -98,11 +98,13 @@ class DecisionTask(GatedFeed):
         return self.gate.closed_because or self.leases.waiting
 
     def shown_ns(self) -> int:
-        """The instant that answers are of: now, or while nothing is decided the last decision's,
-        since silence after it says nothing about a node.
+        """The instant that answers are of: now, or while nothing is decided the last news, since
+        silence after it says nothing about a node; never after the last decision.
         """
         now_ns = self.clock.now_ns()
-        return min(self._decided_ns or now_ns, now_ns) if self.stands_still else now_ns
+        if not self.stands_still:
+            return now_ns
+        return min(self._decided_ns or now_ns, self.last_news_ns or now_ns, now_ns)
 
     def running(self) -> list[str]:
         """The controllers that are looked at."""
@@ -165,8 +167,10 @@ class DecisionTask(GatedFeed):
             elif isinstance(item, LeasesRead):
                 seen.append((None, self._leases_read(item, seen)))
             else:
-                self.last_news_ns = self.clock.now_ns()
-                self.host.note(item, self.last_news_ns)
+                now_ns = self.clock.now_ns()
+                if isinstance(item, ListNews | WatchNews):
+                    self.last_news_ns = now_ns
+                self.host.note(item, now_ns)
                 seen = await self._note(item, seen)
         if self.host.engine is None:
             self._fill(seen)

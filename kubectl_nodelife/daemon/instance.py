@@ -57,8 +57,11 @@ class Instance:
         """Become the daemon. Raises AlreadyRuns."""
         self._lock = lock_file(self.lock)
         if self._lock is None:
-            pid = self.read_card().get("pid", "?")
-            raise AlreadyRuns(f"a daemon runs already for this cluster (pid {pid})")
+            raise self._already()
+
+    def _already(self) -> AlreadyRuns:
+        pid = self.read_card().get("pid", "?")
+        return AlreadyRuns(f"a daemon runs already for this cluster (pid {pid})")
 
     def bind(self) -> socket.socket:
         """The listening socket, 0600 from its first moment. Only with the lock."""
@@ -118,6 +121,19 @@ class Instance:
         finally:
             os.close(handle)
         return False
+
+    def refuse_second(self, flags: Sequence[str]) -> None:
+        """Raises AlreadyRuns where a daemon runs; Failed where it has not all of these flags."""
+        card = self.read_card()
+        if not card or not self.is_taken():
+            return
+        if missing := [flag for flag in flags if flag not in card.get("arguments", ())]:
+            raise Failed(
+                f"it was started without {' '.join(missing)}",
+                on=str(self._already()),
+                remedy="end it with daemon stop, and start it again with these flags",
+            )
+        raise self._already()
 
     def wait_until_free(self, seconds: float) -> bool:
         """True if the lock became free within that time."""

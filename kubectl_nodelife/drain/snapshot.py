@@ -34,7 +34,7 @@ from kubectl_nodelife.kube.wellknown import NAMESPACE_NODE_LEASE, TAINT_NODE_OUT
 from kubectl_nodelife.kube.workload import Namespace, PodDisruptionBudget
 from kubectl_nodelife.sim.disruption import BudgetLedger
 from kubectl_nodelife.sim.kubectl.options import DrainOptions, asked_daemon_set
-from kubectl_nodelife.sim.present import Branch, join
+from kubectl_nodelife.sim.present import Branch, goes_on, join
 from kubectl_nodelife.sim.timing import LearntTerms, TimesToReady, Timing
 from kubectl_nodelife.sim.world import World
 from kubectl_nodelife.workloads.admission import Admission
@@ -246,8 +246,9 @@ class PlanSnapshot:
     def silent_kubelet(self, node_name: str) -> str | None:
         """Why the node's kubelet is held to be gone, in a sentence; None where it is not.
 
-        By the cluster's own word (Ready Unknown), or by a Lease that ran out before this moment. A
-        node without a Lease is never called lost on its age.
+        By the cluster's own word (Ready Unknown) unless it renews its Lease, as every forecast has
+        it; or by a Lease that ran out before this moment. A node without a Lease is never called
+        lost on its age.
         """
         node = self.nodes.get(node_name)
         if node is None:
@@ -273,14 +274,16 @@ class PlanSnapshot:
         return seconds * SECOND_NS // 4 if seconds else None
 
     def _why_silent(self, node_name: str, node: Node) -> str | None:
+        ready = node.ready()
+        if ready is not None and ready.status == "Unknown":
+            sign = sign_of_life(node, self.cache, self.now_ns, self.settings.leases_count)
+            back = goes_on(node, sign, self.now_ns)
+            return None if back else f"the kubelet of {node_name} stopped posting node status"
         of_node = self.readiness(node_name)
         if of_node.heartbeat_from_lease and kubelet_reports(
             of_node, self.release.heartbeat_ns, self.now_ns
         ):
             return None
-        ready = node.ready()
-        if ready is not None and ready.status == "Unknown":
-            return f"the kubelet of {node_name} stopped posting node status"
         lease = self._leases.get(node_name)
         if lease is None or lease.spec.renew_time is None:
             return None

@@ -101,7 +101,7 @@ class CredentialPlugin:
             what = f"no answer within {self._timeout_seconds:g} s"
             raise Failed(what, on=name, remedy=_LOG_IN) from None
         except OSError as error:
-            hint = config.install_hint.strip() or "install it or put it on PATH"
+            hint = " ".join(config.install_hint.split()) or "install it or put it on PATH"
             raise Failed(f"cannot be run: {error.strerror}", on=name, remedy=hint) from None
         except TooMuchOutput:
             raise Failed("it prints more than any ExecCredential is long", on=name) from None

@@ -110,8 +110,9 @@ def resolve(config: KubeConfig, overrides: Connection) -> Target:
         context = Context()
     cluster_name = overrides.cluster or context.cluster
     user_name = overrides.user or context.user
-    user = _find(config.users, user_name, "user", context_name)
-    cluster = _find(config.clusters, cluster_name, "cluster", context_name)
+    user = _find(config.users, user_name, "user", "" if overrides.user else context_name)
+    of_context = "" if overrides.cluster else context_name
+    cluster = _find(config.clusters, cluster_name, "cluster", of_context)
     target = Target(
         context=context_name,
         namespace=overrides.namespace or context.namespace or "default",

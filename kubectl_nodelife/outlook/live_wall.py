@@ -24,10 +24,13 @@ from kubectl_nodelife.outlook.fates import Coming, Judged, Lane, harmed_steps
 from kubectl_nodelife.outlook.node import NodeOutlook, Outlook
 from kubectl_nodelife.outlook.node_verdict import (
     FINE,
+    LEAST_RENEWING,
     UNHEARD,
+    UNHEARD_SECONDS,
     WORST_FIRST,
     NextAction,
     node_verdict,
+    nothing_comes,
 )
 from kubectl_nodelife.outlook.situation import (
     SAME_SECONDS,
@@ -48,9 +51,6 @@ _STEP: Final = 64
 _MARGIN_NS: Final = 5 * SECOND_NS
 _HURT_SECONDS: Final = 5.0
 _ITS_TIME, _NEWER_SIGN, _HELD = "its time", "a newer sign", "held"
-_LEAST_RENEWING: Final = 3
-_UNHEARD_SECONDS: Final = 5.0
-_UNHEARD: Final = "nothing comes from {}: the link to it is down, or all nodes fell silent at once"
 
 
 class WallZone(msgspec.Struct, frozen=True, rename="camel"):
@@ -208,7 +208,7 @@ class LiveWall:
             return self._as_last_seen(view, self._frame, str(stands_still))
         unheard_s = float(view.source.get("age") or 0.0)
         self._heard_ns = outlook.now_ns - round(unheard_s * SECOND_NS)
-        counted_ns = self._heard_ns if len(self._quiet) >= _LEAST_RENEWING else outlook.now_ns
+        counted_ns = self._heard_ns if len(self._quiet) >= LEAST_RENEWING else outlook.now_ns
         held = False
         self._judged = []
         zones_now = zones(outlook)
@@ -236,9 +236,8 @@ class LiveWall:
             rows[name] = known[name] if row == known.get(name) else row
             yield
         self._rows = rows
-        if held and unheard_s > _UNHEARD_SECONDS and self._frame is not None:
-            server = view.source.get("server") or "the API server"
-            return self._as_last_seen(view, self._frame, _UNHEARD.format(server))
+        if held and unheard_s > UNHEARD_SECONDS and self._frame is not None:
+            return self._as_last_seen(view, self._frame, nothing_comes(view.source))
         if held:
             zones_now = [replace(zone, foretold=ForetoldZone()) for zone in zones_now]
         yield from self._look_whom_it_hurts(outlook)

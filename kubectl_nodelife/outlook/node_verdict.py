@@ -10,8 +10,8 @@ grace period, and Ready is still True), `never-posted`, `not-ready`, `unreachabl
 from __future__ import annotations
 
 import shlex
-from collections.abc import Sequence
-from typing import Final
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
 
 import msgspec
 
@@ -46,6 +46,17 @@ _TURNS: Final = ("SetNodeCondition", "Ready=Unknown")
 FINE = frozenset({"healthy", "cordoned", "tainted"})
 UNHEARD = frozenset({"silent", "overdue", "unreachable", "not-ready"})
 """States of nodes whose pods are marked not ready, or soon will be."""
+
+LEAST_RENEWING: Final = 3
+UNHEARD_SECONDS: Final = 5.0
+"""Where so many nodes renew, so long without any news is odd."""
+
+
+def nothing_comes(source: Mapping[str, Any]) -> str:
+    """A sentence on a link that is as silent as all nodes are. `source`: the contract's."""
+    server = source.get("server") or "the API server"
+    return f"nothing comes from {server}: the link to it is down, or all nodes fell silent at once"
+
 
 # nodeStatusReportFrequency: a kubelet posts its status at least so often, whatever its Lease does.
 _STATUS_REPORT_NS = 300 * SECOND_NS

@@ -2,7 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Generator, Iterable, Iterator, Sequence
+from collections.abc import (
+    Callable,
+    Container,
+    Generator,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
 from typing import Any, Final
 
 import msgspec
@@ -22,7 +30,16 @@ from kubectl_nodelife.kube.times import SECOND_NS, format_time
 from kubectl_nodelife.kube.wellknown import LIFECYCLE_CONDITIONS, TRUE
 from kubectl_nodelife.outlook.eviction_forecast import Range
 from kubectl_nodelife.outlook.node import NodeOutlook
-from kubectl_nodelife.outlook.node_verdict import FINE, WORST_FIRST, NodeVerdict, node_verdict
+from kubectl_nodelife.outlook.node_verdict import (
+    FINE,
+    LEAST_RENEWING,
+    UNHEARD,
+    UNHEARD_SECONDS,
+    WORST_FIRST,
+    NodeVerdict,
+    node_verdict,
+    nothing_comes,
+)
 from kubectl_nodelife.outlook.taint_turns import ForetoldZone, ZoneAfterLoss
 from kubectl_nodelife.outlook.view import ClusterView
 from kubectl_nodelife.outlook.zone import LossByZone, ZoneBrake, ZoneOutlook, zone_brakes, zones
@@ -117,6 +134,7 @@ def status_steps(
         nodes.append(NodeEntry(of_node, verdict, losses.of(of_node.node)))
         yield
     zones_now, asked = zones(outlook), len(nodes)
+    warnings = [*view.warnings, *_unheard(view.source, nodes)]
     if trouble:
         nodes = [n for n in nodes if n.in_trouble()]
     if sort_by:
@@ -134,12 +152,21 @@ def status_steps(
         zones=zones_now,
         brakes=zone_brakes(outlook, zones_now),
         nodes=nodes,
-        warnings=view.warnings,
+        warnings=warnings,
         now_ns=outlook.now_ns,
         pods_read="Pod" not in view.unread,
         asked=asked,
         absent={} if names or selector or field_selector else _absent(view),
     )
+
+
+def _unheard(source: Mapping[str, Any], nodes: Sequence[NodeEntry]) -> Iterator[str]:
+    """A warning where a daemon hears of no node, so that their silence may be the link's."""
+    states = [node.verdict.state for node in nodes]
+    all_silent = UNHEARD.issuperset(states) and states.count("silent") >= LEAST_RENEWING
+    long_ago = float(source.get("age") or 0.0) > UNHEARD_SECONDS
+    if all_silent and long_ago and not source.get("standsStill"):
+        yield nothing_comes(source)
 
 
 def _absent(view: ClusterView) -> dict[str, int]:

@@ -37,6 +37,9 @@ async def test_from_the_first_look_to_the_end() -> None:
         again = await one.run("daemon", "start")
         assert (again.code, again.out) == (0, "")
         assert "a daemon runs already for this cluster (pid " in again.err
+        other = await one.run("daemon", "start", "--set=node-monitor-grace-period=9m")
+        assert other.code == 1, other
+        assert "it was started without --set=node-monitor-grace-period=9m; end it" in other.err
 
         health = await one.health()
         assert health["controllers"] == ["node-lifecycle", "pod-gc", "taint-eviction", "daemonset"]

@@ -12,10 +12,12 @@ from kubectl_nodelife.kube.meta import ObjectMeta
 from kubectl_nodelife.kube.pod import Pod
 from kubectl_nodelife.kube.service import Service, ServiceSpec
 from kubectl_nodelife.kube.times import Time
+from kubectl_nodelife.live.news import FAILING, KindPhase
 from kubectl_nodelife.outlook.fates import Lane
 from kubectl_nodelife.outlook.live_wall import LiveFrame, LiveWall
 from kubectl_nodelife.outlook.node_verdict import WORST_FIRST
 from kubectl_nodelife.outlook.situation import Situation, blind
+from kubectl_nodelife.outlook.status import status_steps
 from kubectl_nodelife.outlook.works import Wait, WorkInProgress
 from tests.daemon.lab import (
     SECOND,
@@ -109,6 +111,24 @@ async def test_a_link_that_is_silent_makes_no_node_worse(tmp_path: Path) -> None
     assert told.since_s is not None and abs(wall.epoch_s + told.since_s - heard_s) < 2
     await lab.after(20, *DARK[:4])  # it was the nodes
     assert states(framed(wall, lab))["a11"] != "healthy"
+
+
+async def test_status_is_of_the_last_news_while_nothing_is_decided(tmp_path: Path) -> None:
+    """The link was down before the daemon noticed; the silence of that time is no node's."""
+    lab = make_lab(tmp_path)
+    await lab.begin(*(node(name) for name in DARK), *map(lease, DARK))
+    await lab.after(60, *DARK)
+    heard_ns = lab.now
+    await lab.after(25)
+    status = finished(status_steps(lab.sources.view()))
+    assert {n.verdict.state for n in status.nodes} == {"silent"}
+    assert any(w.startswith("nothing comes from") for w in status.warnings)
+    lab.feed.states["Lease"].broken_since_ns = lab.steady
+    await lab.tell(KindPhase("Lease", FAILING))
+    status = finished(status_steps(lab.sources.view()))
+    assert lab.decisions.stands_still and status.now_ns == heard_ns
+    assert {n.verdict.state for n in status.nodes} == {"healthy"}
+    assert "all is shown as last seen, 25s ago" in " ".join(status.warnings)
 
 
 async def test_nodes_of_which_some_go_on_are_silent_and_not_the_link(tmp_path: Path) -> None:

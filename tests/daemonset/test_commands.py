@@ -189,6 +189,7 @@ def test_rollout_undo_shows_the_very_patch(call: Call, tmp_path: Path) -> None:
     ("words", "code", "line"),
     [
         (("daemonset", "agnt"), 1, "not found; did you mean default/agent?"),
+        (("daemonset", "nope"), 1, '"default/nope" not found; check the name'),
         (("daemonset", "agent", "-n", "x"), 1, "it is in namespace default: use -n"),
         (("daemonset", "--nodes", "-o", "json"), 2, "is about one set with -o json; name the set"),
         (("daemonset", "status", "deploy/agent"), 2, "unclear from 'deploy/agent'"),

@@ -50,6 +50,16 @@ def test_unreachable_kubelet(dead: list[Json]) -> None:
     assert plan(*objects, grace_period_seconds=0).verdict == "ready"
 
 
+def test_a_node_that_was_called_unknown_early_is_unreachable() -> None:
+    """A cluster with a shorter grace period than the one assumed: Unknown, and its Lease is 24 s
+    old."""
+    unknown = {"status": {"conditions": [{"type": "Ready", "status": "Unknown"}]}}
+    nodes = [*node("a1", lease="2026-01-01T00:59:36Z", **unknown), *node("a2")]
+    web = pods_of(plan(nodes, replica_set("web", "a1")))["web-0"]
+    assert (web.verdict, web.gate) == ("never", "kubelet-unreachable")
+    assert web.reason.startswith("the kubelet of a1 stopped posting node status: nothing ends")
+
+
 def test_a_kubelet_that_renews_its_lease_is_coming_back() -> None:
     unknown = {"status": {"conditions": [{"type": "Ready", "status": "Unknown"}]}}
     assert plan(node("a1", **unknown), node("a2"), replica_set("web", "a1")).verdict == "ready"

@@ -109,8 +109,8 @@ def test_a_failing_plugin_is_an_error(script: str, changes: dict[str, Any], comp
 
 
 def test_the_install_hint_is_the_advice() -> None:
-    with pytest.raises(Failed, match="brew install it"):
-        run("", command="no-such-plugin", install_hint="brew install it")
+    with pytest.raises(Failed, match=r"; install it: brew install it$"):
+        run("", command="no-such-plugin", install_hint="\ninstall it:\n\n  brew install it\n")
 
 
 def test_a_hanging_plugin_is_ended() -> None:

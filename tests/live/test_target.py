@@ -97,8 +97,8 @@ def test_impersonation_flags() -> None:
     "changes, flags, complaint",
     [
         pytest.param({}, {"context": "gone"}, 'context "gone" does not exist.*first', id="context"),
-        pytest.param({}, {"cluster": "gone"}, 'cluster "gone"', id="cluster"),
-        pytest.param({}, {"user": "gone"}, 'user "gone"', id="user-is-not-anonymous"),
+        pytest.param({}, {"cluster": "gone"}, 'cluster "gone" does not', id="cluster"),
+        pytest.param({}, {"user": "gone"}, 'user "gone" does not', id="user-is-not-anonymous"),
         pytest.param({"current_context": "old"}, {}, '"old" does not exist', id="stale-current"),
         pytest.param({"current_context": ""}, {}, "no current-context", id="none-chosen"),
         pytest.param({"users": {}}, {}, 'user "me" that context "first" names', id="no-such-user"),

@@ -154,10 +154,12 @@ def test_what_is_no_group(what: str, line: str) -> None:
 def test_on_a_dump(capsys: pytest.CaptureFixture[str]) -> None:
     words = ["what-if", "--each", "node", "-f", str(DUMP)]
     assert main([*words, "--fail-on", "zero"]) == 4
-    told = capsys.readouterr().out
+    said = capsys.readouterr()
+    told = said.out
     assert told.startswith(
         "each node, lose: 6 played for 10m; 1 takes a workload or a Service down\n"
     )
+    assert "worker-a2, worker-b2 are silent already: losing them makes no difference" in said.err
     assert main([*words, "-o", "json"]) == 0
     document = json.loads(capsys.readouterr().out)
     assert (document["kind"], document["futures"]) == ("WhatIfRanking", 6)

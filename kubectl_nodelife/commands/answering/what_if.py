@@ -295,7 +295,7 @@ def rank(view: ClusterView, words: Sequence[str], asked: QuestionFlags) -> WhatI
         horizon={"untilSeconds": until_ns / SECOND_NS},
         without_group=without,
         assumed=list(ASSUMED),
-        warnings=view.warnings,
+        warnings=[*view.warnings, *ranker.warnings()],
         partial=partial,
         **ranked(outcomes, targets, words),
     )

@@ -7,7 +7,7 @@ the clusters at their ends. Only what differs is listed. Seconds count from the 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Final, NamedTuple
 
 from msgspec.structs import asdict
@@ -168,13 +168,20 @@ def _unknown_orders(nodes: Sequence[NodeFuture]) -> Iterator[str]:
 def _warnings(acts: Sequence[Act], before: PlayReading, plays: Plays) -> Iterator[str]:
     """Acts that change nothing, and those that end after the horizon."""
     until_s = (plays.future.end_ns - plays.future.start_ns) / SECOND_NS
-    reach = before.played.silent.keys() - plays.present.kubelets.keys()
+    yield from lost_already(acts, before, plays.present)
     for act in acts:
-        lost = [name for name in act.nodes if name in reach]
-        if act.act.startswith("lose") and lost and not act.at_seconds:
-            yield f"no difference: {first_names(lost, _NAMED)} is lost already"
         if act.for_seconds is not None and act.at_seconds + act.for_seconds > until_s:
             yield f"--for of '{act.act}' ends after the horizon: give a longer --until"
+
+
+def lost_already(acts: Iterable[Act], before: PlayReading, present: Present) -> Iterator[str]:
+    """A warning on the nodes whose loss, at once, leaves them as they are."""
+    silent = before.played.silent.keys() - present.kubelets.keys()
+    at_once = [act for act in acts if act.act.startswith("lose") and not act.at_seconds]
+    named = dict.fromkeys(name for act in at_once for name in act.nodes if name in silent)
+    if lost := first_names(list(named), _NAMED):
+        are, it = ("is", "it") if len(named) == 1 else ("are", "them")
+        yield f"{lost} {are} silent already: losing {it} makes no difference"
 
 
 def _horizon(after: PlayReading) -> Horizon:

@@ -21,7 +21,7 @@ from kubectl_nodelife.kube.node import zone_display, zone_key
 from kubectl_nodelife.kube.times import SECOND_NS
 from kubectl_nodelife.outlook.what_if import EACH
 from kubectl_nodelife.outlook.what_if.acts import Act, Narrowing, read_acts
-from kubectl_nodelife.outlook.what_if.answer import figures_of, goes_down
+from kubectl_nodelife.outlook.what_if.answer import figures_of, goes_down, lost_already
 from kubectl_nodelife.outlook.what_if.document import Both
 from kubectl_nodelife.outlook.what_if.play_reading import PlayReading, span_seconds
 from kubectl_nodelife.outlook.what_if.question import EachPlay, Question
@@ -205,6 +205,10 @@ class Ranker:
         self._plays = EachPlay(question)
         self.before = PlayReading(self._plays.baseline, self._settings, ignores)
         self.was = figures_of(self.before)
+
+    def warnings(self) -> Iterator[str]:
+        """Sentences on targets of which a loss says nothing."""
+        return lost_already(self.acts.values(), self.before, self._plays.present)
 
     @without_collector()  # a play leaves no circle
     def outcome(self, target: str) -> TargetOutcome:
