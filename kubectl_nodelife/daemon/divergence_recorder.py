@@ -17,7 +17,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Iterable, Mapping
 from typing import Any, Final
-from urllib.parse import urlencode
 
 import msgspec
 
@@ -28,13 +27,15 @@ from kubectl_nodelife.daemon.foreign_writes import NodeWriteObserver
 from kubectl_nodelife.daemon.gate import ManagerBegan
 from kubectl_nodelife.daemon.journal import TooSlow
 from kubectl_nodelife.daemon.kinds import warnings as kind_warnings
-from kubectl_nodelife.engine.pace import pace_of
-from kubectl_nodelife.engine.settings import Settings
 from kubectl_nodelife.errors import NodelifeError
+from kubectl_nodelife.kube.kinds import kind_named
 from kubectl_nodelife.kube.meta import KubeObject
-from kubectl_nodelife.kube.node import zone_display, zone_key
-from kubectl_nodelife.kube.times import HOUR_NS, MINUTE_NS, SECOND_NS, parse_time
+from kubectl_nodelife.kube.node import Lease, LeaseSpec, zone_display, zone_key
+from kubectl_nodelife.kube.times import HOUR_NS, MINUTE_NS, SECOND_NS
+from kubectl_nodelife.kube.workload import Event
 from kubectl_nodelife.live.client import ApiError, Client
+from kubectl_nodelife.live.listwatch import list_all, read_all
+from kubectl_nodelife.live.requests import Resource
 from kubectl_nodelife.live.transport import Backoff
 from kubectl_nodelife.outlook.diverge.judgement import divergence_document, divergence_judgement
 from kubectl_nodelife.outlook.diverge.observations import (
@@ -71,7 +72,7 @@ _SILENT_POLL_SECONDS: Final = 0.5
 """How often the lease is read when it is not renewed any more: its next holder acts at once."""
 
 _SOON_NS: Final = 60 * SECOND_NS
-_LEASES: Final = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases"
+_LEASE: Final = Resource(kind_named("Lease"), "kube-system", f"metadata.name={MANAGER}")
 _DEFAULT_DURATION_S: Final = 15
 _NEAR_NS: Final = 5 * SECOND_NS
 _MOST_SPANS: Final = 1_000
@@ -296,7 +297,7 @@ class DivergenceRecorder:
         self.note_watching(now_ns)
         decisions = self._decisions
         return Observations(
-            assumed=_assumed(decisions.settings),
+            assumed=AssumedSettings.of(decisions.settings),
             since_ns=max(since_ns, self._began_ns or 0),
             writes=tuple(self._writes.values()),
             observed=tuple(self._seen.values()),
@@ -346,16 +347,6 @@ def _fingerprint(answer: dict[str, Any]) -> object:
     return (answer["verdict"], items, settings, answer["notEvaluated"])
 
 
-def _assumed(settings: Settings) -> AssumedSettings:
-    return AssumedSettings(
-        period_ns=settings.node_monitor_period_ns,
-        grace_ns=settings.node_monitor_grace_period_ns,
-        rate=settings.node_eviction_rate,
-        origins=settings.origins,
-        pace=pace_of(settings),
-    )
-
-
 def _what(change: ChangeRecord) -> str:
     """The condition, taint or label, in as few words as name it."""
     if change.action in ("DeletePod", "MarkPodNotReady"):
@@ -383,7 +374,7 @@ class LeaseWatch:
         self.stale: list[UnwatchedSpan] = []
         self.pause_s = POLL_SECONDS
         self._holder = ""
-        self._renew: str | None = None
+        self._renew: int | None = None
         self._is_renewed = False
         self._backoff = Backoff()
 
@@ -394,28 +385,26 @@ class LeaseWatch:
 
     async def look(self, client: Client, now_ns: int) -> None:
         """Read it once more."""
-        query = urlencode({"fieldSelector": f"metadata.name={MANAGER}"})
         try:
-            items = _items(await client.read(f"{_LEASES}?{query}"))
-        except ApiError as error:
-            refused = error.code in (401, 403)
+            listed = await list_all(client, _LEASE)
+        except NodelifeError as error:
+            refused = isinstance(error, ApiError) and error.code in (401, 403)
             self._failed("it may not be read" if refused else str(error), now_ns)
-        except (NodelifeError, msgspec.MsgspecError) as error:
-            self._failed(str(error), now_ns)
-        else:
-            self._backoff.went_well()
-            of_manager = [item for item in items if _name(item) == MANAGER]
-            if of_manager:
-                self.note(of_manager[0].get("spec") or {}, now_ns)
-            else:
-                self.pause_s = POLL_SECONDS
-                self._unknown(f"there is no lease kube-system/{MANAGER}", now_ns)
+            return
+        self._backoff.went_well()
+        for lease in listed.objects:
+            if isinstance(lease, Lease) and lease.name == MANAGER:
+                self.note(lease.spec, now_ns)
+                return
+        self.pause_s = POLL_SECONDS
+        unread = [f"it cannot be read: {each.why}" for each in listed.unreadable]
+        self._unknown((*unread, f"there is no lease kube-system/{MANAGER}")[0], now_ns)
 
-    def note(self, spec: Mapping[str, Any], now_ns: int) -> None:
+    def note(self, spec: LeaseSpec, now_ns: int) -> None:
         """Take in what the lease says now."""
         before = self.observation
-        holder, renew = str(spec.get("holderIdentity") or ""), spec.get("renewTime")
-        seconds = int(spec.get("leaseDurationSeconds") or _DEFAULT_DURATION_S)
+        holder, renew = spec.holder_identity or "", spec.renew_time
+        seconds = spec.lease_duration_seconds or _DEFAULT_DURATION_S
         if self._holder and holder and holder != self._holder:
             self.leaders.append((self._since(spec, before.read_ns, now_ns), holder))
             del self.leaders[:-_MOST_SPANS]
@@ -443,8 +432,8 @@ class LeaseWatch:
             if is_open:
                 self.stale[-1] = msgspec.structs.replace(self.stale[-1], end_ns=now_ns)
         elif not is_open:
-            stated_ns = _time_ns(self._renew)
-            renewed_ns = min(self.observation.renewed_ns, stated_ns or self.observation.renewed_ns)
+            renewed_ns = self.observation.renewed_ns
+            renewed_ns = min(renewed_ns, self._renew or renewed_ns)
             self.observation = msgspec.structs.replace(self.observation, renewed_ns=renewed_ns)
             self.stale.append(UnwatchedSpan(renewed_ns, None, "the lease was not renewed"))
             del self.stale[:-_MOST_SPANS]
@@ -458,43 +447,21 @@ class LeaseWatch:
         self.observation = msgspec.structs.replace(self.observation, error=error, read_ns=now_ns)
 
     @staticmethod
-    def _since(spec: Mapping[str, Any], read_ns: int, now_ns: int) -> int:
+    def _since(spec: LeaseSpec, read_ns: int, now_ns: int) -> int:
         """When the new leader began: as it says, within the two looks at the lease."""
-        return max(read_ns, min(now_ns, _time_ns(spec.get("acquireTime")) or now_ns))
+        return max(read_ns, min(now_ns, spec.acquire_time or now_ns))
 
 
 async def who_removed(client: Client, seen: ObservedWrite) -> WriteAuthor | None:
     """The component that said in an Event that the node goes. Needs the right to list Events."""
     selector = f"involvedObject.kind=Node,involvedObject.name={seen.node}"
     try:
-        body = await client.read(f"/api/v1/events?{urlencode({'fieldSelector': selector})}")
-        items = _items(body)
-    except (NodelifeError, msgspec.MsgspecError):
+        events = await read_all(client, Resource(kind_named("Event"), fields=selector))
+    except NodelifeError:
         return None
-    for event in reversed(items):
-        remover = _REMOVERS.get(str(event.get("reason", "")))
-        time_ns = _time_ns(event.get("lastTimestamp") or event.get("eventTime"))
-        if (
-            remover is not None
-            and time_ns is not None
-            and abs(time_ns - seen.at_ns) < 12 * _NEAR_NS
-        ):
-            component = (event.get("source") or {}).get("component") or remover
-            return WriteAuthor(str(component), "Event", time_ns)
+    for event in reversed(events):
+        if isinstance(event, Event) and (remover := _REMOVERS.get(event.reason)) is not None:
+            at_ns = event.last_timestamp or event.event_time
+            if at_ns is not None and abs(at_ns - seen.at_ns) < 12 * _NEAR_NS:
+                return WriteAuthor(event.source.component or remover, "Event", int(at_ns))
     return None
-
-
-def _items(body: bytes) -> list[dict[str, Any]]:
-    listing = msgspec.json.decode(body, type=dict[str, Any])
-    return list(listing.get("items") or ())
-
-
-def _name(item: Mapping[str, Any]) -> str:
-    return str((item.get("metadata") or {}).get("name"))
-
-
-def _time_ns(text: object) -> int | None:
-    try:
-        return int(parse_time(text)) if isinstance(text, str) else None
-    except ValueError:
-        return None

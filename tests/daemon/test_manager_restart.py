@@ -8,13 +8,15 @@ nodes anew.
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 from msgspec.structs import replace
 
 from kubectl_nodelife.daemon.changes import ChangeRecord
 from kubectl_nodelife.daemon.divergence_recorder import POLL_SECONDS, LeaseWatch
 from kubectl_nodelife.daemon.gate import ManagerBegan
-from kubectl_nodelife.kube.node import Node
+from kubectl_nodelife.kube.meta import MicroTime
+from kubectl_nodelife.kube.node import LeaseSpec, Node
 from tests.daemon.lab import SECOND, T0, Lab, lease, make_lab, node, pod, unreachable
 
 HOLDER = "cp-1_2"
@@ -80,20 +82,20 @@ async def test_a_silent_node_has_a_whole_grace_period_from_then_on(tmp_path: Pat
 
 def test_the_lease_is_read_often_while_nobody_renews_it() -> None:
     watch = LeaseWatch()
-    spec = {"holderIdentity": "cp-1_1", "renewTime": "2026-11-22T12:00:00.000000Z"}
-    spec |= {"leaseDurationSeconds": "15"}
+    spec = LeaseSpec("cp-1_1", 15, renew_time=MicroTime(900 * SECOND))
 
-    def note(at_s: float, **changed: str) -> None:
-        spec.update(changed)
+    def note(at_s: float, **changed: Any) -> None:
+        nonlocal spec
+        spec = replace(spec, **changed)
         watch.note(spec, round((1000 + at_s) * SECOND))
 
     note(0)
-    note(5, renewTime="2026-11-22T12:00:05.000000Z")
+    note(5, renew_time=MicroTime(905 * SECOND))
     assert watch.pause_s == POLL_SECONDS and watch.leader is None
     note(10)
     assert watch.pause_s == 0.5
-    note(10.5, holderIdentity="")
-    note(21, holderIdentity=HOLDER, renewTime="2026-11-22T12:00:20.900000Z")
+    note(10.5, holder_identity="")
+    note(21, holder_identity=HOLDER, renew_time=MicroTime(920_900 * SECOND // 1000))
     assert watch.leader is not None and watch.leader[1] == HOLDER
     assert watch.pause_s == POLL_SECONDS
     for at_s in range(26, 300, 5):

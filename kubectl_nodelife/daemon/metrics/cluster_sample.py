@@ -10,8 +10,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Generator, Iterable, Iterator, Mapping
-from typing import Any, Final
-from urllib.parse import urlencode
+from typing import Final
 
 import msgspec
 
@@ -28,7 +27,7 @@ from kubectl_nodelife.daemon.metrics.families import (
 )
 from kubectl_nodelife.engine.cache import Cache
 from kubectl_nodelife.errors import NodelifeError
-from kubectl_nodelife.kube.codec import decode_json
+from kubectl_nodelife.kube.kinds import kind_named
 from kubectl_nodelife.kube.node import Lease, Node, zone_display
 from kubectl_nodelife.kube.pod import TERMINAL_PHASES, is_daemon_pod, is_mirror_pod
 from kubectl_nodelife.kube.selectors import matches
@@ -37,7 +36,7 @@ from kubectl_nodelife.kube.wellknown import DRAIN_IN_PROGRESS
 from kubectl_nodelife.kube.workload import PodDisruptionBudget
 from kubectl_nodelife.live.client import Client
 from kubectl_nodelife.live.listwatch import read_all
-from kubectl_nodelife.live.requests import resource_of
+from kubectl_nodelife.live.requests import Resource, resource_of
 from kubectl_nodelife.outlook.node import NodeOutlook
 from kubectl_nodelife.outlook.node_verdict import WORST_FIRST, node_verdict
 from kubectl_nodelife.outlook.upgrade_status import NO_RUN, upgrade_status
@@ -67,7 +66,7 @@ async def read_budgets(client: Client) -> list[PodDisruptionBudget] | None:
     """All budgets; None where they cannot be read."""
     try:
         objects = await read_all(client, resource_of("PodDisruptionBudget"))
-    except (NodelifeError, msgspec.MsgspecError):
+    except NodelifeError:
         return None
     return [budget for budget in objects if isinstance(budget, PodDisruptionBudget)]
 
@@ -109,15 +108,12 @@ def _selects(budget: PodDisruptionBudget, labels: Mapping[str, str]) -> bool:
 async def read_run(client: Client) -> Lease | None:
     """The Lease of an upgrade run in its usual namespace; None where there is none to be read."""
     namespace, name = UpgradePolicy().lease_key
-    query = urlencode({"fieldSelector": f"metadata.name={name}"})
+    resource = Resource(kind_named("Lease"), namespace, f"metadata.name={name}")
     try:
-        body = await client.read(
-            f"/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases?{query}"
-        )
-        items = msgspec.json.decode(body, type=dict[str, Any]).get("items") or []
-        return decode_json(Lease, msgspec.json.encode(items[0])) if items else None
-    except (NodelifeError, msgspec.MsgspecError, ValueError):
+        leases = await read_all(client, resource)
+    except NodelifeError:
         return None
+    return next((lease for lease in leases if isinstance(lease, Lease)), None)
 
 
 def upgrade_sample(lease: Lease | None, cache: Cache, now_ns: int) -> UpgradeSample | None:

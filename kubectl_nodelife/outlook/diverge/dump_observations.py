@@ -161,7 +161,7 @@ def dump_observations(
     if len({lost.at_ns for lost in losses}) < 2:  # one kubelet's clock may be wrong
         observed = [seen for seen in observed if seen.what != LOST]
     return Observations(
-        assumed=_assumed(outlook),
+        assumed=AssumedSettings.of(outlook.settings),
         since_ns=min(_created(nodes), default=outlook.now_ns),
         writes=settled,
         observed=(*observed, *_drained(pods)),
@@ -181,17 +181,6 @@ def dump_observations(
         one_moment=True,
         reported=tuple(_too_early(outlook, pods)),
         runs=tuple(_runs(outlook, nodes)),
-    )
-
-
-def _assumed(outlook: Outlook) -> AssumedSettings:
-    settings = outlook.settings
-    return AssumedSettings(
-        period_ns=settings.node_monitor_period_ns,
-        grace_ns=settings.node_monitor_grace_period_ns,
-        rate=settings.node_eviction_rate,
-        origins=settings.origins,
-        pace=pace_of(settings),
     )
 
 

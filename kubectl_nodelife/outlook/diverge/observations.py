@@ -11,7 +11,8 @@ from typing import Final
 
 import msgspec
 
-from kubectl_nodelife.engine.pace import Pace
+from kubectl_nodelife.engine.pace import Pace, pace_of
+from kubectl_nodelife.engine.settings import Settings
 from kubectl_nodelife.kube.node import Node
 from kubectl_nodelife.kube.times import SECOND_NS
 
@@ -152,6 +153,17 @@ class AssumedSettings(msgspec.Struct, frozen=True, gc=False):
     rate: float
     origins: dict[str, str] = {}
     pace: Pace | None = None
+
+    @classmethod
+    def of(cls, settings: Settings) -> AssumedSettings:
+        """Those of all settings that decide when a write is due."""
+        return cls(
+            settings.node_monitor_period_ns,
+            settings.node_monitor_grace_period_ns,
+            settings.node_eviction_rate,
+            settings.origins,
+            pace_of(settings),
+        )
 
 
 class WriteRun(msgspec.Struct, frozen=True, gc=False):
