@@ -17,7 +17,7 @@ from msgspec.structs import replace
 
 from kubectl_nodelife.controllers.upgrade.claims import (
     is_selected,
-    pool_name,
+    turn_of,
     why_skipped,
     zone_name,
 )
@@ -407,7 +407,7 @@ class RunNodes:
         policy = self.policy or UpgradePolicy()
         return {
             "name": name,
-            "pool": pool_name(node, policy) if node is not None else "",
+            "pool": turn_of(node, policy) if node is not None else "",
             "zone": zone_name(node) if node is not None else "",
             "state": state,
             "sinceSeconds": None,

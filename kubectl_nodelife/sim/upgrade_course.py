@@ -17,12 +17,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
-from kubectl_nodelife.controllers.upgrade.claiming import CONTROL_PLANE, SOAK
+from kubectl_nodelife.controllers.upgrade.claiming import SOAK
 from kubectl_nodelife.controllers.upgrade.claims import (
     ClaimHold,
     is_control_plane,
     is_selected,
     pool_name,
+    turn_of,
     zone_name,
 )
 from kubectl_nodelife.controllers.upgrade.counts import (
@@ -218,7 +219,7 @@ class PlayReader:
     def _claim(self, name: str, at_ns: int) -> None:
         node = self._nodes[name]
         zone = zone_name(node)
-        pool = CONTROL_PLANE if is_control_plane(node) else pool_name(node, self._policy)
+        pool = turn_of(node, self._policy)
         steps = self.course.steps
         if not steps or self._is_another(steps[-1], pool, at_ns):
             steps.append(PlayedStep(pool, max(0, self._width), at_ns))

@@ -27,7 +27,6 @@ from msgspec.structs import replace
 
 from kubectl_nodelife.controllers import make_controllers
 from kubectl_nodelife.controllers.nodelifecycle.zones import is_excluded
-from kubectl_nodelife.controllers.upgrade.claiming import CONTROL_PLANE
 from kubectl_nodelife.controllers.upgrade.claims import (
     SLACK,
     DrainVerdict,
@@ -82,6 +81,7 @@ from kubectl_nodelife.upgrade.findings import (
 
 MOST_EXPLAINED: Final = 20
 """So many undrainable nodes are looked into for what unblocks them."""
+GATE_PASSES: Final = "--gate: a plan does not run it, and takes it to pass"
 
 
 def make_upgrade_plan(
@@ -146,7 +146,7 @@ class _Planning:
             refusals=refusals,
             findings=findings,
             assumptions=self._assumptions() if course.turns else [],
-            not_evaluated=["--gate: a plan does not run it"] if self._policy.gate else [],
+            not_evaluated=[GATE_PASSES] if self._policy.gate else [],
         )
 
     # --- nodes -----------------------------------------------------------------------------------
@@ -167,9 +167,10 @@ class _Planning:
             (UNDRAINABLE, why_undrainable(verdict, policy)),
         )
         left_out, reason = next((cause for cause in causes if cause[1]), ("", ""))
-        pool = CONTROL_PLANE if is_control_plane else reading.pool
         decision = SKIP if reason else CLAIM
-        return PlannedNode(node, pool, reading.zone, decision, reason, verdict, left_out=left_out)
+        return PlannedNode(
+            node, reading.turn, reading.zone, decision, reason, verdict, left_out=left_out
+        )
 
     def _refusals(self, nodes: Sequence[PlannedNode]) -> list[str]:
         """Why the run would not be started at all."""

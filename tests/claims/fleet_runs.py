@@ -5,17 +5,25 @@ from __future__ import annotations
 
 import json
 import random
+import re
 from typing import Any, NamedTuple
 
 import pytest
 
 from kubectl_nodelife.controllers import make_controllers
-from kubectl_nodelife.engine.settings import make_settings
+from kubectl_nodelife.engine.controller import Controller
+from kubectl_nodelife.engine.settings import Settings, make_settings
 from kubectl_nodelife.kube.kinds import KINDS
 from kubectl_nodelife.kube.load import load_documents
 from kubectl_nodelife.kube.times import parse_time
 from kubectl_nodelife.sim.run import run as play
-from kubectl_nodelife.sim.scenario import PASS_DRIFT_NS, Given, assemble, parse_scenario
+from kubectl_nodelife.sim.scenario import (
+    PASS_DRIFT_NS,
+    Given,
+    Setting,
+    assemble,
+    parse_scenario,
+)
 from kubectl_nodelife.upgrade.answers import decider_for
 from kubectl_nodelife.workloads.placement import PlacementSimulator
 from tests.claims.fleets import NOW, Document, Fleet
@@ -58,7 +66,8 @@ class Course(NamedTuple):
 
     @property
     def done(self) -> set[str]:
-        return set(self.result["done"])
+        """The nodes that are done, a newcomer by the name of the one before."""
+        return {name.partition("-")[0] for name in self.result["done"]}
 
 
 EVENTS = {
@@ -77,13 +86,17 @@ STATES = {
 }
 
 
-def played(fleet: Fleet, unknown: Unknown) -> Course:
-    """The run, led by the engine of a real leader in the virtual cluster."""
-    spec = {key: value for key, value in fleet.spec.items() if key != "selector"}
+def setting_of(
+    fleet: Fleet, unknown: Unknown, faults: tuple[Document, ...] = ()
+) -> tuple[Setting, Settings]:
+    """The fleet as a scenario in which it is upgraded at once. A gate that passes is none."""
+    beside = ("selector", "gate")
+    spec = {key: value for key, value in fleet.spec.items() if key not in beside}
     expected = span_of(spec.get("expectWork", "10m"))
     least, most = (expected * share for share in unknown.work)
+    mode = fleet.spec["work"]["mode"]
     work = {
-        "mode": "reboot",
+        "mode": "replace" if mode == "replace" else "reboot",
         "duration": f"{(least + most) / 2:.0f}s",
         "jitter": f"{int((most - least) / 2)}s",
         "seed": unknown.seed,
@@ -91,22 +104,30 @@ def played(fleet: Fleet, unknown: Unknown) -> Course:
     }
     act = {"selector": fleet.spec["selector"], "policy": spec, "work": work}
     kubelet = {"podStopDuration": unknown.stops} if unknown.stops else {}
-    events = [{"at": "0s", "upgrade": act}]
+    events = [{"at": "0s", "upgrade": act | ({"faults": list(faults)} if faults else {})}]
     made = document(events=events, start="join", time=NOW, duration="8000h", kubelet=kubelet)
     settings = make_settings(PROFILE)
     loaded = load_documents(fleet.items, "fleet").objects
     every = frozenset(kind.name for kind in KINDS)
     given = Given(loaded, every, int(parse_time(NOW)), settings.profile)
-    setting = assemble(parse_scenario(json.dumps(made).encode(), "run.yaml"), given).under(settings)
-    controllers = make_controllers(
-        settings, setting.scenario.controllers, pass_drift_ns=PASS_DRIFT_NS
-    )
+    scenario = parse_scenario(json.dumps(made).encode(), "run.yaml")
+    return assemble(scenario, given).under(settings), settings
+
+
+def controllers_of(setting: Setting, settings: Settings) -> list[Controller]:
+    """The cluster's own."""
+    return make_controllers(settings, setting.scenario.controllers, pass_drift_ns=PASS_DRIFT_NS)
+
+
+def played(fleet: Fleet, unknown: Unknown) -> Course:
+    """The run, led by the engine of a real leader in the virtual cluster."""
+    setting, settings = setting_of(fleet, unknown)
     with pytest.MonkeyPatch.context() as patch:
         if unknown.luck == "any":
             _play_with_any_luck(patch, unknown.seed)
         came = play(
             setting,
-            controllers,
+            controllers_of(setting, settings),
             make_decider=decider_for(settings),
             until_upgraded=lambda done: None,
             other_luck=unknown.luck == "last",
@@ -128,11 +149,16 @@ def _play_with_any_luck(patch: pytest.MonkeyPatch, seed: int) -> None:
 
 
 def _events_of(records: Any) -> list[tuple[str, str, float]]:
-    came = []
+    """What happened to each node; what happens to a newcomer, by the name of the one before."""
+    came, before = [], dict[str, str]()
     for record in records:
         what = EVENTS.get(record.action) if record.controller == "upgrade" else None
+        name = record.object.name
         if record.action == "SetUpgradeState":
             what = STATES.get(record.detail["to"])
+            replaced = re.match(r"takes the place of (\w+)", record.reason)
+            if replaced:
+                before[name] = before.get(replaced[1], replaced[1])
         if what:
-            came.append((record.object.name, what, round(record.at - COLD, 3)))
+            came.append((before.get(name, name), what, round(record.at - COLD, 3)))
     return came

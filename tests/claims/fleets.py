@@ -24,6 +24,16 @@ WINDOWS = (
 )
 
 
+CONTROL_PLANE = "node-role.kubernetes.io/control-plane"
+OVERLAPPING = (
+    ["00:00-02:10", "02:00-05:00"],
+    ["Thu 01:20-01:50", "Thu 02:05-02:40", "Fri 01:00-06:00", "Sat,Sun 00:00-24:00"],
+    ["Wed 23:30-01:20", "01:20-01:50", "03:00-04:15"],
+    ["02:30-03:10 Europe/Berlin", "06:00-06:40 Asia/Kolkata", "12:00-12:25"],
+)
+"""Windows that meet, overlap, run over midnight, or are of other time zones."""
+
+
 class Fleet(NamedTuple):
     """A cluster, what each node is, and the spec of a file of kind Upgrade."""
 
@@ -44,6 +54,7 @@ class Fleet(NamedTuple):
             for name, node in sorted(self.nodes.items())
             if node["metadata"]["labels"]["pool"] in (pool or "blue green").split()
             and name not in excluded.split(",")
+            and (not is_control_plane(node) or self.spec.get("includeControlPlane"))
         ]
 
     def pods_on(self, name: str) -> list[Document]:
@@ -87,6 +98,76 @@ def random_fleet(seed: int) -> Fleet:
         spec["selector"] = "pool"
         spec.pop("exclude", None)
     return fleet
+
+
+def odd_fleet(seed: int) -> Fleet:
+    """The fleet of that seed with what few fleets have: nodes that are replaced, Jobs and pods that
+    have ended, a control plane, a gate, windows of several kinds."""
+    rng, fleet = random.Random(f"odd fleets {seed}"), random_fleet(seed)
+    items, states, spec = fleet
+    if rng.random() < 0.4:
+        spec["work"] = {"mode": "replace"} | rng.choice([{}, {"command": "-"}])
+        spec["target"] = rng.choice([spec["target"], []])
+    if rng.random() < 0.4:
+        _add_control_plane(rng, items, states)
+        spec["includeControlPlane"] = rng.random() < 0.7
+    for number in range(rng.choice([0, 1, 2])):
+        items += _job(rng, f"j{number}", states)
+    if rng.random() < 0.5:
+        items += _ended(rng, states)
+    if rng.random() < 0.3:
+        spec["gate"] = "true"
+    if rng.random() < 0.25:
+        spec["window"] = rng.choice(OVERLAPPING)
+    for item in items:
+        item.setdefault("apiVersion", objects.VERSIONS[item["kind"]])
+    return fleet
+
+
+def is_control_plane(node: Document) -> bool:
+    """True if its label says so."""
+    return CONTROL_PLANE in node["metadata"]["labels"]
+
+
+def _add_control_plane(rng: random.Random, items: list[Document], states: dict[str, str]) -> None:
+    """One to four nodes more, mostly well, on which no pods but daemons run."""
+    zones = sorted({name[0] for name in states})
+    for number in range(rng.choice([1, 2, 3, 3, 4])):
+        name = f"{rng.choice(zones)}{number + 6}"
+        states[name] = rng.choice(["ok", "ok", "ok", "ok", "there", "cordoned", "sick"])
+        made = _node(name, states[name], "blue", "8")
+        made[0]["metadata"]["labels"][CONTROL_PLANE] = ""
+        taint = {"key": CONTROL_PLANE, "effect": "NoSchedule"}
+        made[0]["spec"]["taints"] = [*made[0]["spec"].get("taints", ()), taint]
+        items += made
+
+
+def _job(rng: random.Random, name: str, states: dict[str, str]) -> list[Document]:
+    """A Job, with its pods at work, or ended."""
+    homes = [n for n, state in states.items() if state == "ok"] or [*states]
+    count = rng.choice([1, 2])
+    spec: Document = {"containers": [{"name": "c", "image": "i"}], "restartPolicy": "Never"}
+    template = {"metadata": {"labels": {"app": name}}, "spec": spec}
+    job = build.workload("Job", name, 0, template=template, completions=count, parallelism=count)
+    owner = objects.owner("Job", name, uid=f"uid-Job-{name}")
+    meta = {"labels": {"app": name}, "ownerReferences": [owner], "generateName": f"{name}-"}
+    pods = [
+        _pod(rng, f"{name}-{number}", rng.choice(homes), states, metadata=meta, spec=spec)
+        for number in range(count)
+    ]
+    return [job, *pods]
+
+
+def _ended(rng: random.Random, states: dict[str, str]) -> list[Document]:
+    """Pods that have run to their end, or failed, without an owner."""
+    made = []
+    for number in range(rng.choice([1, 2])):
+        pod = _pod(rng, f"ended{number}", rng.choice([*states]), states)
+        ended = {"type": "Ready", "status": "False", "reason": "PodCompleted"}
+        phase = rng.choice(["Succeeded", "Failed"])
+        pod["status"] |= {"phase": phase, "conditions": [ended]}
+        made.append(pod)
+    return made
 
 
 def _node(name: str, state: str, pool: str, cpu: str) -> list[Document]:

@@ -20,7 +20,15 @@ from kubectl_nodelife.upgrade import plan
 from kubectl_nodelife.upgrade.findings import UpgradePlan
 from kubectl_nodelife.upgrade.plan import make_upgrade_plan
 from tests.claims.fleet_runs import COLD, PROFILE, Course, Unknown, played
-from tests.claims.fleets import TARGET, Document, Fleet, is_ready, random_fleet
+from tests.claims.fleets import (
+    TARGET,
+    Document,
+    Fleet,
+    is_control_plane,
+    is_ready,
+    odd_fleet,
+    random_fleet,
+)
 from tests.claims.test_what_if import run, span_of
 from tests.drain import build
 
@@ -43,6 +51,11 @@ DIFFERED = (6, 12, 20, 24, 59, 66)
 for it, which is there already (6, 66); a least time that a run undercut, where proofs are quick and
 budgets refill as soon as a replacement is Ready (12, 20, 59); that a node is done
 which fails (24)."""
+
+
+ODD = (13, 26)
+"""Seeds of odd fleets of which something else was said once: that nothing can be done where there
+is a `--gate` (13), and that two nodes of the control plane are replaced at once (26)."""
 
 
 class Told(NamedTuple):
@@ -92,6 +105,9 @@ def asked(folder: Path, fleet: Fleet) -> Told:
 def why_left_out(fleet: Fleet, name: str) -> str:
     """How the reason begins for which the node is not claimed; "" where it may be."""
     state, spec = fleet.states[name], fleet.spec
+    masters = sum(map(is_control_plane, fleet.nodes.values()))
+    if is_control_plane(fleet.nodes[name]) and masters < 3:
+        return f"of {masters} control-plane nodes none is taken out"
     if state == "there" and not spec["target"]:
         state = "ok"
     if state == "cordoned" and spec.get("includeCordoned"):
@@ -108,6 +124,8 @@ def _why_undrainable(fleet: Fleet, name: str) -> str:
         if owners == ["DaemonSet"]:
             continue
         leaving.append(pod)
+        if pod["status"].get("phase") in ("Succeeded", "Failed"):
+            continue
         if not owners and not drain.get("force"):
             return "drain: refused: "
         if pod["spec"].get("volumes") and not drain.get("deleteEmptydirData"):
@@ -147,6 +165,8 @@ def numbers(fleet: Fleet) -> dict[tuple[str, str, str], tuple[int, int, int, int
     counted: dict[tuple[str, str, str], list[str]] = {}
     for name, node in fleet.nodes.items():
         pool = node["metadata"]["labels"]["pool"]
+        if is_control_plane(node):
+            continue
         for scope in (("cluster", "", ""), ("pool", pool, ""), ("zone", pool, name[0])):
             counted.setdefault(scope, []).append(name)
     spec, found = fleet.spec, {}
@@ -387,6 +407,7 @@ def lies_of_otherwise(fleet: Fleet, told: Told, course: Course) -> list[str]:
             lies.append(f"{name}: {node['decision']} {node['reason']!r}, and it was done")
         if node["decision"] == "skip" and node["times"] is None and course.at(name, "claimed"):
             lies.append(f"{name}: skip {node['reason']!r}, and it was claimed")
+    lies += _control_planes_at_once(fleet, course)
     for pool, lowest in course.result["lowestAvailable"]["byPool"].items():
         base, up, floor, most, _ = numbers(fleet)["pool", pool, ""]
         if lowest < min(up, max(floor, base - most)):
@@ -396,6 +417,20 @@ def lies_of_otherwise(fleet: Fleet, told: Told, course: Course) -> list[str]:
         if not any(ends[0] - 1 <= ended <= ends[1] + 1 for ended in course.ends):
             lies.append(f"it takes {ends}, and took {course.ends}")
     return lies
+
+
+def _control_planes_at_once(fleet: Fleet, course: Course) -> list[str]:
+    """Nodes of the control plane that are out of service together."""
+    out: set[str] = set()
+    masters = {name for name, node in fleet.nodes.items() if is_control_plane(node)}
+    for name, what, at in course.came:
+        if name in masters and what == "claimed":
+            out.add(name)
+            if len(out) > 1:
+                return [f"{out} are out together at {at}"]
+        elif what in ("released", "restored"):
+            out.discard(name)
+    return []
 
 
 def as_assumed(fleet: Fleet) -> list[Course]:
@@ -412,9 +447,8 @@ def otherwise(seed: int, fleet: Fleet) -> Unknown:
     return Unknown(luck, stops, work, rng.choice(["1s", "20s", "30s"]), seed)
 
 
-def lies_of_seed(folder: Path, seed: int) -> list[str]:
-    """All that is claimed of that seed's fleet and is not so."""
-    fleet = random_fleet(seed)
+def lies_of_fleet(folder: Path, seed: int, fleet: Fleet) -> list[str]:
+    """All that is claimed of that fleet and is not so."""
     told = asked(folder, fleet)
     lies = lies_of_objects(fleet, told) + lies_of_words(fleet, told) + lies_of_steps(fleet, told)
     if told.plan["refusals"]:
@@ -425,12 +459,24 @@ def lies_of_seed(folder: Path, seed: int) -> list[str]:
 
 def test_what_an_upgrade_plan_says_is_so(tmp_path: Path, seeds: range) -> None:
     for seed in seeds:
-        assert lies_of_seed(tmp_path, seed) == [], seed
+        assert lies_of_fleet(tmp_path, seed, random_fleet(seed)) == [], seed
+
+
+def test_what_it_says_of_replaced_nodes_jobs_control_planes_and_gates_is_so(
+    tmp_path: Path, seeds: range
+) -> None:
+    for seed in seeds:
+        assert lies_of_fleet(tmp_path, seed, odd_fleet(seed)) == [], seed
 
 
 @pytest.mark.parametrize("seed", DIFFERED)
 def test_what_did_not_come_once_is_not_said(tmp_path: Path, seed: int) -> None:
-    assert lies_of_seed(tmp_path, seed) == []
+    assert lies_of_fleet(tmp_path, seed, random_fleet(seed)) == []
+
+
+@pytest.mark.parametrize("seed", ODD)
+def test_what_did_not_come_once_of_odd_fleets_is_not_said(tmp_path: Path, seed: int) -> None:
+    assert lies_of_fleet(tmp_path, seed, odd_fleet(seed)) == []
 
 
 def test_windows_that_take_one_node_fewer_are_in_the_range(tmp_path: Path) -> None:

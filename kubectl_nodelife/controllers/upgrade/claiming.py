@@ -17,6 +17,7 @@ from typing import Any, Final
 from msgspec.structs import replace
 
 from kubectl_nodelife.controllers.upgrade.claims import (
+    CONTROL_PLANE,
     PARALLEL,
     SLOTS,
     ClaimHold,
@@ -124,7 +125,6 @@ def mark_outdated(p: UpgradePass, names: Iterable[str]) -> None:
         p.emit(patch_marks(node, "still to be done", add=to_do))
 
 
-CONTROL_PLANE: Final = "control plane"
 BY_ROOM: Final = "room"
 
 
@@ -174,10 +174,12 @@ def _control_plane_hold(p: UpgradePass, node: Node) -> str:
 
 
 def control_plane_in_flight(p: UpgradePass, node: Node) -> str:
-    """That another control-plane node is out of service by us, or claimed in this very pass."""
+    """That another control-plane node is out of service by us, or claimed in this very pass, or
+    gone until its newcomer comes."""
     if not is_control_plane(node):
         return ""
     busy = [name for name in (*p.in_flight, *p.claimed) if is_control_plane(p.nodes[name])]
+    busy += [name for name, entry in p.gone.items() if entry.pool == CONTROL_PLANE]
     return f"{busy[0]} is in flight" if busy else ""
 
 
@@ -272,7 +274,7 @@ def _candidates(p: UpgradePass) -> list[UpgradeCandidate]:
         candidate = judged.get(name)
         if candidate is None or name in p.memory.looked_at:
             why, reading = why_no_candidate(p, name), p.readings[name]
-            candidate = why or UpgradeCandidate(name, pool_in_turn_of(p, name), reading.zone)
+            candidate = why or UpgradeCandidate(name, reading.turn, reading.zone)
             judged[name] = candidate
         if isinstance(candidate, str):
             p.skipped[name] = candidate
@@ -282,15 +284,9 @@ def _candidates(p: UpgradePass) -> list[UpgradeCandidate]:
     return candidates
 
 
-def pool_in_turn_of(p: UpgradePass, name: str) -> str:
-    """The pool in whose turn the node goes: control planes are one of their own."""
-    node = p.readings[name]
-    return CONTROL_PLANE if node.is_control_plane else node.pool
-
-
 def _in_flight(p: UpgradePass) -> dict[str, tuple[str, str]]:
     """(pool, zone) of each node in flight, waited for, or named and about to be claimed."""
-    in_flight = {n: (pool_in_turn_of(p, n), p.readings[n].zone) for n in p.in_flight}
+    in_flight = {n: (p.readings[n].turn, p.readings[n].zone) for n in p.in_flight}
     return in_flight | {name: (entry.pool, entry.zone) for name, entry in p.gone.items()}
 
 
@@ -474,7 +470,8 @@ def why_no_candidate(p: UpgradePass, name: str) -> str:
         return p.foreign[name]
     if name in p.document.given_back:
         return p.document.given_back[name]
-    reading, pool = p.readings[name], pool_in_turn_of(p, name)
+    reading = p.readings[name]
+    pool = reading.turn
     is_fresh, node = p.fleet.is_fresh(name), reading.node
     why = reading.skipped if is_fresh else why_skipped(node, p.policy, lease_is_fresh=False)
     if why:

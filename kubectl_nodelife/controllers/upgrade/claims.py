@@ -34,6 +34,8 @@ CONTROL_PLANE_LABELS: Final = (
     "node-role.kubernetes.io/control-plane",
     "node-role.kubernetes.io/master",
 )
+CONTROL_PLANE: Final = "control plane"
+"""The pool of all control-plane nodes; no label has such a value."""
 
 
 def is_control_plane(node: Node) -> bool:
@@ -72,6 +74,11 @@ def named_nodes(policy: UpgradePolicy) -> tuple[str, ...]:
 def pool_name(node: Node, policy: UpgradePolicy) -> str:
     """The pool in which the node counts, "" for none."""
     return pool_of(node.metadata.labels, policy.pool_label)[1]
+
+
+def turn_of(node: Node, policy: UpgradePolicy) -> str:
+    """The pool in whose turn the node goes: control planes are one of their own."""
+    return CONTROL_PLANE if is_control_plane(node) else pool_name(node, policy)
 
 
 def zone_name(node: Node) -> str:

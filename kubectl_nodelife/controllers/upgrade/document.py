@@ -43,7 +43,8 @@ class _OnLease(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True, 
 
 
 class StepNode(_OnLease, frozen=True):
-    """A node that the document names. `mark`: what it was marked with, kept of one that went."""
+    """A node that the document names. `pool`: in whose turn it goes; `mark`: what it was marked
+    with, kept of one that went."""
 
     uid: str = ""
     zone: str = ""

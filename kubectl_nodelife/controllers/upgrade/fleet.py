@@ -18,6 +18,7 @@ from collections.abc import Collection, Iterable, Mapping
 from typing import Any, Final, NamedTuple, TypeVar
 
 from kubectl_nodelife.controllers.upgrade.claims import (
+    CONTROL_PLANE,
     is_control_plane,
     is_selected,
     pool_name,
@@ -88,6 +89,11 @@ class NodeReading(NamedTuple):
     skipped: str
     is_outdated: bool
     is_being_deleted: bool
+
+    @property
+    def turn(self) -> str:
+        """The pool in whose turn it goes."""
+        return CONTROL_PLANE if self.is_control_plane else self.pool
 
     def counted_now(self, *, is_fresh: bool) -> CountedNode:
         """How it counts. `is_fresh`: its Lease is renewed; where it is not Ready it counts less."""

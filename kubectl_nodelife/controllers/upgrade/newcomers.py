@@ -18,7 +18,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from kubectl_nodelife.controllers.upgrade.claims import pool_name, zone_name
+from kubectl_nodelife.controllers.upgrade.claims import turn_of, zone_name
 from kubectl_nodelife.controllers.upgrade.document import StepNode, gone_nodes
 from kubectl_nodelife.controllers.upgrade.marks import (
     ANNOTATION,
@@ -121,7 +121,7 @@ def _may_follow(p: UpgradePass, node: Node, name: str, entry: StepNode) -> bool:
         is_gone
         and entry.mark is not None
         and node.uid not in named_uids
-        and (node.name == name or pool_name(node, p.policy) == entry.pool)
+        and (node.name == name or turn_of(node, p.policy) == entry.pool)
         and (node.metadata.creation_timestamp or 0) >= _left_ns(entry.mark)
     )
 
@@ -133,7 +133,7 @@ def _left_ns(mark: NodeMark | None) -> int:
 
 def named(p: UpgradePass, node: Node) -> StepNode:
     """How the document names a node."""
-    return StepNode(uid=node.uid, zone=zone_name(node), pool=pool_name(node, p.policy))
+    return StepNode(uid=node.uid, zone=zone_name(node), pool=turn_of(node, p.policy))
 
 
 def _newcomer_for(
@@ -152,7 +152,7 @@ def _newcomer_for(
         and (node.metadata.creation_timestamp or 0) >= since
     ]
     same_name = [node for node in free if node.name == name]
-    in_pool = [n for n in free if pool_name(n, p.policy) == entry.pool and n.name not in waiting]
+    in_pool = [n for n in free if turn_of(n, p.policy) == entry.pool and n.name not in waiting]
     in_zone = [node for node in in_pool if zone_name(node) == entry.zone]
     zones = {other.zone for other in waiting.values()}
     elsewhere = [node for node in in_pool if zone_name(node) not in zones]

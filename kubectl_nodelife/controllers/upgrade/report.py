@@ -17,7 +17,7 @@ from typing import Final, NamedTuple
 import msgspec
 from msgspec.structs import replace
 
-from kubectl_nodelife.controllers.upgrade.claiming import pool_in_turn_of, pools_in_turn
+from kubectl_nodelife.controllers.upgrade.claiming import pools_in_turn
 from kubectl_nodelife.controllers.upgrade.claims import (
     SLACK,
     UpgradeCandidate,
@@ -100,7 +100,7 @@ class _Rest:
         """Until when each slot is taken, by pool and zone: those of nodes in flight."""
         self._end_ns = 0
         for name, mark in p.in_flight.items():
-            self._add(pool_in_turn_of(p, name), p.readings[name].zone, mark)
+            self._add(p.readings[name].turn, p.readings[name].zone, mark)
         for entry in p.gone.values():
             if entry.mark is not None:
                 self._add(entry.pool, entry.zone, entry.mark)
