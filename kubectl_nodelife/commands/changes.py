@@ -28,7 +28,14 @@ from kubectl_nodelife.commands.flags import (
 from kubectl_nodelife.commands.several_clusters import several_clusters
 from kubectl_nodelife.document import document
 from kubectl_nodelife.errors import BadInput
-from kubectl_nodelife.kube.names import NODE, POD, counted, first_names, parse_subject
+from kubectl_nodelife.kube.names import (
+    NODE,
+    POD,
+    counted,
+    first_names,
+    parse_subject,
+    shown_object,
+)
 from kubectl_nodelife.report import terminal
 from kubectl_nodelife.report.formats import Block, Page
 from kubectl_nodelife.report.table import Column, Table, Widths, columns
@@ -74,7 +81,7 @@ def changes_page(
     return Page(
         partial(_blocks, items, briefly, screen),
         lambda: document("ChangeList", source=source, items=list(items)),
-        lambda: (_object(item).lower() for item in items),
+        lambda: (shown_object(item["object"]).lower() for item in items),
     )
 
 
@@ -116,14 +123,6 @@ def _newest(table: Table, screen: Screen) -> Table:
     return table._replace(rows=rows)
 
 
-def lines(
-    items: Sequence[dict[str, Any]], widths: Widths, *, wide: bool, headers: bool
-) -> list[str]:
-    """The rows alone, to stand below what was printed with these widths before."""
-    table = Table(_COLUMNS, [_row(item, _DAY) for item in items])
-    return table.lines(widths, wide=wide, headers=headers, screen=this_screen())
-
-
 def _headline(items: Sequence[dict[str, Any]]) -> str:
     """How many changes, from when to when, what came of them, and the last one."""
     counts: dict[str, int] = {}
@@ -139,7 +138,9 @@ def _headline(items: Sequence[dict[str, Any]]) -> str:
     whose = "The last, by whom is not known" if doer == _NOT_KNOWN else f"The last is of {doer}"
     details = first_names(list(_detail(last["action"], last["detail"])), _NAMED)
     what = f"{last['action']} {details}".rstrip()
-    return f"{many} seen or planned {when}: {which}.\n{whose}: {what}, {_object(last)}."
+    return (
+        f"{many} seen or planned {when}: {which}.\n{whose}: {what}, {shown_object(last['object'])}."
+    )
 
 
 def _to_the_second(item: dict[str, Any]) -> dict[str, str]:
@@ -156,7 +157,7 @@ def _row(item: dict[str, Any], begin: int) -> list[object]:
         _clock(item.get("settledTime", ""))[begin:],
         item["controller"],
         _action(item),
-        _object(item),
+        shown_object(item["object"]),
         ",".join(_detail(item["action"], item["detail"])),
         item["reason"],
         item["id"],
@@ -200,7 +201,8 @@ def _group_row(group: Sequence[dict[str, Any]], begin: int) -> list[object]:
         elif column.header.lower() in ("time", "settled") and row[at] != last[at]:
             row[at] = f"{row[at]} to {last[at]}"
         elif column.header.lower() == "object":
-            row[at] = first_names(list(dict.fromkeys(map(_object, group))), _NAMED)
+            objects = dict.fromkeys(shown_object(each["object"]) for each in group)
+            row[at] = first_names(list(objects), _NAMED)
         elif column.header.lower() == "reason" and any(each["reason"] != row[at] for each in group):
             row[at] = f"{row[at]} (and alike)"
     return row
@@ -216,12 +218,6 @@ def _group_detail(group: Sequence[dict[str, Any]]) -> str:
     else:
         details = [text for item in group for text in _detail(item["action"], item["detail"])]
     return first_names(list(dict.fromkeys(details)), _NAMED)
-
-
-def _object(item: dict[str, Any]) -> str:
-    obj = item["object"]
-    inside = f"{obj['namespace']}/" if obj.get("namespace") else ""
-    return f"{obj['kind']}/{inside}{obj['name']}"
 
 
 def _clock(time: str) -> str:
@@ -363,22 +359,21 @@ def _watch(connection: Connection, question: ChangesQuestion, output: Output) ->
     ask.refuse_whole_documents(output.format)
     if output.format in ("table", "wide") and this_screen().width:
         ask.draw_each_second(lambda: _drawn(connection, question, output), newest_last=True)
-    headers = output.headers
     answers = ask.follow(connection, "changes", **question._asdict())
     if answers is None:
         raise ask.no_daemon()
-    widths = Widths()
+    widths = Widths(headers=output.headers)
     for answer in ask.for_ever(answers):
         terminal.warn(*answer.get("warnings", ()))
         items = answer["items"]
         if output.format == "json":
-            terminal.write(_one_a_line(items))
+            lines = (terminal.json_line(document("Change", **item)) for item in items)
+            terminal.write("".join(lines))
         elif output.format == "name":
             terminal.write("".join(f"{name}\n" for name in changes_page(items, {}).names()))
         else:
-            new = lines(items, widths, wide=output.format == "wide", headers=headers)
-            headers = headers and not new
-            terminal.write("".join(new))
+            table, wide = Table(_COLUMNS, [_row(i, _DAY) for i in items]), output.format == "wide"
+            terminal.write("".join(table.lines(widths, wide=wide, screen=this_screen())))
         terminal.flush()
 
 
@@ -392,13 +387,6 @@ def _drawn(
     items = sorted(answer["items"], key=lambda item: str(item["time"]))
     text = output.render(changes_page(items, {}, briefly=True)) if items else "No changes yet"
     return {"text": text, "warnings": answer.get("warnings", ())}
-
-
-def _one_a_line(items: list[dict[str, Any]]) -> str:
-    import json
-
-    texts = (json.dumps(document("Change", **item), ensure_ascii=False) for item in items)
-    return "".join(f"{terminal.escape_json(text)}\n" for text in texts)
 
 
 def _of_acts(connection: Connection, question: ChangesQuestion) -> list[dict[str, Any]]:

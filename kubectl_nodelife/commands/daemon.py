@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
@@ -23,6 +22,7 @@ from kubectl_nodelife.commands.flags import (
     connection_flags,
     output_flags,
 )
+from kubectl_nodelife.commands.writing import need_terminal
 from kubectl_nodelife.daemon import client
 from kubectl_nodelife.daemon.flags import DEFAULTS, DaemonFlags, Options, daemon_flags
 from kubectl_nodelife.daemon.instance import (
@@ -160,12 +160,7 @@ def _confirm_enforcing(flags: DaemonFlags, cluster: CachedIdentity) -> DaemonFla
     """
     if flags.orders.yes:
         return flags
-    if not sys.stdin.isatty():
-        raise Refused(
-            "there is no terminal to ask on whether this cluster may be written to",
-            on=cluster.server,
-            remedy="give --yes",
-        )
+    need_terminal("this cluster is not written to", cluster.server, "give --yes")
     names = ",".join(flags.orders.controllers)
     question = f"Enforce {names} on {cluster.context or 'the cluster'} ({cluster.server})?"
     if not click.confirm(question, err=True):

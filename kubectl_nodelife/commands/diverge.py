@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from functools import partial
 from typing import Any, Final
 
@@ -14,13 +14,14 @@ from kubectl_nodelife.commands.flags import (
     Output,
     Where,
     connection_flags,
-    duration_ns,
+    look_back_ns,
     max_file_size,
     output_flags,
     strict_files,
 )
 from kubectl_nodelife.commands.several_clusters import several_clusters
 from kubectl_nodelife.errors import EXIT_FAILED, EXIT_NO, BadInput
+from kubectl_nodelife.kube.names import shown_object
 from kubectl_nodelife.report import terminal
 from kubectl_nodelife.report.formats import Block, Page
 from kubectl_nodelife.report.table import Table, Widths, columns
@@ -73,7 +74,7 @@ def diverge(
       kubectl nodelife diverge --since 10m -o json --exit-code
       kubectl nodelife diverge -f must-gather.tar.gz
     """
-    query = {"since": _duration(since)}
+    query = {"since": None if since is None else look_back_ns(since)}
     where = Where(connection, filename, now, profile=profile, assignments=assignments)
     judged = _of_dump(where, query["since"], watch=watch)
     if judged is None and watch:
@@ -109,25 +110,13 @@ def _of_daemon(connection: Connection, query: dict[str, Any]) -> dict[str, Any]:
     return judged
 
 
-def _duration(text: str | None) -> int | None:
-    """Ns. Raises BadInput."""
-    if text is None:
-        return None
-
-    span_ns = duration_ns(text, "--since")
-    if span_ns <= 0:
-        raise BadInput(f"{text} is not longer than zero", on="--since", remedy="write 10m or so")
-    return span_ns
-
-
 def _watch(connection: Connection, query: dict[str, Any], output: Output) -> None:
     ask.refuse_whole_documents(output.format)
-    headers = output.headers
     answers = ask.follow(connection, "diverge", **query)
     if answers is None:
         raise ask.no_daemon(_ONLY_A_DAEMON)
     shown: set[object] = set()
-    verdict, warned, widths = "", "", Widths()
+    verdict, warned, widths = "", "", Widths(headers=output.headers)
     for answer in answers:
         judged = answer["document"]
         for sentence in judged["notEvaluated"]:
@@ -137,23 +126,16 @@ def _watch(connection: Connection, query: dict[str, Any], output: Output) -> Non
         news = [item for item in judged["items"] if same(item) not in shown]
         shown = {same(item) for item in judged["items"]}
         if output.format == "json":
-            terminal.write(_one_line(judged))
+            terminal.write(terminal.json_line(judged))
         elif output.format == "name":
             terminal.write("".join(f"{name}\n" for name in _names(news)))
         else:
             if judged["verdict"] != verdict:
                 terminal.write(f"{judged['verdict']}: {judged['because']}\n")
                 verdict = judged["verdict"]
-            new = lines(news, widths, wide=output.format == "wide", headers=headers)
-            headers = headers and not new
-            terminal.write("".join(new))
+            table, wide = Table(_COLUMNS, map(_row, news)), output.format == "wide"
+            terminal.write("".join(table.lines(widths, wide=wide, screen=this_screen())))
         terminal.flush()
-
-
-def _one_line(judged: dict[str, Any]) -> str:
-    import json
-
-    return terminal.escape_json(json.dumps(judged, ensure_ascii=False)) + "\n"
 
 
 def divergence_of_dump(where: Where, since_ns: int | None) -> tuple[dict[str, Any], list[str]]:
@@ -214,28 +196,20 @@ def _blocks(judged: dict[str, Any], *, wide: bool) -> Iterator[Block]:
 
 
 def _names(items: Iterable[dict[str, Any]]) -> Iterable[str]:
-    return dict.fromkeys(_object(item).lower() for item in items)
-
-
-def lines(
-    items: Sequence[dict[str, Any]], widths: Widths, *, wide: bool, headers: bool
-) -> list[str]:
-    """The rows alone, to stand below what was printed with these widths before."""
-    table = Table(_COLUMNS, [_row(i) for i in items])
-    return table.lines(widths, wide=wide, headers=headers, screen=this_screen())
+    return dict.fromkeys(shown_object(item["object"]).lower() for item in items)
 
 
 def same(item: dict[str, Any]) -> tuple[object, ...]:
     """The identity of a finding a moment later."""
     by = item.get("by", {}).get("manager", "")
     words = (item.get(key) for key in ("action", "detail", "seenTime", "sure"))
-    return (item["kind"], _object(item), by, item["count"], *words)
+    return (item["kind"], shown_object(item["object"]), by, item["count"], *words)
 
 
 def _row(item: dict[str, Any]) -> list[object]:
     return [
         item["kind"],
-        _object(item),
+        shown_object(item["object"]),
         _clock(item.get("expectedTime", "")),
         _clock(item.get("seenTime", "")),
         item.get("by", {}).get("manager", ""),
@@ -253,12 +227,6 @@ def _setting(setting: dict[str, Any]) -> list[object]:
     assumed, likely = setting["assumed"], setting["likely"]
     words = ("sure", "seen", "origin")
     return [setting["flag"], assumed, likely, *(setting[word] for word in words)]
-
-
-def _object(item: dict[str, Any]) -> str:
-    obj = item["object"]
-    inside = f"{obj['namespace']}/" if obj.get("namespace") else ""
-    return f"{obj['kind']}/{inside}{obj['name']}"
 
 
 def _clock(time: str) -> str:

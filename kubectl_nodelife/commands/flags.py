@@ -147,6 +147,13 @@ def lead_to(connection: Connection, dump: Sequence[str] = ()) -> None:
     terminal.choose_leading_flags(command_lines.lead_to(of_kubectl, ours, dump))
 
 
+def with_options(callback: Callback, options: Sequence[Callable[[Callback], Callback]]) -> Callback:
+    """The callback with these options, which stand in this order in its --help."""
+    for option in reversed(options):
+        callback = option(callback)
+    return callback
+
+
 def gathered_flags(
     argument: str, values: type[NamedTuple], options: Sequence[Callable[[Callback], Callback]]
 ) -> Callable[[Callback], Callback]:
@@ -161,10 +168,7 @@ def gathered_flags(
             given = values._make(kwargs.pop(name) for name in values._fields)
             return callback(*args, **{argument: given}, **kwargs)
 
-        decorated: Callback = with_flags
-        for option in reversed(options):
-            decorated = option(decorated)
-        return decorated
+        return with_options(with_flags, options)
 
     return decorate
 
@@ -188,10 +192,7 @@ def connection_flags(callback: Callback) -> Callback:
         lead_to(ctx.obj)
         return ctx.invoke(callback, *args, connection=ctx.obj, **kwargs)
 
-    decorated: Callback = with_connection
-    for flag in reversed(CONNECTION_FLAGS):
-        decorated = _click_option(flag)(decorated)
-    return _VERBOSE(decorated)
+    return with_options(with_connection, (_VERBOSE, *map(_click_option, CONNECTION_FLAGS)))
 
 
 def _choose_verbose(ctx: click.Context, option: click.Parameter, level: int) -> None:
@@ -326,6 +327,13 @@ def waiting_ns(text: str, flag: str) -> int:
     return parsed
 
 
+def look_back_ns(text: str) -> int:
+    """How far back `--since` looks, in nanoseconds. Raises BadInput."""
+    if (span_ns := duration_ns(text, "--since")) <= 0:
+        raise BadInput(f"{text} is not longer than zero", on="--since", remedy="write 10m or so")
+    return span_ns
+
+
 answer_by: ContextVar[float | None] = ContextVar("answer by", default=None)
 """When looks at a cluster must be over, in seconds of the monotonic clock; None: no limit."""
 
@@ -403,10 +411,7 @@ def where_flags(*fields: str) -> Callable[[Callback], Callback]:
             lead_to(connection, where.dump_flags())
             return callback(*args, where=where, **kwargs)
 
-        decorated = connection_flags(with_where)
-        for option in reversed(options):
-            decorated = option(decorated)
-        return decorated
+        return with_options(connection_flags(with_where), options)
 
     return decorate
 

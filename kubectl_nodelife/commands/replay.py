@@ -14,7 +14,7 @@ from kubectl_nodelife.commands.flags import (
     Connection,
     Output,
     Where,
-    duration_ns,
+    look_back_ns,
     output_flags,
     where_flags,
 )
@@ -77,7 +77,7 @@ def replay(
     from kubectl_nodelife.commands.replay_sources import read_traces, review_page, traces_of_dump
     from kubectl_nodelife.outlook.replay.timeline import ReplayFilter
 
-    since_ns = _since_ns(since)
+    since_ns = look_back_ns(since)
     _check_drain(drain, plan, output)
     where.check()
     node, pod = _subject(subject, where.connection, of_dump=bool(where.filename))
@@ -127,13 +127,6 @@ def _show(replay: Replay, output: Output, subject: str) -> None:
         terminal.write(html_page(replay, subject))
     else:
         output.show(replay.page())
-
-
-def _since_ns(since: str) -> int:
-    since_ns = duration_ns(since, "--since")
-    if since_ns <= 0:
-        raise BadInput("must be longer than nothing", on="--since", remedy="write for example 1h")
-    return since_ns
 
 
 def _subject(

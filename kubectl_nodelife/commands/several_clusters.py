@@ -17,7 +17,13 @@ from typing import Any, Final, NamedTuple
 
 import click
 
-from kubectl_nodelife.commands.flags import Callback, Connection, duration_ns, lead_to
+from kubectl_nodelife.commands.flags import (
+    Callback,
+    Connection,
+    duration_ns,
+    gathered_flags,
+    lead_to,
+)
 from kubectl_nodelife.errors import EXIT_DONE, EXIT_FAILED, EXIT_NO, BadInput
 from kubectl_nodelife.report.formats import Output, Page
 from kubectl_nodelife.report.terminal import escape_json, this_screen
@@ -53,6 +59,25 @@ class SeveralClusters(NamedTuple):
     cluster_timeout: str = "5s"
 
 
+_OPTIONS: Final = (
+    click.option("--contexts", metavar="NAMES", help="Ask these clusters, such as a,b,'prod-*'."),
+    click.option("--all-contexts", is_flag=True, help="Ask the cluster of each context."),
+    click.option(
+        "--parallel",
+        type=click.IntRange(1, _MOST),
+        default=_MOST,
+        metavar="N",
+        help="How many clusters are asked at once, where memory is short (all).",
+    ),
+    click.option(
+        _TIMEOUT,
+        default="5s",
+        metavar="DURATION",
+        help="How long several clusters may take together (5s).",
+    ),
+)
+
+
 def several_clusters(
     trouble: str = "", well_by: Sequence[str] = ()
 ) -> Callable[[Callback], Callback]:
@@ -64,9 +89,9 @@ def several_clusters(
     """
 
     def decorate(callback: Callback) -> Callback:
+        @gathered_flags("given", SeveralClusters, _OPTIONS)
         @functools.wraps(callback)
-        def for_each_cluster(*args: Any, **kwargs: Any) -> Any:
-            given = SeveralClusters(*(kwargs.pop(name) for name in SeveralClusters._fields))
+        def for_each_cluster(*args: Any, given: SeveralClusters, **kwargs: Any) -> Any:
             if given.contexts is None and not given.all_contexts:
                 return callback(*args, **kwargs)
             from kubectl_nodelife.commands.asking_clusters import clusters_page
@@ -79,34 +104,9 @@ def several_clusters(
             )
             return _ask_all(given, callback, kwargs, page)
 
-        decorated: Callback = for_each_cluster
-        for option in reversed(_options()):
-            decorated = option(decorated)
-        return decorated
+        return for_each_cluster
 
     return decorate
-
-
-def _options() -> Sequence[Callable[[Callback], Callback]]:
-    return (
-        click.option(
-            "--contexts", metavar="NAMES", help="Ask these clusters, such as a,b,'prod-*'."
-        ),
-        click.option("--all-contexts", is_flag=True, help="Ask the cluster of each context."),
-        click.option(
-            "--parallel",
-            type=click.IntRange(1, _MOST),
-            default=_MOST,
-            metavar="N",
-            help="How many clusters are asked at once, where memory is short (all).",
-        ),
-        click.option(
-            _TIMEOUT,
-            default="5s",
-            metavar="DURATION",
-            help="How long several clusters may take together (5s).",
-        ),
-    )
 
 
 def _for_one(kwargs: Mapping[str, Any], context: str, form: str) -> dict[str, Any]:

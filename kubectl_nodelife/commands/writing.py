@@ -79,17 +79,19 @@ def not_for_dumps(filename: tuple[str, ...], act: ActFlags) -> None:
         raise BadInput("a dump has no API server", on="--dry-run=server", remedy="leave -f out")
 
 
+def need_terminal(so_far: str, server: str, remedy: str) -> None:
+    """Raises Refused where no person can be asked. `so_far`: what has come of it then."""
+    if not sys.stdin.isatty():
+        raise Refused(f"{so_far}: there is no terminal to ask on", on=server, remedy=remedy)
+    terminal.flush()
+
+
 def is_confirmed(act: ActFlags, question: str, server: str) -> bool:
     """True if the person says yes. Raises Refused without a terminal to ask on."""
     if act.yes or act.dry_run == SERVER:
         return True
-    if not sys.stdin.isatty():
-        raise Refused(
-            "nothing is sent: there is no terminal to ask on",
-            on=server,
-            remedy="give --yes to send it, or --dry-run=client only to see it",
-        )
-    terminal.flush()
+    remedy = "give --yes to send it, or --dry-run=client only to see it"
+    need_terminal("nothing is sent", server, remedy)
     return click.confirm(terminal.printable(question), err=True)
 
 

@@ -14,8 +14,8 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Iterable, Sequence
-from typing import Final, NamedTuple
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final, NamedTuple
 
 from kubectl_nodelife.errors import BadInput
 
@@ -115,6 +115,11 @@ def subject(resource: str, name: str) -> str:
     something else `'pdb/$(reboot)'`, one word that is no option.
     """
     return f"{resource} {name}" if is_dns_subdomain(name) else shlex.quote(f"{resource}/{name}")
+
+
+def shown_object(obj: Mapping[str, Any]) -> str:
+    """`Pod/shop/web-0`, of the `object` of a document's item."""
+    return "/".join(filter(None, (obj["kind"], obj.get("namespace"), obj["name"])))
 
 
 def did_you_mean(name: str, valid: Iterable[str]) -> str:

@@ -55,8 +55,8 @@ class Table(NamedTuple):
 
     def text(self, *, wide: bool = False, headers: bool = True, screen: Screen = ENDLESS) -> str:
         """The lines of the table, or "" if it has no rows; last those that say what gave way."""
-        widths = Widths()
-        lines = self.lines(widths, wide=wide, headers=headers, screen=screen)
+        widths = Widths(headers=headers)
+        lines = self.lines(widths, wide=wide, screen=screen)
         if widths.left_out:
             names = ", ".join(header.upper() for header in widths.left_out)
             lines += _notice(f"(no room for {names}: -o wide shows all)", screen)
@@ -65,16 +65,9 @@ class Table(NamedTuple):
             lines += _notice(f"(no room for {names} beside the rest: below each row)", screen)
         return "".join(lines)
 
-    def lines(
-        self,
-        widths: Widths,
-        *,
-        wide: bool = False,
-        headers: bool = True,
-        screen: Screen = ENDLESS,
-    ) -> list[str]:
-        """The lines. `widths` grow with what is printed, so that later rows stand below it, and
-        what gave way once stays away."""
+    def lines(self, widths: Widths, *, wide: bool = False, screen: Screen = ENDLESS) -> list[str]:
+        """The lines. `widths` grow with what is printed, so that later rows stand below it, once
+        below the headers, and what gave way once stays away."""
         shown = [i for i, column in enumerate(self.columns) if wide or not column.wide]
         text_of = _toned if screen.color else cell
         rows = [[text_of(row[i]) for i in shown] for row in self.rows]
@@ -82,7 +75,7 @@ class Table(NamedTuple):
             return []
         titles = [self.columns[i].header.upper() for i in shown]
         longest = [max(map(len, column)) for column in zip(*rows, titles, strict=True)]
-        if not headers:
+        if not widths.headers:
             longest = [max(map(len, column)) for column in zip(*rows, strict=True)]
         least = [*longest[:-1], min(longest[-1], _LEAST_LAST)]
         if screen.width and _needed(longest, range(len(shown)), _LEAST_LAST) > screen.width:
@@ -92,13 +85,14 @@ class Table(NamedTuple):
         stay, below = self._staying(longest, least, shown, screen.width, widths, wide=wide)
         natural = [*widths.grow(longest[place] for place in stay[:-1]), longest[stay[-1]]]
         caps = _caps(natural, [least[place] for place in stay], screen.width)
-        if headers:
+        if widths.headers:
             rows.insert(0, titles)
         lines = []
         for number, row in enumerate(rows):
             lines.append(_line([row[place] for place in stay], caps, screen))
-            if below and (number or not headers):
+            if below and (number or not widths.headers):
                 lines += _below([(titles[place], row[place]) for place in below], screen)
+        widths.headers = False
         return lines
 
     def cells(self, *, wide: bool) -> tuple[list[str], list[list[str]]]:
@@ -177,9 +171,11 @@ class Widths:
 
     `stay`: the places of the columns that have room, once that is known, `under`: of those that
     stand below each row; `left_out`: the headers of the others; `below`: columns below each row.
+    `headers`: the first of the tables has a header row.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, headers: bool = True) -> None:
+        self.headers = headers
         self._widths: list[int] = []
         self.stay: list[int] | None = None
         self.under: list[int] = []

@@ -198,6 +198,13 @@ def escape_json(text: str) -> str:
     return _unsafe(allowed=r"\n\t").sub(lambda match: f"\\u{ord(match[0]):04x}", text)
 
 
+def json_line(document: object) -> str:
+    """The document as JSON on a line of its own, safe to show."""
+    import json
+
+    return escape_json(json.dumps(document, ensure_ascii=False)) + "\n"
+
+
 def broken_into_lines(text: str, width: int) -> str:
     """Prose with lines of at most `width` columns and `PROSE_WIDTH`, 0: as long as they are.
 

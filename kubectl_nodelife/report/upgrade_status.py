@@ -70,8 +70,7 @@ class StatusFollower:
         new += [f"no longer: {line}\n" for line in opened]
         changed = [n for n in status["nodes"] if nodes[n["name"]] != self._nodes.get(n["name"])]
         table = Table(_COLUMNS, [_row(node) for node in changed])
-        headers = self._widths.stay is None
-        new += table.lines(self._widths, wide=self._wide, headers=headers, screen=this_screen())
+        new += table.lines(self._widths, wide=self._wide, screen=this_screen())
         self._lines, self._nodes, self._gates = lines, nodes, gates
         return "".join(new)
 

@@ -71,7 +71,7 @@ def test_what_has_no_room_beside_the_rest_stands_below_each_row() -> None:
 def test_what_gave_way_once_stays_away_in_lines_that_follow() -> None:
     widths, screen = Widths(), Screen(64)
     first = Table(COLUMNS, [ROW]).lines(widths, screen=screen)
-    later = Table(COLUMNS, [["n", "1s", "", ""]]).lines(widths, headers=False, screen=screen)
+    later = Table(COLUMNS, [["n", "1s", "", ""]]).lines(widths, screen=screen)
     assert len(first) == 2 and later == ["n          1s    <none>\n"]
 
 

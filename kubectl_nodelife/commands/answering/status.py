@@ -105,8 +105,7 @@ class StatusLines:
     def __init__(self, query: Query) -> None:
         self._question = question = flags_of(query, StatusQuestion)
         self._output = output_of(query)
-        self._headers = self._output.headers
-        self._widths = Widths()
+        self._widths = Widths(headers=self._output.headers)
         self._gone = "deleted"
         if question.trouble:
             self._gone = "not in trouble any more, or deleted"
@@ -131,10 +130,8 @@ class StatusLines:
         lines = table.of(shown, shown.nodes).lines(
             self._widths,
             wide=self._output.format == "wide",
-            headers=self._headers,
             screen=self._output.screen or ENDLESS,
         )
-        self._headers = self._headers and not lines
         return "".join([*lines, *(f"{name}: {self._gone}\n" for name in gone), *zones])
 
     def _zone_changes(self, status: NodeLifeStatus) -> list[str]:

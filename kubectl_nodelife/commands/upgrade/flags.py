@@ -16,7 +16,7 @@ from typing import Any, Final, NamedTuple
 import click
 from msgspec.structs import fields
 
-from kubectl_nodelife.commands.flags import Connection
+from kubectl_nodelife.commands.flags import Connection, with_options
 from kubectl_nodelife.controllers.upgrade.policy import (
     NodeWork,
     UpgradePolicy,
@@ -102,6 +102,14 @@ _DRAIN: Final = (
     _Flag("skip-wait-for-delete-timeout", "number", "SECONDS", "As kubectl drain."),
 )
 _NODES: Final = ("nodes", "selector", "all_nodes")
+_WHICH: Final = (
+    click.argument("nodes", nargs=-1, metavar="[NODE...]"),
+    click.option("-l", "--selector", help="Nodes with these labels."),
+    click.option(
+        "--all", "all_nodes", is_flag=True, help="All nodes but those of the control plane."
+    ),
+    click.option("-f", "--filename", multiple=True, metavar="PATH", help="A file of kind Upgrade."),
+)
 _TYPES: Final[Mapping[str, Any]] = {"number": int, "share": float}
 
 
@@ -114,17 +122,9 @@ def policy_flags(callback: Callable[..., Any]) -> Callable[..., Any]:
         given = {name: kwargs.pop(name) for name in (*names, *_NODES, "filename")}
         return callback(*args, given=given, **kwargs)
 
-    decorated: Callable[..., Any] = with_given
-    for flag in reversed((*_WORK, *_POLICY, *_DRAIN)):
-        decorated = _option(flag)(decorated)
-    decorated = click.option(
-        "-f", "--filename", multiple=True, metavar="PATH", help="A file of kind Upgrade."
-    )(decorated)
-    decorated = click.option(
-        "--all", "all_nodes", is_flag=True, help="All nodes but those of the control plane."
-    )(decorated)
-    decorated = click.option("-l", "--selector", help="Nodes with these labels.")(decorated)
-    return click.argument("nodes", nargs=-1, metavar="[NODE...]")(decorated)
+    return with_options(
+        with_given, (*_WHICH, *(_option(flag) for flag in (*_WORK, *_POLICY, *_DRAIN)))
+    )
 
 
 def given_mapping(given: Mapping[str, Any], connection: Connection) -> dict[str, Any]:

@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import sys
 import time
 from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
@@ -25,7 +24,13 @@ from kubectl_nodelife.commands.flags import (
 )
 from kubectl_nodelife.commands.upgrade.flags import policy_flags, policy_of, split_dumps
 from kubectl_nodelife.commands.upgrade.orders import read_lease_named, read_run
-from kubectl_nodelife.commands.writing import ActFlags, environ, identity_of, insecure_flag
+from kubectl_nodelife.commands.writing import (
+    ActFlags,
+    environ,
+    identity_of,
+    insecure_flag,
+    need_terminal,
+)
 from kubectl_nodelife.commands.writing import is_confirmed as is_confirmed_act
 from kubectl_nodelife.errors import EXIT_FAILED, EXIT_NO, BadInput, Failed, NotFound, Refused
 from kubectl_nodelife.kube.names import parse_names
@@ -409,13 +414,7 @@ def is_confirmed(yes: bool, nodes: int, server: str) -> bool:
     """True if the number of nodes was typed. Raises Refused without a terminal."""
     if yes:
         return True
-    if not sys.stdin.isatty():
-        raise Refused(
-            "nothing is changed: there is no terminal to ask on",
-            on=server,
-            remedy="give --yes to begin",
-        )
-    terminal.flush()
+    need_terminal("nothing is changed", server, "give --yes to begin")
     typed = click.prompt(
         f"Type the number of nodes to be upgraded ({nodes}) to begin", default="", err=True
     )
