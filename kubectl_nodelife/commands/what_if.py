@@ -213,7 +213,6 @@ def _rank(where: Where, words: tuple[str, ...], asked: QuestionFlags, output: Ou
     view = look(where, reading({}))
     if not where.filename:
         ask.say_first_look("a first look: what was not seen is taken from the objects")
-    terminal.warn(*view.warnings)
     answer = rank(view, words, asked)
     terminal.warn(*answer.warnings)
     output.show(ranking_page(answer))

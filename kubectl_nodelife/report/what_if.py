@@ -11,7 +11,7 @@ from functools import partial
 from typing import Any, Final
 
 from kubectl_nodelife.drain.results import DEGRADED, FULL, BudgetPoint
-from kubectl_nodelife.kube.names import first_names
+from kubectl_nodelife.kube.names import counted, first_names
 from kubectl_nodelife.kube.times import clock, human_seconds
 from kubectl_nodelife.outlook.fates import BACK, PODS_LEAVE, Fate, FateStep, folded
 from kubectl_nodelife.outlook.what_if.document import (
@@ -26,7 +26,7 @@ from kubectl_nodelife.outlook.what_if.document import (
     WriteSpans,
     ZoneFuture,
 )
-from kubectl_nodelife.outlook.what_if.ranking import RankedTarget, WhatIfRanking
+from kubectl_nodelife.outlook.what_if.ranking import PAIR_OF, RankedTarget, WhatIfRanking
 from kubectl_nodelife.outlook.what_if.sentences import (
     act_words,
     back_each_time,
@@ -65,9 +65,17 @@ _NODES: Final = columns(
 )
 _WRITES: Final = columns("write | today:3 | first | last | then:3 | first | last")
 _RANKED: Final = columns(
-    "rank | target | nodes:6 | at zero | services:3 | for:2 | pending | stuck:4 | evicted:5 | down"
+    "rank | target | nodes:6 | at zero | services:3 | for:2 | budgets:7 | pending | stuck:4 | "
+    "evicted:5 | down"
 )
-_POINTS: Final = columns("namespace | kind | single point of failure | by the loss of")
+_DRAINED: Final = columns(
+    "rank | target | nodes:6 | at zero | services:3 | for:2 | budgets:7 | pending | stuck:4 | "
+    "not drained:1 | evicted:5 | down"
+)
+_POINTS: Final = {
+    act: columns(f"namespace | kind | single point of failure | by the {noun} of")
+    for act, noun in (("lose", "loss"), ("drain", "drain"), ("taint", "taint"))
+}
 _SHOWN: Final = 20
 _NAMED: Final = 3
 _TONES: Final = {FULL: BAD, DEGRADED: WARN}
@@ -108,18 +116,17 @@ def ranking_page(answer: WhatIfRanking) -> Page:
     """A `WhatIfRanking` as an answer: the targets that take something down, and the single points
     of failure. Names: the targets that do harm, the worst first."""
     harmful = [item for item in answer.items if item.does_harm]
-    kind = answer.each.partition("=")[0]
+    kind, act = answer.each.partition("=")[0], answer.act.split()[0]
 
     def blocks(*, wide: bool) -> Iterator[Block]:
         shown = harmful if wide else harmful[:_SHOWN]
         yield _ranking_headline(answer)
-        yield Table(_RANKED, [_ranked_row(item) for item in shown])
-        more = len(harmful) - len(shown)
-        lines = [f"... and {more:,} more that do harm: -o wide shows all"] if more else []
-        lines += [f"... and {answer.harmless:,} that do no harm"] if answer.harmless else []
-        yield "\n".join(lines)
+        drains = act == "drain"
+        rows = [_ranked_row(item, drains=drains) for item in shown]
+        yield Table(_DRAINED if drains else _RANKED, rows)
+        yield "\n".join(_lines_of_the_rest(answer, len(harmful) - len(shown)))
         rows = [[p.namespace, p.kind, p.name, _targets(p.targets)] for p in answer.single_points]
-        yield Table(_POINTS, rows)
+        yield Table(_POINTS[act], rows)
 
     return Page(blocks, lambda: answer, lambda: (f"{kind}/{item.target}" for item in harmful))
 
@@ -161,10 +168,24 @@ def _ranking_headline(answer: WhatIfRanking) -> str:
     return f"{what}; {down:,} {'takes' if down == 1 else 'take'} a workload or a Service down"
 
 
-def _ranked_row(item: RankedTarget) -> list[object]:
+def _lines_of_the_rest(answer: WhatIfRanking, more: int) -> Iterator[str]:
+    """The targets that have no row, of which so many do harm."""
+    if more:
+        yield f"... and {more:,} more that {'does' if more == 1 else 'do'} harm: -o wide shows all"
+    lost = sum(item.lost_already and not item.does_harm for item in answer.items)
+    if harmless := answer.harmless - lost:
+        yield f"... and {harmless:,} that {'does' if harmless == 1 else 'do'} no harm"
+    if lost:
+        yield f"... and {lost:,} that {'is' if lost == 1 else 'are'} lost already"
+    if answer.without_group:
+        nodes = counted(answer.without_group, "node")
+        what = answer.each.removeprefix(f"{PAIR_OF} ").replace("=", " ")
+        yield f"left out: {nodes} without a {what}"
+
+
+def _ranked_row(item: RankedTarget, *, drains: bool) -> list[object]:
     def more(name: str) -> str:
-        figure = item.verdict[name]
-        return f"{max(0, figure.future - figure.baseline):g}"
+        return f"{item.more[name]:g}"
 
     return [
         item.rank,
@@ -173,8 +194,10 @@ def _ranked_row(item: RankedTarget) -> list[object]:
         more("workloads_at_zero"),
         more("services_without_endpoints"),
         human_seconds(item.down_seconds),
+        more("budgets_below"),
         more("pods_pending"),
         more("pods_stuck"),
+        *([more("drains_unfinished")] if drains else []),
         more("pods_evicted"),
         _targets(item.down) if item.down else "-",
     ]

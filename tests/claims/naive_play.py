@@ -1,7 +1,8 @@
 """Counts anew, from a dump and the records of a play alone, how many pods of each workload serve.
 
 It knows nothing of our code: a pod serves from its Ready condition on, until it is asked to go or
-its machine is lost. What a sentence says is held against these counts.
+its machine is lost; behind a lost link it goes on, whatever the API shows. What a sentence says is
+held against these counts.
 """
 
 from __future__ import annotations
@@ -59,14 +60,16 @@ class Course(NamedTuple):
 
 
 class _Counter:
-    """The pods of a play."""
+    """The pods of a play. `in_api`: one serves that the API shows as Ready, as for a Service."""
 
-    def __init__(self, items: Iterable[Document]) -> None:
+    def __init__(self, items: Iterable[Document], *, in_api: bool = False) -> None:
+        self.in_api = in_api
         self.workload: dict[str, str] = {}
         self.node: dict[str, str] = {}
         self.ready: dict[str, bool] = {}
         self.leaving: set[str] = set()
         self.off: set[str] = set()
+        self.cut_off: set[str] = set()
         self.points: dict[str, list[tuple[float, int]]] = {}
         items = list(items)
         for pod in (o for o in items if o["kind"] == "Pod"):
@@ -85,11 +88,13 @@ class _Counter:
         self.workload[name], self.node[name], self.ready[name] = owner, node, False
 
     def _serving(self, owner: str) -> int:
-        return sum(
-            self.ready[pod] and pod not in self.leaving and self.node[pod] not in self.off
-            for pod, of in self.workload.items()
-            if of == owner
-        )
+        return sum(self._serves(pod) for pod, of in self.workload.items() if of == owner)
+
+    def _serves(self, pod: str) -> bool:
+        ready = self.ready[pod] and pod not in self.leaving
+        if self.in_api:
+            return ready
+        return pod in self.cut_off or (ready and self.node[pod] not in self.off)
 
     def take(self, record: Document) -> None:
         """A record of the play."""
@@ -98,15 +103,20 @@ class _Counter:
         action, about, detail = record["action"], record["object"], record["detail"]
         name, event = about["name"], detail["reason"] if action == "RecordEvent" else ""
         if event == "MachineLost":
-            self._lose(name)
+            self.off.add(name)
+            self.cut_off -= self._on(name)
+        elif event == "LinkLost":
+            self.cut_off |= {pod for pod in self._on(name) if self._serves(pod)}
         elif event == "KubeletStarted":
             self.off.discard(name)
+            self.cut_off -= self._on(name) & self.leaving
         elif event in ("Scheduled", "FailedScheduling") and name in self.node:
             self.node[name] = "somewhere" if event == "Scheduled" else ""
         elif action == "CreatePod":
             self._add(name, detail["owner"], detail.get("node") or "")
         elif action == "SetPodCondition" and detail["type"] == "Ready" and name in self.ready:
             self.ready[name] = detail["status"] == "True"
+            self.cut_off.discard(name)
         elif action == "MarkPodNotReady" and name in self.ready:
             self.ready[name] = False
         elif action in ("DeletePod", "EvictPod") and name in self.workload:
@@ -115,13 +125,12 @@ class _Counter:
                 self._forget(name)
         self._note_all(record["at"])
 
-    def _lose(self, machine: str) -> None:
-        self.off.add(machine)
-        for pod, node in self.node.items():
-            self.ready[pod] &= node != machine
+    def _on(self, machine: str) -> set[str]:
+        return {pod for pod, node in self.node.items() if node == machine}
 
     def _forget(self, name: str) -> None:
         self.leaving.discard(name)
+        self.cut_off.discard(name)
         for each in (self.workload, self.node, self.ready):
             each.pop(name, None)
 
@@ -147,9 +156,11 @@ def _owner(pod: Document) -> str:
     return str(pod["metadata"]["name"])
 
 
-def courses(items: Iterable[Document], records: Iterable[Document]) -> dict[str, Course]:
+def courses(
+    items: Iterable[Document], records: Iterable[Document], *, in_api: bool = False
+) -> dict[str, Course]:
     """Of each workload, by the name of its owner."""
-    counter = _Counter(items)
+    counter = _Counter(items, in_api=in_api)
     for record in records:
         counter.take(record)
     pending = [

@@ -172,7 +172,7 @@ def test_a_node_that_is_lost_already() -> None:
     lost = in_trouble("a1", "Unknown", taint="unreachable", since=-60, lease_age=115)
     answer = ask("lose node a1", [*lost, *marked(workload("web", ["a1", "b1", "b2"]), "a1")])
     assert not answer.workloads and answer.verdict.outage == "none"
-    assert "a1 is silent already: losing it makes no difference" in answer.warnings
+    assert "a1 is lost already: losing it makes no difference" in answer.warnings
     both = answer.verdict.pods_evicted
     assert (both.baseline, both.future) == (1, 1)
 

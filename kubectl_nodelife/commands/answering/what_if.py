@@ -39,7 +39,7 @@ from kubectl_nodelife.commands.answering.query import (
 from kubectl_nodelife.commands.cluster.drain import KINDS as DRAIN_KINDS
 from kubectl_nodelife.commands.cluster.look import KindsToRead
 from kubectl_nodelife.errors import BadInput, Failed
-from kubectl_nodelife.kube.times import SECOND_NS
+from kubectl_nodelife.kube.times import SECOND_NS, format_duration
 from kubectl_nodelife.outlook.situation import on_nodes_steps
 from kubectl_nodelife.outlook.view import ClusterView
 from kubectl_nodelife.outlook.what_if import CONDITIONS
@@ -297,8 +297,15 @@ def rank(view: ClusterView, words: Sequence[str], asked: QuestionFlags) -> WhatI
         assumed=list(ASSUMED),
         warnings=[*view.warnings, *ranker.warnings()],
         partial=partial,
-        **ranked(outcomes, targets, words),
+        **ranked(outcomes, targets, words, _flags_of_each(asked, until_ns)),
     )
+
+
+def _flags_of_each(asked: QuestionFlags, until_ns: int) -> list[str]:
+    """The flags of the question about one target that has the ranking's figures."""
+    flags = ["--until", format_duration(until_ns)] if until_ns != _HOUR_NS else []
+    flags += [f"--late={asked.late}"] if asked.late != "silent" else []
+    return [*flags, *(f"--ignore={each}" for each in asked.ignored)]
 
 
 def play_all(

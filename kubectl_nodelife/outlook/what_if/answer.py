@@ -123,7 +123,7 @@ def make_answer(
         truncated=max(0, len(differences) - MOST_DIFFERENCES),
         not_evaluated=[UnreadKindNote(kind=kind, means=means) for kind, means in plays.unread],
         assumed=[*plays.assumed, *_unknown_orders(nodes), *ASSUMED],
-        warnings=[*warnings, *_warnings(acts, before, plays)],
+        warnings=[*warnings, *act_warnings(acts, before, plays.present)],
     )
 
 
@@ -165,23 +165,28 @@ def _unknown_orders(nodes: Sequence[NodeFuture]) -> Iterator[str]:
         yield f"in any order: {first_names(names, _NAMED)} are tainted one after another"
 
 
-def _warnings(acts: Sequence[Act], before: PlayReading, plays: Plays) -> Iterator[str]:
-    """Acts that change nothing, and those that end after the horizon."""
-    until_s = (plays.future.end_ns - plays.future.start_ns) / SECOND_NS
-    yield from lost_already(acts, before, plays.present)
-    for act in acts:
-        if act.for_seconds is not None and act.at_seconds + act.for_seconds > until_s:
-            yield f"--for of '{act.act}' ends after the horizon: give a longer --until"
+def act_warnings(acts: Iterable[Act], before: PlayReading, present: Present) -> list[str]:
+    """Sentences on acts that change nothing, and on those that end after the horizon."""
+    acts, until_ns = list(acts), before.played.end_ns - before.played.start_ns
+    lost = list(dict.fromkeys(name for act in acts for name in lost_already(act, before, present)))
+    are, it = ("is", "it") if len(lost) == 1 else ("are", "them")
+    names = first_names(lost, _NAMED)
+    said = [f"{names} {are} lost already: losing {it} makes no difference"] if lost else []
+    said += [
+        f"--for of '{act.act}' ends after the horizon: give a longer --until"
+        for act in acts
+        if act.for_seconds is not None and act.at_seconds + act.for_seconds > until_ns / SECOND_NS
+    ]
+    return list(dict.fromkeys(said))
 
 
-def lost_already(acts: Iterable[Act], before: PlayReading, present: Present) -> Iterator[str]:
-    """A warning on the nodes whose loss, at once, leaves them as they are."""
-    silent = before.played.silent.keys() - present.kubelets.keys()
-    at_once = [act for act in acts if act.act.startswith("lose") and not act.at_seconds]
-    named = dict.fromkeys(name for act in at_once for name in act.nodes if name in silent)
-    if lost := first_names(list(named), _NAMED):
-        are, it = ("is", "it") if len(named) == 1 else ("are", "them")
-        yield f"{lost} {are} silent already: losing {it} makes no difference"
+def lost_already(act: Act, before: PlayReading, present: Present) -> list[str]:
+    """The nodes that the act loses at once and for good, and that are: silent, and not Ready."""
+    if not act.act.startswith("lose") or act.at_seconds or act.for_seconds is not None:
+        return []
+    nodes, silent = present.setting.cluster.nodes, before.played.silent
+    gone = silent.keys() - present.kubelets.keys()
+    return [name for name in act.nodes if name in gone and not nodes[name].is_ready]
 
 
 def _horizon(after: PlayReading) -> Horizon:
@@ -425,7 +430,7 @@ def figures_of(reading: PlayReading) -> dict[str, float]:
     return {
         "workloads_at_zero": sum(o.lowest_serving == 0 for o in were_up),
         "services_without_endpoints": sum(o.lowest_ready == 0 for o in services),
-        "budgets_below": sum(budget.below_seconds > 0 for budget in reading.budgets.values()),
+        "budgets_below": sum(budget.falls_below for budget in reading.budgets.values()),
         "pods_pending": sum(len(course.pending) for course in courses),
         "pods_stuck": sum(len(course.stuck) for course in courses),
         "pods_evicted": sum(course.evicted for course in courses),

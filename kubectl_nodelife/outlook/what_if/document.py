@@ -205,6 +205,11 @@ class BudgetFuture(_Document, frozen=True):
     at_zero_seconds: float
     below_seconds: float
 
+    @property
+    def falls_below(self) -> bool:
+        """True if fewer pods are healthy than it asks for, and at t=0 there were not."""
+        return self.below_seconds > 0 and self.healthy >= self.desired
+
 
 class InstantRange(_Document, frozen=True):
     """Between which instants something happens, where upstream leaves that to chance; the latest is

@@ -2,8 +2,10 @@
 
 Every target is played, on a fork of one present; the baseline is played once. The order is that of
 severity: workloads at zero, Services without endpoints, seconds at zero, budgets below what they
-ask for, pods without a place, pods that are stuck, missing pod-seconds, then the target's name. A
-workload or a Service that goes to zero with one target alone has a single point of failure.
+ask for, pods without a place, stuck pods, drains that do not end, missing pod-seconds, then the
+target's name. Each is counted workload by workload: what is worse for one is not made up for by
+what is better for another. A workload or a Service that goes to zero with one target alone has a
+single point of failure.
 """
 
 from __future__ import annotations
@@ -21,10 +23,16 @@ from kubectl_nodelife.kube.node import zone_display, zone_key
 from kubectl_nodelife.kube.times import SECOND_NS
 from kubectl_nodelife.outlook.what_if import EACH
 from kubectl_nodelife.outlook.what_if.acts import Act, Narrowing, read_acts
-from kubectl_nodelife.outlook.what_if.answer import figures_of, goes_down, lost_already
+from kubectl_nodelife.outlook.what_if.answer import (
+    act_warnings,
+    figures_of,
+    goes_down,
+    lost_already,
+)
 from kubectl_nodelife.outlook.what_if.document import Both
-from kubectl_nodelife.outlook.what_if.play_reading import PlayReading, span_seconds
+from kubectl_nodelife.outlook.what_if.play_reading import PlayReading, WorkloadCourse, span_seconds
 from kubectl_nodelife.outlook.what_if.question import EachPlay, Question
+from kubectl_nodelife.outlook.what_if.sentences import DRAINED
 from kubectl_nodelife.outlook.what_if.service_levels import SERVICE, ServedObject
 from kubectl_nodelife.sim.timeline import without_collector
 
@@ -42,7 +50,7 @@ _HARM: Final = _SEVERITY[:-1]
 PAIR_OF: Final = "pair-of"
 MOST_PAIRS: Final = 20_000
 _ALL: Final = Narrowing()
-_COMMAND: Final = "kubectl nodelife what-if"
+_COMMAND: Final = ("kubectl", "nodelife", "what-if")
 
 
 class TargetGroup(msgspec.Struct, frozen=True):
@@ -55,22 +63,25 @@ class TargetGroup(msgspec.Struct, frozen=True):
 
 class RankedTarget(msgspec.Struct, frozen=True, rename="camel"):
     """The loss of one target, ranked. `verdict`: each figure in the baseline and in the future;
-    `down`: workloads and Services of which it leaves nothing, `namespace/Kind/name`;
-    `down_seconds`: the longest time for which nothing of one of them is left.
+    `more`: how much of it the future has more, summed over those that have more; `down`: workloads
+    and Services of which it leaves nothing, `namespace/Kind/name`; `down_seconds`: the longest time
+    for which nothing of one of them is left; `lost_already`: all its nodes are, in the baseline.
     """
 
     rank: int
     target: str
     nodes: list[str]
     verdict: dict[str, Both]
+    more: dict[str, float]
     down: list[str]
     down_seconds: float
     command: str
+    lost_already: bool
 
     @property
     def does_harm(self) -> bool:
         """True if any figure that counts as harm is higher with it."""
-        return any(more(self.verdict[figure]) > 0 for figure in _HARM)
+        return any(self.more[figure] > 0 for figure in _HARM)
 
 
 class SinglePoint(msgspec.Struct, frozen=True, rename="camel"):
@@ -180,15 +191,17 @@ def act_on(
 
 
 class TargetOutcome(NamedTuple):
-    """The effect of the loss of one target: each figure in the baseline and in the future, and the
-    workloads and Services of which it leaves nothing.
+    """The effect of the loss of one target: each figure in the baseline and in the future, what the
+    future has more, and the workloads and Services of which it leaves nothing.
     """
 
     target: str
     figures: dict[str, Both]
+    more: dict[str, float]
     down: list[ServedObject]
-    down_seconds: float = 0.0
-    ignored: int = 0
+    down_seconds: float
+    lost_already: bool
+    ignored: int
 
 
 class Ranker:
@@ -206,20 +219,69 @@ class Ranker:
         self.before = PlayReading(self._plays.baseline, self._settings, ignores)
         self.was = figures_of(self.before)
 
-    def warnings(self) -> Iterator[str]:
-        """Sentences on targets of which a loss says nothing."""
-        return lost_already(self.acts.values(), self.before, self._plays.present)
+    def warnings(self) -> list[str]:
+        """Sentences on targets of which a loss says nothing, and on an act that is too long."""
+        return act_warnings(self.acts.values(), self.before, self._plays.present)
 
     @without_collector()  # a play leaves no circle
     def outcome(self, target: str) -> TargetOutcome:
         """The effect of the target's loss, played. Raises BadInput."""
-        played = self._plays.play([self.acts[target]])
+        act = self.acts[target]
+        played = self._plays.play([act])
         after = PlayReading(played, self._settings, self._ignores)
         now = figures_of(after)
         down = sorted(c for c in after.outages if goes_down(c, self.before, after))
         figures = {name: Both(baseline=self.was[name], future=now[name]) for name in now}
         longest_ns = max((_nothing_left_ns(after, each) for each in down), default=0)
-        return TargetOutcome(target, figures, down, span_seconds(longest_ns), len(after.ignored))
+        return TargetOutcome(
+            target,
+            figures,
+            _more(self.before, after, down),
+            down,
+            span_seconds(longest_ns),
+            set(act.nodes) == set(lost_already(act, self.before, self._plays.present)),
+            len(after.ignored),
+        )
+
+
+def _more(
+    before: PlayReading, after: PlayReading, down: Sequence[ServedObject]
+) -> dict[str, float]:
+    """How much the future has more of each figure: what is more for one workload, and the next."""
+    outages = [
+        (after.outages[each], before.outage(each)) for each in after.outages if each.kind != SERVICE
+    ]
+    courses = [
+        (course, before.courses.get(each, WorkloadCourse()))
+        for each, course in after.courses.items()
+    ]
+
+    def rise(pairs: Iterable[tuple[float, float]]) -> float:
+        return sum(max(0, now - was) for now, was in pairs)
+
+    fell = {key for key, budget in before.budgets.items() if budget.falls_below}
+    return {
+        "workloads_at_zero": sum(each.kind != SERVICE for each in down),
+        "services_without_endpoints": sum(each.kind == SERVICE for each in down),
+        "seconds_at_zero": _seconds(
+            rise((now.at_zero_ns, was.at_zero_ns) for now, was in outages if was.before.serving)
+        ),
+        "budgets_below": sum(
+            budget.falls_below and key not in fell for key, budget in after.budgets.items()
+        ),
+        "pods_pending": rise((len(now.pending), len(was.pending)) for now, was in courses),
+        "pods_stuck": rise((len(now.stuck), len(was.stuck)) for now, was in courses),
+        "pods_evicted": rise((now.evicted, was.evicted) for now, was in courses),
+        "drains_unfinished": sum(drain.ended != DRAINED for drain in after.drains()),
+        "unavailable_pod_seconds": _seconds(
+            rise((now.missing_pod_ns, was.missing_pod_ns) for now, was in outages)
+        ),
+    }
+
+
+def _seconds(span_ns: float) -> float:
+    """A span of time as seconds, to a tenth: less is no difference."""
+    return round(span_ns / SECOND_NS, 1)
 
 
 def _nothing_left_ns(after: PlayReading, served: ServedObject) -> int:
@@ -238,20 +300,26 @@ class Ranked(TypedDict):
 
 
 def ranked(
-    outcomes: Sequence[TargetOutcome], targets: Iterable[TargetGroup], words: Sequence[str]
+    outcomes: Sequence[TargetOutcome],
+    targets: Iterable[TargetGroup],
+    words: Sequence[str],
+    flags: Sequence[str] = (),
 ) -> Ranked:
-    """The targets, the worst first. `words`: the act, without its target."""
+    """The targets, the worst first. `words`: the act, without its target; `flags`: of the question
+    about each, without which its figures are others."""
     groups = {target.name: target for target in targets}
-    order = sorted(outcomes, key=lambda o: (*(-more(o.figures[f]) for f in _SEVERITY), o.target))
+    order = sorted(outcomes, key=lambda o: (*(-o.more[f] for f in _SEVERITY), o.target))
     items = [
         RankedTarget(
             rank=number,
             target=outcome.target,
             nodes=list(groups[outcome.target].nodes),
             verdict=outcome.figures,
+            more=outcome.more,
             down=["/".join(served) for served in outcome.down],
             down_seconds=outcome.down_seconds,
-            command=f"{_COMMAND} {shlex.join(words_on(words, groups[outcome.target].words))}",
+            command=shlex.join([*_COMMAND, *words_on(words, groups[outcome.target].words), *flags]),
+            lost_already=outcome.lost_already,
         )
         for number, outcome in enumerate(order, 1)
     ]
@@ -272,13 +340,8 @@ def ranked(
     )
 
 
-def more(figure: Both) -> float:
-    """How much the future has more, to a tenth."""
-    return round(figure.future - figure.baseline, 1)
-
-
 def horizon_ns(each: str, until_ns: int | None) -> int:
     """The horizon that was asked for, else ten minutes for nodes and an hour for groups."""
     if until_ns is not None:
         return until_ns
-    return (600 if each.endswith("node") else 3600) * SECOND_NS
+    return (600 if each.removeprefix(f"{PAIR_OF} ") == "node" else 3600) * SECOND_NS
