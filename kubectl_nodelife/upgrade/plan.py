@@ -228,7 +228,7 @@ class _Planning:
         """When the run ends (ns) where all work takes its least, and its longest, if there are
         windows: one node more or fewer in each is hours, which no share of the time played says.
         """
-        if not self._policy.windows or self._policy.work.mode is WorkMode.NOTHING:
+        if not self._policy.window or self._policy.work.mode is WorkMode.NOTHING:
             return []
         least, _, most = phase_times(self._policy, self._renewal_ns)
         starts = (self._start(work_ns) for work_ns in (least.work_ns, most.work_ns))
@@ -298,7 +298,7 @@ class _Planning:
         return lines
 
     def _window_findings(self) -> list[PreflightFinding]:
-        windows = self._policy.windows
+        windows = self._policy.window
         if not windows:
             return []
         high_ns = high_estimate_ns(self._policy, drain_seconds=0.0)

@@ -8,7 +8,7 @@ import pytest
 
 from kubectl_nodelife.controllers.upgrade.policy import (
     closes_ns,
-    fits,
+    fits_ns,
     longest_ns,
     opens_ns,
     parse_window,
@@ -24,8 +24,7 @@ def at(text: str) -> int:
 
 
 def closes(windows: str | tuple[str, ...], moment: str) -> int | None:
-    texts = (windows,) if isinstance(windows, str) else windows
-    return closes_ns([parse_window(text) for text in texts], at(moment))
+    return closes_ns((windows,) if isinstance(windows, str) else windows, at(moment))
 
 
 def test_50_the_day_is_that_on_which_the_window_begins() -> None:
@@ -35,11 +34,12 @@ def test_50_the_day_is_that_on_which_the_window_begins() -> None:
 
 
 def test_49_a_node_is_claimed_only_if_its_high_estimate_ends_inside() -> None:
-    windows = [parse_window("Mon 22:00-04:00")]
+    windows = ["Mon 22:00-04:00"]
     now = at("2026-06-02T03:40")
-    assert not fits(windows, now, 25 * MINUTE_NS)
-    assert fits(windows, now, 20 * MINUTE_NS)
-    assert fits([], now, 1000 * HOUR_NS)
+    assert fits_ns(windows, now, 20 * MINUTE_NS) == now
+    assert fits_ns(windows, now, 25 * MINUTE_NS) == at("2026-06-08T22:00")
+    assert fits_ns(windows, now, 7 * HOUR_NS) is None
+    assert fits_ns([], now, 1000 * HOUR_NS) == now
 
 
 @pytest.mark.parametrize(
@@ -76,7 +76,7 @@ def test_open_and_closed(window: str, moment: str, is_open: bool) -> None:
     ],
 )
 def test_changes_of_the_clock(window: str, opens: str, end: str) -> None:
-    windows = [parse_window(f"{window} Europe/Berlin")]
+    windows = [f"{window} Europe/Berlin"]
     assert opens_ns(windows, at(opens) - SECOND_NS) == at(opens)
     assert closes_ns(windows, at(opens) - SECOND_NS) is None
     assert closes_ns(windows, at(opens)) == at(end)
@@ -85,8 +85,7 @@ def test_changes_of_the_clock(window: str, opens: str, end: str) -> None:
 def test_windows_that_touch_are_one() -> None:
     both = ("Fri 22:00-24:00", "Sat 00:00-04:00")
     assert closes(both, "2026-06-05T23:00") == at("2026-06-06T04:00")
-    windows = [parse_window(text) for text in both]
-    assert longest_ns(windows, at("2026-06-01T00:00")) == 6 * HOUR_NS
+    assert longest_ns(both, at("2026-06-01T00:00")) == 6 * HOUR_NS
 
 
 def test_always_open_ends_some_day() -> None:
@@ -95,7 +94,7 @@ def test_always_open_ends_some_day() -> None:
 
 
 def test_the_next_window() -> None:
-    windows = [parse_window("Fri 22:00-04:00"), parse_window("Tue 01:00-02:00")]
+    windows = ["Fri 22:00-04:00", "Tue 01:00-02:00"]
     assert opens_ns(windows, at("2026-06-01T00:00")) == at("2026-06-02T01:00")
     assert opens_ns(windows, at("2026-06-02T01:30")) == at("2026-06-05T22:00")
     assert longest_ns([], 0) == 0

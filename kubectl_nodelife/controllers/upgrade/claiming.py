@@ -53,7 +53,7 @@ from kubectl_nodelife.controllers.upgrade.marks import (
 )
 from kubectl_nodelife.controllers.upgrade.memory import KnownCost
 from kubectl_nodelife.controllers.upgrade.newcomers import named
-from kubectl_nodelife.controllers.upgrade.policy import fits, node_info
+from kubectl_nodelife.controllers.upgrade.policy import fits_ns, node_info
 from kubectl_nodelife.controllers.upgrade.settling import csi_drivers
 from kubectl_nodelife.controllers.upgrade.upgrade_pass import UpgradePass
 from kubectl_nodelife.kube.node import Node
@@ -148,7 +148,7 @@ def hold_of(p: UpgradePass, name: str) -> ClaimHold | None:
     if short:
         return ClaimHold(BY_ROOM, short)
     high_ns = high_estimate_ns(p.policy, verdict.high_seconds)
-    if not fits(p.policy.windows, p.clock_ns, high_ns):
+    if fits_ns(p.policy.window, p.clock_ns, high_ns) != p.clock_ns:
         return ClaimHold("window", f"closes before {high_ns // SECOND_NS}s from now, its estimate")
     return None
 

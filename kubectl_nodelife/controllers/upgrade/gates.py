@@ -211,7 +211,7 @@ def _command(p: UpgradePass) -> str:
 
 
 def _window(p: UpgradePass) -> str:
-    windows = p.policy.windows
+    windows = p.policy.window
     if not windows or closes_ns(windows, p.clock_ns) is not None:
         return ""
     opens = opens_ns(windows, p.clock_ns)

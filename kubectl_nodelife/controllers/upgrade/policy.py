@@ -24,6 +24,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from enum import StrEnum
+from functools import lru_cache
 from typing import Any, Final
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
@@ -173,7 +174,8 @@ class UpgradePolicy(msgspec.Struct, frozen=True, kw_only=True, rename=_name):
     """The flags of `upgrade plan` and `upgrade start`, with their defaults.
 
     `canary`: how many nodes the first step takes, or `canary_nodes`: which. `unhealthy`: `skip` or
-    `include` nodes that were NotReady before. `window`: as given, `parse_window` reads them.
+    `include` nodes that were NotReady before. `window`: when nodes may be claimed, as
+    `parse_window` reads it; none: always.
     `drain`: kubectl drain's own flags by their names, passed to the drain planner as they are.
     `target`, `require`: TYPE=STATUS conditions. `canary_template`: a pod of the user's own.
     """
@@ -234,11 +236,6 @@ class UpgradePolicy(msgspec.Struct, frozen=True, kw_only=True, rename=_name):
     def canary_width(self) -> int:
         """How many nodes the first step takes."""
         return len(self.canary_nodes) or self.canary
-
-    @property
-    def windows(self) -> list[Window]:
-        """When nodes may be claimed; none: always."""
-        return [parse_window(text) for text in self.window]
 
     @property
     def tries(self) -> int:
@@ -383,6 +380,7 @@ def _digest(value: Any) -> str:
 DAYS: Final = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 DAY_MINUTES: Final = 24 * 60
 LOOK_AHEAD_DAYS: Final = 15
+DAY_NS: Final = DAY_MINUTES * MINUTE_NS
 
 _WINDOW = re.compile(
     r"(?:(?P<days>[A-Za-z][A-Za-z,-]*) )?(?P<from>\d\d?:\d\d)-(?P<to>\d\d?:\d\d)(?: (?P<zone>\S+))?"
@@ -434,42 +432,51 @@ def parse_window(text: str) -> Window:
     return Window(text, _days(match["days"] or "Mon-Sun"), begin, end, info)
 
 
-def closes_ns(windows: Sequence[Window], now_ns: int) -> int | None:
+def closes_ns(windows: Sequence[str], now_ns: int) -> int | None:
     """When the windows that are open now close, those included that follow without a break.
 
     None where none is open; more than a week ahead where they hardly ever close.
     """
-    end_ns = now_ns
-    limit_ns = now_ns + 7 * DAY_MINUTES * 60 * SECOND_NS
-    while end_ns <= limit_ns:
-        ends = [end for w in windows for begin, end in w.spans(end_ns) if begin <= end_ns < end]
-        if not ends:
-            break
-        end_ns = max(ends)
-    return None if end_ns == now_ns else end_ns
+    spans = _open_spans(tuple(windows), now_ns // DAY_NS)
+    return next((end for begin, end in spans if begin <= now_ns < end), None)
 
 
-def opens_ns(windows: Sequence[Window], now_ns: int) -> int | None:
+def opens_ns(windows: Sequence[str], now_ns: int) -> int | None:
     """When the next window begins, None where none does within two weeks."""
-    begins = [begin for w in windows for begin, _ in w.spans(now_ns) if begin > now_ns]
-    return min(begins, default=None)
+    spans = _open_spans(tuple(windows), now_ns // DAY_NS)
+    return next((begin for begin, _ in spans if begin > now_ns), None)
 
 
-def fits(windows: Sequence[Window], now_ns: int, high_ns: int) -> bool:
-    """True if what takes up to `high_ns` ends while a window is open; always without windows."""
+def fits_ns(windows: Sequence[str], now_ns: int, high_ns: int) -> int | None:
+    """When what takes up to `high_ns` may begin at the earliest, so that it ends while a window is
+    open: now without windows; None where that is not within two weeks.
+    """
     if not windows:
-        return True
-    end_ns = closes_ns(windows, now_ns)
-    return end_ns is not None and now_ns + high_ns <= end_ns
+        return now_ns
+    spans = _open_spans(tuple(windows), now_ns // DAY_NS)
+    begins = (max(begin, now_ns) for begin, end in spans if max(begin, now_ns) + high_ns <= end)
+    return next(begins, None)
 
 
-def longest_ns(windows: Sequence[Window], now_ns: int) -> int:
-    """How long the windows are open at a stretch, at most, in the next week; 0 without windows."""
-    lengths = [0]
-    for window in windows:
-        for begin_ns, _ in window.spans(now_ns):
-            lengths.append((closes_ns(windows, begin_ns) or begin_ns) - begin_ns)
-    return max(lengths)
+def longest_ns(windows: Sequence[str], now_ns: int) -> int:
+    """How long the windows are open at a stretch, at most, in the next weeks; 0 without windows."""
+    spans = _open_spans(tuple(windows), now_ns // DAY_NS)
+    return max((end - begin for begin, end in spans if end > now_ns), default=0)
+
+
+@lru_cache(maxsize=64)
+def _open_spans(windows: tuple[str, ...], day: int) -> tuple[Span, ...]:
+    """When any of the windows is open, for two weeks from that day since the epoch on, in order.
+    Windows that meet are one span."""
+    after_ns, joined = day * DAY_NS, list[Span]()
+    for begin_ns, end_ns in sorted(
+        s for text in windows for s in parse_window(text).spans(after_ns)
+    ):
+        if joined and begin_ns <= joined[-1][1]:
+            begin_ns, last_ns = joined.pop()
+            end_ns = max(end_ns, last_ns)
+        joined.append((begin_ns, end_ns))
+    return tuple(joined)
 
 
 def _minutes(text: str) -> int:
