@@ -323,7 +323,8 @@ class UpgradeController:
                 continue
             node = p.nodes[name]
             if mark.state in IN_FLIGHT and mark.epoch < self.epoch:
-                adopted = replace(mark, epoch=self.epoch)
+                adopted = p.entered(mark, mark.state, mark.reason)  # its clock begins anew
+                adopted = replace(adopted, since=mark.since)
                 p.update_mark(node, adopted, f"epoch {self.epoch} leads")
             elif mark.state in _CAN_FAIL and (
                 name in p.document.failed or p.memory.of(name).failing is not None

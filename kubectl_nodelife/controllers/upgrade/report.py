@@ -2,8 +2,8 @@
 
 Nothing is decided by it. It costs no write of its own, and may be as old as the last renewal.
 
-How long the run still takes is foretold by its steps, zones, soaks and slots, with the times that
-drains and work of this run took so far; what budgets and room will hold is not foreseen.
+How long the run still takes is foretold by its steps, zones, soaks, slots and windows, with the
+times that drains and work of this run took so far; what budgets and room will hold is not foreseen.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from kubectl_nodelife.controllers.upgrade.claims import (
     UpgradeCandidate,
     claim_order,
     expected_work_ns,
+    high_estimate_ns,
     is_growing,
     measured,
     phase_times,
@@ -32,7 +33,12 @@ from kubectl_nodelife.controllers.upgrade.counts import pool_scope
 from kubectl_nodelife.controllers.upgrade.document import NOT_BEGUN, RunPhase
 from kubectl_nodelife.controllers.upgrade.gates import BLIND
 from kubectl_nodelife.controllers.upgrade.marks import NodeMark, NodeState
-from kubectl_nodelife.controllers.upgrade.policy import Duration, UpgradePolicy, WorkMode
+from kubectl_nodelife.controllers.upgrade.policy import (
+    Duration,
+    UpgradePolicy,
+    WorkMode,
+    fits_ns,
+)
 from kubectl_nodelife.controllers.upgrade.upgrade_pass import UpgradePass
 from kubectl_nodelife.kube.codec import UNDECODABLE
 from kubectl_nodelife.kube.names import counted
@@ -60,41 +66,42 @@ class TimeLeft(NamedTuple):
 
 
 def time_left(p: UpgradePass) -> TimeLeft | None:
-    """The time that is left of the run, by steps, zones, soaks and slots; None where nothing is.
-
-    Its ends are in proportion: how long one node takes at least and at most, to what is expected.
+    """The time that is left of the run, where each node takes its least, what is expected, and its
+    most; None where nothing is left, or nothing is seen of it.
     """
     policy, times = p.policy, measured(p.marks.values())
     if times.work_ns is not None:
         policy = replace(policy, expect_work_ns=Duration(times.work_ns))
     candidates = p.memory.candidates if p.phase is not RunPhase.ABORTING else {}
     waiting = [c for n, c in candidates.items() if n not in p.marks and not isinstance(c, str)]
-    waiting = [c for c in waiting if c.name not in p.skipped]
+    skipped = _skipped(p)
+    waiting = [c for c in waiting if c.name not in skipped]
     count = len(p.in_flight) + len(p.gone) + len(waiting)
-    if not count or p.document.proof_only:
+    if not count or p.document.proof_only or BLIND in p.gates:
         return None
     costs = [c.drain.high_seconds for n, c in p.memory.costs.items() if n not in p.marks]
     foreseen_ns = int(median_low(costs) * SECOND_NS) if costs else ASSUMED_DRAIN_NS
     drain_ns = foreseen_ns if times.drain_ns is None else times.drain_ns
     shares, limit_ns = _DRAIN_RANGE[times.drain_ns is not None], policy.drain_timeout_ns
-    least, expected, most = (
-        min(int(drain_ns * share), limit_ns) + sum(phases) + policy.node_soak_ns
+    low, expected, high = (
+        _Rest(
+            p, (min(int(drain_ns * share), limit_ns), *phases), own_drains=share == shares[-1]
+        ).length_ns(waiting)
+        / SECOND_NS
         for phases, share in zip(phase_times(policy), shares, strict=True)
     )
-    lengths_ns = (min(drain_ns, limit_ns), *phase_times(policy)[1])
-    seconds = _Rest(p, lengths_ns).length_ns(waiting) / SECOND_NS
-    low, high = seconds * least / expected, seconds * most / expected * SLACK
-    return TimeLeft(count, low, seconds, high, _rests_on(policy, times.nodes))
+    return TimeLeft(count, low, expected, high * SLACK, _rests_on(policy, times.nodes))
 
 
 class _Rest:
     """The rest of a run: nodes go one after another as slots come free, pool by pool, step by step.
 
-    `lengths_ns`: how long a node is in Draining, Working, Settling and Proving.
+    `lengths_ns`: how long a node is in Draining, Working, Settling and Proving; `own_drains`: in
+    Draining for as long as the planner says of it, where that is longer.
     """
 
-    def __init__(self, p: UpgradePass, lengths_ns: tuple[int, ...]) -> None:
-        self._p, self._lengths_ns = p, lengths_ns
+    def __init__(self, p: UpgradePass, lengths_ns: tuple[int, ...], *, own_drains: bool) -> None:
+        self._p, self._lengths_ns, self._own_drains = p, lengths_ns, own_drains
         self._soaks_ns = int(p.policy.node_soak_ns)
         self._until: dict[str, dict[str, list[int]]] = {}
         """Until when each slot is taken, by pool and zone: those of nodes in flight."""
@@ -174,10 +181,10 @@ class _Rest:
         return max(0, soak - (p.now_ns - p.memory.soak[1]))
 
     def _slide(self, pool: str, nodes: list[UpgradeCandidate], begins_ns: int) -> None:
-        """Each of them goes as soon as its pool and its zone have a slot."""
-        taken = self._until.setdefault(pool, {})
+        """Each of them goes as soon as its pool and its zone have a slot, and a window fits."""
+        taken, policy = self._until.setdefault(pool, {}), self._p.policy
         every = [at_ns for zone in taken.values() for at_ns in zone]
-        limit = self._p.policy.max_parallel or len(self._p.nodes)
+        limit = policy.max_parallel or len(self._p.nodes)
         slots = _free(every, min(limit, self._p.fleet.most_out(pool_scope(pool))))
         of_zone: dict[str, list[int]] = {}
         for node in nodes:
@@ -185,7 +192,13 @@ class _Rest:
                 most = self._p.fleet.most_out_of_zone(node.name)
                 of_zone[node.zone] = _free(taken.get(node.zone, []), most)
             zone = of_zone[node.zone]
-            at_ns = max(begins_ns, slots[0], zone[0]) + sum(self._lengths_ns)
+            at_ns = self._p.clock_ns + max(begins_ns, slots[0], zone[0])
+            high_ns = high_estimate_ns(policy, node.drain.high_seconds)
+            at_ns = fits_ns(policy.window, at_ns, high_ns) or at_ns
+            at_ns += sum(self._lengths_ns) - self._p.clock_ns
+            if self._own_drains:
+                own_ns = int(node.drain.high_seconds * SECOND_NS)
+                at_ns += max(0, own_ns - self._lengths_ns[0])
             heapreplace(slots, at_ns)
             heapreplace(zone, at_ns)
             taken.setdefault(node.zone, []).append(at_ns)
@@ -271,11 +284,18 @@ def report_of(p: UpgradePass) -> LeaderReport:
         _cut(p.gates),
         _cut(waits),
         _cut(holds),
-        _cut(p.skipped),
+        _cut(_skipped(p)),
         _lowest(p),
         {b.scope.key: (b.base, b.available, b.floor, b.most_unavailable) for b in budgets},
         time_left(p),
     )
+
+
+def _skipped(p: UpgradePass) -> dict[str, str]:
+    """Why each node is left out, those too of pools whose turn it is not: by what was last heard of
+    their drains."""
+    costs = p.memory.costs.items()
+    return {n: c.why_not for n, c in costs if c.why_not and n not in p.marks} | p.skipped
 
 
 def _lowest(p: UpgradePass) -> dict[str, tuple[int, str]]:
