@@ -2,9 +2,10 @@
 
 Follows `predicateAdmitHandler.Admit` and `generalFilter` of pkg/kubelet/lifecycle/predicate.go: the
 pod is Failed with the first reason, and never starts. Pods come so that no scheduler filtered: with
-a nodeName of their own, or where the node changed between the two. Left out: critical pods, for
-which a kubelet makes room, static pods, operating systems, and pods that ran when their kubelet
-began anew.
+a nodeName of their own, or where the node changed between the two. A critical pod is not rejected
+for want of room (`HandleAdmissionFailure` of pkg/kubelet/preemption); the pods that its kubelet
+would evict for it stay here. Left out: static pods, operating systems, and pods that ran when their
+kubelet began anew.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ _PENDING: Final = ("", "Pending")
 _TOO_MANY: Final = "Too many pods"
 
 CRITICAL: Final = 2_000_000_000
-"""systemCriticalPriority: the kubelet preempts others for a pod of that priority."""
+"""SystemCriticalPriority: the kubelet evicts others for a pod of that priority."""
 
 
 class PodAdmission:
@@ -68,7 +69,7 @@ class PodAdmission:
 
     def _admit(self, pod: Pod, cause: Action | None, unseen: frozenset[str] = frozenset()) -> None:
         node = self._world.api.store.nodes.get(pod.spec.node_name)
-        if node is None or is_mirror_pod(pod) or priority(pod) >= CRITICAL:
+        if node is None or is_mirror_pod(pod):
             return
         reason = self._rejects(pod, node, unseen)
         if reason is None:
@@ -91,7 +92,7 @@ class PodAdmission:
         that the kubelet has not come to yet.
         """
         info = None if self._fits_beside_all(pod, node) else self._seen(pod, node, unseen)
-        for lack in () if info is None else _lacks(pod, info):
+        for lack in () if info is None or priority(pod) >= CRITICAL else _lacks(pod, info):
             name = lack.removeprefix("Insufficient ") if lack != _TOO_MANY else PODS
             return f"OutOf{name}", f"Node didn't have enough resource: {name}"
         if not matches_required_node_affinity(pod.spec, node):

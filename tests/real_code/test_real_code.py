@@ -24,10 +24,10 @@ from tests.real_code.workload_scenario import NO_LIMIT, RELEASE
 from tests.traces.compare import CONTROLLERS, MAIN_FIELDS, compare
 from tests.traces.conftest import OWN_TRACES
 
-DIFFERED = (40625, 40630, 41128)
+DIFFERED = (40625, 40630, 41128, 61013)
 """Seeds beyond those that are played each time, which found something: a Lease that went while its
-watch stood still, a status post just before another one, and a Lease that went twice between two
-passes.
+watch stood still, a status post just before another one, a Lease that went twice between two
+passes, and a pod that came to a node with a NoExecute taint it does not tolerate.
 """
 
 HELD_BY_CONTROLLERS = {

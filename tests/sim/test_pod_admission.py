@@ -25,6 +25,7 @@ def full() -> Json:
         (full(), {}, {}, "OutOfpods"),
         (small("n1"), {}, {"nodeSelector": {"disk": "ssd"}}, "NodeAffinity"),
         (small("n1"), {"containers": PORT}, {"containers": PORT}, "NodePorts"),
+        (full(), {}, {"priority": 2_000_000_000, "nodeSelector": {"disk": "ssd"}}, "NodeAffinity"),
         (
             node("n1", taints=[{"key": "k", "effect": "NoExecute"}]),
             {"tolerations": [{"operator": "Exists"}]},
@@ -59,3 +60,12 @@ def test_what_fits_is_let_in_also_when_the_kubelet_comes_back() -> None:
     assert (failed.at, failed.object.name) == (20, "big")
     (ready,) = found(told, "SetPodCondition", type="Ready")
     assert ready.object.name == "fits"
+
+
+def test_a_critical_pod_is_not_rejected_for_want_of_room() -> None:
+    """`HandleAdmissionFailure`: InsufficientResourceError is no reason to reject it."""
+    critical = pod("p", "n1", ready=False, priority=2_000_000_000)
+    objects, events = [full(), pod("there", "n1")], [{"at": "10s", "apply": critical}]
+    told = story(controllers=[], duration="1m", objects=objects, events=events)
+    assert not found(told, "SetPodPhase", name="p")
+    assert found(told, "SetPodCondition", name="p", type="Ready")

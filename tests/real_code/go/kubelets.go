@@ -267,7 +267,7 @@ func (w *world) start(name string) {
 			}
 			go w.finish(p, e, at)
 		} else if w.starting[id] == p.UID && p.UID != "" {
-			go w.run(p, life)
+			go w.sees(p, life)
 		}
 	}
 }

@@ -4,6 +4,7 @@ package main
 // garbage collector.
 
 import (
+	"slices"
 	"sort"
 	"time"
 
@@ -69,7 +70,7 @@ func (w *world) written(x write) {
 				defer w.mu.Unlock()
 				w.starting[key(p.Namespace, p.Name)] = p.UID
 				if k := w.kubelets[p.Spec.NodeName]; k != nil && k.alive {
-					go w.run(p, k.life)
+					go w.sees(p, k.life)
 				}
 			}()
 		}
@@ -152,6 +153,42 @@ func (w *world) finish(p *v1.Pod, e ending, at time.Time) {
 	}
 	zero := int64(0)
 	w.a.remove(me, "pods", p.Namespace, p.Name, metav1.DeleteOptions{GracePeriodSeconds: &zero, Preconditions: &metav1.Preconditions{UID: &p.UID}})
+}
+
+// sees is a kubelet that hears of a pod: it runs it, or rejects it (predicateAdmitHandler.Admit).
+func (w *world) sees(p *v1.Pod, life int) {
+	w.a.mu.Lock()
+	n, _ := w.a.get("nodes", "", p.Spec.NodeName)
+	w.a.mu.Unlock()
+	reason := ""
+	if n == nil {
+	} else if !labels.SelectorFromSet(p.Spec.NodeSelector).Matches(labels.Set(n.GetLabels())) {
+		reason = "NodeAffinity"
+	} else if !tolerates(p, n.(*v1.Node).Spec.Taints, v1.TaintEffectNoExecute) {
+		reason = "TaintToleration"
+	}
+	if reason == "" {
+		w.run(p, life)
+		return
+	}
+	id := key(p.Namespace, p.Name)
+	w.mu.Lock()
+	ok := w.starting[id] == p.UID
+	if ok {
+		delete(w.starting, id)
+	}
+	w.mu.Unlock()
+	if !ok {
+		return
+	}
+	w.a.change(me, "patch", "pods", p.Namespace, p.Name, "status", write{}, func(old entry) (metav1.Object, *apiError) {
+		q := old.obj.(*v1.Pod).DeepCopy()
+		if q.UID != p.UID {
+			return nil, fail(409, metav1.StatusReasonConflict, "another pod")
+		}
+		q.Status.Phase, q.Status.Reason = v1.PodFailed, reason
+		return q, nil
+	})
 }
 
 // run makes a pod Ready some time after its kubelet knows of it.
@@ -275,9 +312,14 @@ func admits(n *v1.Node, p *v1.Pod) bool {
 	if n.Spec.Unschedulable {
 		taints = append(taints, v1.Taint{Key: v1.TaintNodeUnschedulable, Effect: v1.TaintEffectNoSchedule})
 	}
+	return tolerates(p, taints, v1.TaintEffectNoSchedule, v1.TaintEffectNoExecute) && labels.SelectorFromSet(p.Spec.NodeSelector).Matches(labels.Set(n.Labels))
+}
+
+// tolerates says whether a pod tolerates all taints of these effects.
+func tolerates(p *v1.Pod, taints []v1.Taint, effects ...v1.TaintEffect) bool {
 next:
 	for _, t := range taints {
-		if t.Effect == v1.TaintEffectPreferNoSchedule {
+		if !slices.Contains(effects, t.Effect) {
 			continue
 		}
 		for _, tol := range p.Spec.Tolerations {
@@ -287,5 +329,5 @@ next:
 		}
 		return false
 	}
-	return labels.SelectorFromSet(p.Spec.NodeSelector).Matches(labels.Set(n.Labels))
+	return true
 }
