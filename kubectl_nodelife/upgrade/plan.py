@@ -20,7 +20,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Final
 
 from msgspec.structs import replace
@@ -28,6 +28,7 @@ from msgspec.structs import replace
 from kubectl_nodelife.controllers import make_controllers
 from kubectl_nodelife.controllers.nodelifecycle.zones import is_excluded
 from kubectl_nodelife.controllers.upgrade.claims import (
+    DAEMON_PODS_NS,
     SLACK,
     DrainVerdict,
     PhaseTimes,
@@ -60,6 +61,7 @@ from kubectl_nodelife.sim.events import (
     WorkAssumptions,
 )
 from kubectl_nodelife.sim.fields import FieldPath
+from kubectl_nodelife.sim.kubelet_state import KubeletTerms
 from kubectl_nodelife.sim.run import Progress, run
 from kubectl_nodelife.sim.scenario import PASS_DRIFT_NS, Given, Scenario, assemble
 from kubectl_nodelife.sim.upgrade_course import PlayedNode, PlayedRun
@@ -81,6 +83,7 @@ from kubectl_nodelife.upgrade.findings import (
 
 MOST_EXPLAINED: Final = 20
 """So many undrainable nodes are looked into for what unblocks them."""
+USUAL_NS: Final = WorkAssumptions().daemon_pods_ns
 GATE_PASSES: Final = "--gate: a plan does not run it, and takes it to pass"
 
 
@@ -219,20 +222,24 @@ class _Planning:
             return [course]
         return [course, play_run(snapshot, what, settings, other_luck=True)]
 
-    def _start(self, work_ns: int) -> UpgradeEvent:
-        """`upgrade start`, where the work takes so long."""
+    def _start(self, work_ns: int, daemon_pods_ns: int = USUAL_NS) -> UpgradeEvent:
+        """`upgrade start`, where the work takes so long, and daemon pods until they are Ready."""
         mode = REPLACE if self._policy.work.mode is WorkMode.REPLACE else REBOOT
-        return UpgradeEvent(self._policy, WorkAssumptions(mode, work_ns))
+        work = WorkAssumptions(mode, work_ns, daemon_pods_ns=daemon_pods_ns)
+        return UpgradeEvent(self._policy, work)
 
     def _ends_by_windows(self) -> list[int]:
-        """When the run ends (ns) where all work takes its least, and its longest, if there are
-        windows: one node more or fewer in each is hours, which no share of the time played says.
+        """When the run ends (ns) where pods stop at once and all work takes its least, and where it
+        takes its longest, and the pods of DaemonSets too, if there are windows: one node more or
+        fewer in each is hours, which no share of the time played says.
         """
-        if not self._policy.window or self._policy.work.mode is WorkMode.NOTHING:
+        if not self._policy.window:
             return []
         least, _, most = phase_times(self._policy, self._renewal_ns)
-        starts = (self._start(work_ns) for work_ns in (least.work_ns, most.work_ns))
-        return [play_run(self._snapshot, what, self._settings).end_ns for what in starts]
+        quick = self._start(least.work_ns, SECOND_NS)
+        slow = self._start(most.work_ns, DAEMON_PODS_NS)
+        play = partial(play_run, self._snapshot, settings=self._settings)
+        return [play(quick, stops_at_once=True).end_ns, play(slow).end_ns]
 
     def _estimate(
         self, nodes: Sequence[PlannedNode], courses: Sequence[PlayedRun]
@@ -354,9 +361,10 @@ def play_run(
     progress: Progress = lambda done: None,
     *,
     other_luck: bool = False,
+    stops_at_once: bool = False,
 ) -> PlayedRun:
     """The course of the run on the cluster of the snapshot, which it begins at once; played until
-    it is over or stands still for good.
+    it is over or stands still for good. `stops_at_once`: pods take none of their grace period.
     """
     scenario = Scenario(
         file="",
@@ -365,6 +373,7 @@ def play_run(
         join=True,
         time_ns=snapshot.now_ns,
         duration_ns=LONGEST_NS,
+        kubelet=KubeletTerms(pod_stop_ns=0 if stops_at_once else None),
         events=(ScenarioEvent(0, what, FieldPath("the plan")),),
     )
     # The Lease of a run under way is not taken over: what is planned is another one.

@@ -22,6 +22,7 @@ from kubectl_nodelife.upgrade.plan import make_upgrade_plan
 from tests.claims.fleet_runs import COLD, PROFILE, Course, Unknown, played
 from tests.claims.fleets import (
     TARGET,
+    WINDOWS,
     Document,
     Fleet,
     is_control_plane,
@@ -494,6 +495,13 @@ def test_windows_that_take_one_node_fewer_are_in_the_range(tmp_path: Path) -> No
     for share in (0.8, 1.25):
         course = played(fleet, Unknown(work=(share, share)))
         assert lies_of_otherwise(fleet, told, course) == [], course.ends
+
+
+def test_quick_drains_and_checks_are_in_the_range_of_windows(tmp_path: Path) -> None:
+    fleet = odd_fleet(21)
+    fleet.spec.update(window=WINDOWS[1], expectWork="1m")
+    told, quick = asked(tmp_path, fleet), Unknown("first", "0s", (0.8, 0.8), "1s")
+    assert lies_of_otherwise(fleet, told, played(fleet, quick)) == []
 
 
 def test_a_lie_of_an_upgrade_plan_is_caught(tmp_path: Path) -> None:
