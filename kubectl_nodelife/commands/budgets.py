@@ -80,7 +80,7 @@ def show(
     from kubectl_nodelife.kube.selectors import label_selector
 
     labels = label_selector(selector)
-    seen = look_for_drain(where, read)
+    seen = look_for_drain(where, read, needed=("PodDisruptionBudget",))
     answer = survey(seen.snapshot, namespace, pool_label, names, labels)
     terminal.warn(*seen.warnings, *answer.warnings)
     if not answer.budgets:

@@ -328,10 +328,13 @@ def _report_start(
     terminal.warn(*health.get("warnings", ()))
     where = f"{cluster.context or 'the cluster'} ({cluster.server})"
     counts = {k["kind"]: k for k in health.get("kinds", ())}
-    if health.get("synced"):
+    if health.get("synced") and state_of(health) != "not watching":
         nodes = counted(counts["Node"]["objects"], "node")
         pods = counted(counts["Pod"]["objects"], "pod")
         say(f"watching {where}: {nodes}, {pods}; pid {health['pid']}")
+        return
+    if health.get("synced"):
+        say(f"started, and may not read the nodes of {where}; pid {health['pid']}")
         return
     errors = [k["error"] for k in counts.values() if k["error"]]
     say(f"started, still reading {where}; pid {health.get('pid', '?')}")
@@ -496,7 +499,8 @@ def state_of(item: dict[str, Any]) -> str:
         return "not answering" if item.get("running") else "ended"
     if not item.get("synced"):
         return "reading"
-    if item.get("standsStill"):
+    nodes: dict[str, Any] = next((k for k in item.get("kinds", ()) if k["kind"] == "Node"), {})
+    if item.get("standsStill") or nodes.get("phase") in ("refused", "absent"):
         return "not watching"
     enforcement = item.get("enforcement")
     if enforcement is not None:

@@ -38,6 +38,7 @@ def save(file: str, full: bool, connection: Connection) -> None:
 
     from kubectl_nodelife.commands.cluster.direct import target_of
     from kubectl_nodelife.commands.cluster.saving import save_cluster
+    from kubectl_nodelife.kube.names import first_names
     from kubectl_nodelife.kube.redaction import KEY_BYTES
     from kubectl_nodelife.report.live_line import progress_bar
     from kubectl_nodelife.snapshot import Redaction, SnapshotFile
@@ -53,8 +54,9 @@ def save(file: str, full: bool, connection: Connection) -> None:
                 lambda total: bars.enter_context(progress_bar(f"reading {target.server}", total)),
             )
         )
-    for kind, words in saved.refused.items():
-        terminal.warn(f"{kind} cannot be read ({words}): the snapshot says that it lacks it")
+    if saved.refused:
+        kinds, words = first_names(list(saved.refused), 3), next(iter(saved.refused.values()))
+        terminal.warn(f"{kinds} cannot be read ({words}): the snapshot says that it lacks them")
     terminal.note(
         f"{file}: {saved.objects:,} objects of {saved.moment}, {saved.size_bytes / 1e6:,.1f} MB"
     )

@@ -16,7 +16,7 @@ from kubectl_nodelife.daemon.kinds import KINDS, failing
 from kubectl_nodelife.daemon.kinds import warnings as kind_warnings
 from kubectl_nodelife.engine.cache import Cache
 from kubectl_nodelife.engine.overlay import Overlay
-from kubectl_nodelife.errors import Unreachable
+from kubectl_nodelife.errors import Failed, Unreachable
 from kubectl_nodelife.kube.meta import KubeObject, controller_of
 from kubectl_nodelife.kube.pod import Pod
 from kubectl_nodelife.kube.times import (
@@ -181,8 +181,12 @@ class Sources(NamedTuple):
         return self.decisions.clock.now_ns()
 
     def view(self) -> ClusterView:
-        """The cluster as it can be shown now. Raises NotReadYet while the nodes are not read."""
+        """The cluster as it can be shown now. Raises NotReadYet while the nodes are not read, and
+        Failed where they may not be.
+        """
         decisions, now_ns = self.decisions, self.now_ns()
+        if refusal := decisions.out_of_reach().get("Node"):
+            raise Failed(refusal, on="the daemon", remedy="see 'kubectl nodelife rbac'")
         if "Node" not in decisions.read:
             raise NotReadYet(
                 f"the daemon has not read the nodes yet ({_progress(decisions)})",

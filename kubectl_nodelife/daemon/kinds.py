@@ -57,7 +57,7 @@ def warnings(states: Mapping[str, KindState]) -> list[str]:
     missing = out_of_reach(states)
     for kind, error in missing.items():
         lost = [what for needs, what in NEEDS.values() if kind in needs]
-        sentences.append(f"{kind} cannot be read ({error}): not evaluated: {'; '.join(lost)}")
+        sentences.append(f"{kind} cannot be read: not evaluated: {'; '.join(lost)} ({error})")
     return sentences + failing(states)
 
 

@@ -466,7 +466,10 @@ class Daemon:
         if decisions.stands_still:
             return f"decides nothing: {decisions.stands_still}"
         cold = decisions.is_cold(decisions.clock.now_ns())
-        return f"{WARMING_UP}{decisions.cold_because}" if cold else "watches"
+        line = f"{WARMING_UP}{decisions.cold_because}" if cold else "watches"
+        refused = decisions.out_of_reach()
+        why = next(iter(refused.values()), "")
+        return f"{line}, without {', '.join(refused)} ({why})" if refused else line
 
     async def _health(self, query: Query) -> dict[str, Any]:
         instance = self.instance

@@ -39,7 +39,8 @@ from kubectl_nodelife.daemon.cluster_view import (
     journal_warnings,
 )
 from kubectl_nodelife.daemon.decisions import DecisionTask
-from kubectl_nodelife.daemon.kinds import failing, retry_seconds
+from kubectl_nodelife.daemon.kinds import retry_seconds
+from kubectl_nodelife.daemon.kinds import warnings as kind_warnings
 from kubectl_nodelife.daemon.listener import BoundedListener
 from kubectl_nodelife.errors import BadInput, NodelifeError, Refused
 from kubectl_nodelife.kube.times import SECOND_NS, format_micro_time
@@ -266,7 +267,7 @@ def health(sources: Sources, more: dict[str, Any], warnings: list[str]) -> dict[
         "warnings": [
             *warnings,
             *(f"{why}: nothing is decided" for why in decisions.gate.other_cluster.values()),
-            *failing(decisions.feed.states),
+            *kind_warnings(decisions.feed.states),
             *quarantine.lines(),
             *journal_warnings(journal),
         ],

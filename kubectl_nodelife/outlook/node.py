@@ -477,8 +477,9 @@ class Outlook:
         if ready is None:
             low_ns = noticed_ns + grace_ns  # of its creation, which no pass had to notice
         else:
+            dated_ns = max(sign_ns or 0, ready.last_heartbeat_time or 0)
             last_sign_ns = (
-                noticed_ns if phase_known else self._last_sign_ns(node.name, noticed_ns, sign_ns)
+                noticed_ns if phase_known else self._last_sign_ns(node.name, noticed_ns, dated_ns)
             )
             low_ns = last_sign_ns + lost_after_ns(grace_ns, period_ns)
         high_ns = low_ns if phase_known and ready is not None else low_ns + period_ns
@@ -486,15 +487,13 @@ class Outlook:
             high_ns += self._pass_ns
         return Range(max(0, low_ns - self.now_ns), max(0, high_ns - self.now_ns))
 
-    def _last_sign_ns(self, name: str, noticed_ns: int, sign_ns: int | None) -> int:
+    def _last_sign_ns(self, name: str, noticed_ns: int, sign_ns: int) -> int:
         """When the last sign of life came, which a pass of ours noticed then: that of a controller
         whose passes we do not know did within a period of it. `sign_ns`: as its author dates it,
         which is taken where its arrival was not seen."""
         heartbeat = self.cache.heartbeat(name) if self.settings.leases_count else None
         renewal = heartbeat.renewal(self.now_ns) if heartbeat is not None else None
-        came_ns = renewal[1] if renewal is not None and renewal[1] <= noticed_ns else sign_ns
-        if came_ns is None:
-            return noticed_ns
+        came_ns = renewal[1] if renewal is not None and renewal[1] < noticed_ns else sign_ns
         is_that = 0 < noticed_ns - came_ns < self.settings.node_monitor_period_ns
         return came_ns if is_that else noticed_ns
 

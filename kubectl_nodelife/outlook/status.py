@@ -210,7 +210,7 @@ def missing_parts(view: ClusterView) -> Iterator[str]:
     for kind, what in _NOT_EVALUATED.items():
         error = view.unread.get(kind)
         if error:
-            yield f"{kind} cannot be read ({error}): {what}: not evaluated"
+            yield f"{kind} cannot be read: {what} is not evaluated ({error})"
     if not view.unread.get("Lease"):
         yield from _without_leases(view.cache, view.doubts)
     if view.unread.get("Node") == "":
@@ -256,7 +256,7 @@ SORT_KEYS: Final[dict[str, Callable[[NodeEntry], Any]]] = {
 KINDS = ("Node", "Lease", "Pod")
 """The kinds that a status or an explanation is made from."""
 
-_NOT_EVALUATED = {"Lease": "how long until a node is Unknown", "Pod": "evictions"}
+_NOT_EVALUATED = {"Lease": "how long until a node is Unknown", "Pod": "when pods are evicted"}
 
 _FLAGS_THAT_MATTER = (
     "node-monitor-period",

@@ -306,7 +306,7 @@ def _control_plane(snapshot: PlanSnapshot) -> Iterator[PreflightFinding]:
         lease = snapshot.find("Lease", "kube-system", name)
         if not isinstance(lease, Lease) or lease.spec.renew_time is None:
             yield PreflightFinding(
-                name, NOT_EVALUATED, f"whether {name} runs: its Lease in kube-system was not found"
+                name, NOT_EVALUATED, f"whether {name} runs: its Lease in kube-system was not read"
             )
         elif snapshot.now_ns - lease.spec.renew_time > MINUTE_NS:
             text = f"{name} has not renewed its Lease for over a minute; no node is proven without"

@@ -215,12 +215,19 @@ async def test_a_kind_that_may_not_be_read_is_said_each_time() -> None:
     async with sandbox(flags=FLAGS) as served, user(served.kubeconfig) as one:
         served.server.faults.forbid = {"pods"}
         direct = await one.run("status")
-        assert "Pod cannot be read" in direct.err and "evictions: not evaluated" in direct.err
+        assert "Pod cannot be read: when pods are evicted is not evaluated (" in direct.err
         await one.begin(*SET)
         await one.warned(
             "status", of=("Pod cannot be read", "not evaluated: when taints evict pods")
         )
+        await one.ok("daemon", "stop")
         served.server.faults.forbid = {"nodes"}
+        began = await one.run("daemon", "start")
+        assert began.out.startswith("started, and may not read the nodes of sandbox"), began
+        assert (await one.run("status")).err.splitlines()[-1].startswith("error: the daemon: ")
+        at_work = await one.run("daemon", "status")
+        assert at_work.code == 1 and "is not at work: sandbox: not watching" in at_work.out
+        assert "without Node (" in await one.ok("daemon", "logs")
         none = await one.run("status", "--no-daemon")
         assert none.code == 1 and none.err.splitlines()[-1].startswith("error: nodes: ")
         assert "kubectl nodelife rbac" in none.err

@@ -20,7 +20,8 @@ async def test_without_leases_no_node_is_called_lost(tmp_path: Path) -> None:
     assert await lab.told() == []
     sight = lab.look()
     (warning,) = sight.warnings
-    assert warning.startswith("Lease cannot be read (Lease is forbidden): not evaluated:")
+    assert warning.startswith("Lease cannot be read: not evaluated: when a node whose kubelet")
+    assert warning.endswith(" (Lease is forbidden)")
     assert sight.outlook.node(sight.outlook.cache.nodes["n1"]).unknown_in is None
 
 

@@ -48,6 +48,15 @@ def test_what_may_not_be_listed_is_not_evaluated(cluster: RawServer, capsys: Cap
     assert "PodDisruptionBudget cannot be read" in told.err
 
 
+def test_kinds_that_may_not_be_listed_are_one_warning(cluster: RawServer, capsys: Capture) -> None:
+    cluster.refused = {"poddisruptionbudgets": 403, "leases": 403, "jobs": 403, "replicasets": 403}
+    assert main(["drain-plan", "a1"]) == 0
+    said = capsys.readouterr().err
+    assert said.count("cannot be read") == 1 and " and 1 more cannot be read (" in said
+    assert main(["budgets", "web"]) == 1
+    assert capsys.readouterr().err.splitlines()[-1].startswith("error: poddisruptionbudgets")
+
+
 def test_nodes_that_may_not_be_listed_are_an_error(cluster: RawServer, capsys: Capture) -> None:
     cluster.refused = {"nodes": 403}
     assert main(["drain-plan", "a1"]) == 1

@@ -211,9 +211,22 @@ def test_a_node_of_which_no_lease_was_read_is_not_called_healthy(ask: Ask) -> No
     cluster = [node("a1", lease="", status=posted("2026-01-01T00:56:44Z"))]
     said = ask(cluster, "status", "--now", NOW).out
     assert "Ready (no lease read)" in said and "healthy" not in said
+    assert said.startswith("None of 1 node is in trouble, as far as Ready shows.")
     entry = ask(cluster, "status", "--now", NOW, "-o", "json").document["nodes"][0]
     assert "no lease was read" in entry["verdict"]["because"]
     assert "status was posted 3m" in entry["verdict"]["because"]
+
+
+@pytest.mark.parametrize("age", [1, 4, 6, 9])
+def test_a_node_of_one_look_is_unknown_a_grace_period_after_its_last_renewal(
+    ask: Ask, age: int
+) -> None:
+    """Also where that is younger than a monitor period: the pass that noticed it is not known."""
+    lease = f"2026-01-01T00:59:{60 - age}Z"
+    cluster = [node("a1", lease=lease, status=posted("2026-01-01T00:56:44Z")), node("a2")]
+    entry = ask(cluster, "status", "--now", NOW, "-o", "json").document["nodes"][0]
+    span = (entry["unknownInEarliestSeconds"], entry["unknownInLatestSeconds"])
+    assert span == (50 - age, 55 - age)
 
 
 def test_the_page_says_which_times_rest_on_assumed_settings(ask: Ask) -> None:

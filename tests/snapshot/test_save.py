@@ -106,7 +106,7 @@ def test_what_rbac_refuses_is_declared(cluster: RawServer, capsys: Capture) -> N
         noted["nodelife.dev/kinds"].split(",")
     )
     assert noted["nodelife.dev/not-read"] == "poddisruptionbudgets,storageclasses"
-    assert "PodDisruptionBudget cannot be read" in capsys.readouterr().err
+    assert "PodDisruptionBudget, StorageClass cannot be read" in capsys.readouterr().err
     force = ("--ignore-daemonsets", "--delete-emptydir-data", "--force")
     dump = ("-f", "s.json", "--now", "2026-11-21T15:06:45Z")  # when its kubelets were alive
     assert main(["drain-plan", "worker-a1", *force, *dump, "-o", "json"]) == 0

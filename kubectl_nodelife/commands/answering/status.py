@@ -271,7 +271,9 @@ def _headline(status: NodeLifeStatus) -> str:
     when = "" if seen else " when the cluster was last seen"
     closed = _closed(status) + _without_node(status)
     if not trouble:
-        return f"None of {many} {one} in trouble{when}{_clocks_ahead(status)}.{closed}"
+        said = f"None of {many} {one} in trouble{when}{_clocks_ahead(status)}"
+        unheard = all(map(_is_unheard, status.nodes)) and bool(status.nodes)
+        return f"{said}{', as far as Ready shows' if unheard else ''}.{closed}"
     worst = trouble[0]
     name = worst.outlook.node.name
     state = f"{'was' if one == 'was' else 'is'} {name}: {worst.verdict.state}{_doubt(worst)}"
@@ -426,10 +428,15 @@ def roles(node: Node) -> list[str]:
     return sorted(names)
 
 
+def _is_unheard(status: NodeEntry) -> bool:
+    """True of a node that looks healthy, and of which no sign of life was read."""
+    return status.verdict.state == "healthy" and status.outlook.sign_age_ns is None
+
+
 def _verdict(status: NodeEntry) -> str:
     """The state and what comes next. A node is called healthy only where its life was seen."""
     outlook, verdict = status.outlook, status.verdict
-    if verdict.state == "healthy" and outlook.sign_age_ns is None:
+    if _is_unheard(status):
         unseen = "no lease read" if outlook.leases_count else "no heartbeat read"
         return ColoredText(f"Ready ({unseen}){_next(status)}", WARN)
     return ColoredText(verdict.state + _next(status), _TONES.get(verdict.state, BAD))

@@ -5,7 +5,7 @@ Whether the user may evict pods is not checked: the API answers that only to a P
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from kubectl_nodelife.commands.cluster.look import KindsToRead, look
@@ -14,7 +14,7 @@ from kubectl_nodelife.drain.snapshot import PlanSnapshot
 from kubectl_nodelife.engine.settings import Settings
 from kubectl_nodelife.errors import BadInput, Failed, NotFound
 from kubectl_nodelife.kube.kinds import OPTIONAL_KINDS, find_resource
-from kubectl_nodelife.kube.names import parse_names
+from kubectl_nodelife.kube.names import first_names, parse_names
 from kubectl_nodelife.kube.selectors import label_selector, matches
 from kubectl_nodelife.outlook.view import ClusterView
 from kubectl_nodelife.workloads.force_advice import release_of
@@ -57,14 +57,15 @@ class DrainLook(NamedTuple):
     settings: Settings
 
 
-def look_for_drain(where: Where, read_all: str = "") -> DrainLook:
+def look_for_drain(where: Where, read_all: str = "", needed: Sequence[str] = ()) -> DrainLook:
     """The dump that `-f` names, or else the cluster. Raises NodelifeError.
 
-    `read_all`: kinds of which the dump holds all objects, as --read names them.
+    `read_all`: kinds of which the dump holds all objects, as --read names them. `needed`: kinds
+    without which a cluster gives no answer, beside nodes and pods.
     """
     if read_all and not where.filename:
         raise BadInput("is for dumps", on="--read", remedy="name a dump with -f")
-    view = look(where, KINDS_TO_READ)
+    view = look(where, KINDS_TO_READ._replace(needed=(*KINDS_TO_READ.needed, *needed)))
     snapshot = snapshot_of(view, read_all)
     return DrainLook(snapshot, source_of(view), view.warnings, view.settings)
 
@@ -122,10 +123,10 @@ def _kinds_named(text: str) -> set[str]:
 
 
 def _unread_warnings(view: ClusterView) -> Iterator[str]:
-    """Kinds that may not be read; the plan itself says what a dump lacks."""
-    for kind, error in view.unread.items():
-        if error:
-            yield f"{kind} cannot be read ({error})"
+    """Kinds that may not be read, in one sentence; the plan itself says what a dump lacks."""
+    refused = [kind for kind, error in view.unread.items() if error]
+    if refused:
+        yield f"{first_names(refused, 3)} cannot be read ({view.unread[refused[0]]})"
 
 
 KINDS_TO_READ: Final = KindsToRead(

@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import difflib
 import shlex
-from collections.abc import AsyncIterator, Callable, Collection, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import click
@@ -120,10 +120,8 @@ async def _read_left_objects(
     return objects
 
 
-async def read_lease_named(
-    client: Client, namespace: str, name: str, absent: Collection[int] = (_NOT_FOUND,)
-) -> Lease | None:
-    """The Lease; None where the API server answers `absent`. Raises NodelifeError."""
+async def read_lease_named(client: Client, namespace: str, name: str) -> Lease | None:
+    """The Lease; None where there is none. Raises NodelifeError."""
     from kubectl_nodelife.kube.codec import decode_json
     from kubectl_nodelife.kube.kinds import kind_named
     from kubectl_nodelife.kube.node import Lease
@@ -134,7 +132,7 @@ async def read_lease_named(
     try:
         return decode_json(Lease, await client.read(url))
     except ApiError as error:
-        if error.code in absent:
+        if error.code == _NOT_FOUND:
             return None
         raise
 

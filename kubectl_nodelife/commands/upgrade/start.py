@@ -23,7 +23,7 @@ from kubectl_nodelife.commands.flags import (
     where_flags,
 )
 from kubectl_nodelife.commands.upgrade.flags import policy_flags, policy_of, split_dumps
-from kubectl_nodelife.commands.upgrade.orders import read_lease_named, read_run
+from kubectl_nodelife.commands.upgrade.orders import read_run
 from kubectl_nodelife.commands.writing import (
     ActFlags,
     environ,
@@ -155,11 +155,20 @@ async def _read_leases(connection: Connection) -> list[Lease]:
     not know.
     """
     from kubectl_nodelife.commands.cluster.direct import bulk_client, target_of
+    from kubectl_nodelife.kube.kinds import kind_named
+    from kubectl_nodelife.kube.node import Lease
+    from kubectl_nodelife.live.listwatch import read_or_refusal
+    from kubectl_nodelife.live.requests import Resource
     from kubectl_nodelife.upgrade.findings import LEASES
 
+    leases: list[Lease] = []
     async with bulk_client(target_of(connection)) as client:
-        read = [await read_lease_named(client, "kube-system", name, (403, 404)) for name in LEASES]
-    return [lease for lease in read if lease is not None]
+        for name in LEASES:  # by a list, since `rbac` grants readers no get
+            one = Resource(kind_named("Lease"), "kube-system", fields=f"metadata.name={name}")
+            found = await read_or_refusal(client, one)
+            if isinstance(found, list):
+                leases += [lease for lease in found if isinstance(lease, Lease)]
+    return leases
 
 
 NOT_PLANNED_ON: Final = ("VolumeAttachment", "CSINode")
