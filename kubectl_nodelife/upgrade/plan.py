@@ -32,6 +32,7 @@ from kubectl_nodelife.controllers.upgrade.claims import (
     SLACK,
     DrainVerdict,
     PhaseTimes,
+    assumptions,
     expected_work_ns,
     high_estimate_ns,
     measured,
@@ -50,7 +51,6 @@ from kubectl_nodelife.drain.results import NEVER, REFUSED, Remedy
 from kubectl_nodelife.drain.snapshot import PlanSnapshot, Scope
 from kubectl_nodelife.engine.settings import Settings
 from kubectl_nodelife.kube.kinds import KINDS
-from kubectl_nodelife.kube.names import counted
 from kubectl_nodelife.kube.node import Lease, Node
 from kubectl_nodelife.kube.times import HOUR_NS, SECOND_NS, format_duration
 from kubectl_nodelife.sim.events import (
@@ -285,24 +285,17 @@ class _Planning:
     # --- words -----------------------------------------------------------------------------------
 
     def _assumptions(self) -> list[str]:
-        policy, lines = self._policy, []
-        if policy.work.mode is WorkMode.NOTHING:
-            lines.append("no work is done on the nodes")
-        elif policy.expect_work_ns is not None:
-            nodes = counted(self._measured.nodes, "node")
-            source = f"the median of {nodes} of the run under way" if self._measured.nodes else ""
-            basis = f"({source or '--expect-work'})"
-            lines.append(f"the work takes {format_duration(policy.expect_work_ns)} {basis}")
-        else:
-            lines.append("the work takes 10m by assumption: give --expect-work")
+        work, alone = assumptions(self._policy, self._measured.nodes)
         _, middle, _ = phase_times(self._policy, self._renewal_ns)
         settle, prove = format_duration(middle.settle_ns), format_duration(middle.prove_ns)
-        lines.append(f"a node is Ready again and checked in {settle}, and proven in {prove}")
-        lines.append("all work succeeds, and no other node fails meanwhile")
-        lines.append("pods take their whole grace period to stop (the low end: none of it)")
         cold = format_duration(self._settings.node_monitor_grace_period_ns)
-        lines.append(f"times count from {cold} after the start: no leader claims sooner")
-        return lines
+        return [
+            work,
+            f"a node is Ready again and checked in {settle}, and proven in {prove}",
+            alone,
+            "pods take their whole grace period to stop (the low end: none of it)",
+            f"times count from {cold} after the start: no leader claims sooner",
+        ]
 
     def _window_findings(self) -> list[PreflightFinding]:
         windows = self._policy.window

@@ -245,7 +245,7 @@ def test_the_estimate_covers_the_course_and_the_work_that_was_told() -> None:
     expected = found.estimate.cold + found.course.end_ns / 1e9
     assert found.estimate.low <= expected <= found.estimate.high < guessed.estimate.high
     assert "the work takes 3m0s (--expect-work)" in found.assumptions
-    assert "the work takes 10m by assumption: give --expect-work" in guessed.assumptions
+    assert "the work takes 10m0s (assumed: give --expect-work)" in guessed.assumptions
 
 
 def test_the_document_holds_every_write_of_a_node() -> None:

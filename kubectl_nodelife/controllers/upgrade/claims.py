@@ -26,9 +26,10 @@ from kubectl_nodelife.controllers.upgrade.document import Step
 from kubectl_nodelife.controllers.upgrade.marks import LABEL_HOLD, NodeMark
 from kubectl_nodelife.controllers.upgrade.policy import UpgradePolicy, WorkMode, is_selector
 from kubectl_nodelife.kube.meta import LabelSelector
+from kubectl_nodelife.kube.names import counted
 from kubectl_nodelife.kube.node import Node, pool_of, zone_display, zone_key
 from kubectl_nodelife.kube.selectors import matches, parse_selector
-from kubectl_nodelife.kube.times import MINUTE_NS, SECOND_NS, parse_time
+from kubectl_nodelife.kube.times import MINUTE_NS, SECOND_NS, format_duration, parse_time
 
 CONTROL_PLANE_LABELS: Final = (
     "node-role.kubernetes.io/control-plane",
@@ -340,6 +341,21 @@ def phase_times(
 def high_estimate_ns(policy: UpgradePolicy, drain_seconds: float) -> int:
     """The high estimate of one node: drain, work, return and proof, each at its longest."""
     return int(drain_seconds * SECOND_NS) + sum(phase_times(policy)[2])
+
+
+def assumptions(policy: UpgradePolicy, measured_nodes: int) -> tuple[str, str]:
+    """What each estimate rests on, in words: the work's length, and that nothing else happens.
+
+    `measured_nodes`: the length is the median over so many nodes of the run under way; 0: it is not
+    measured.
+    """
+    source = "--expect-work" if policy.expect_work_ns is not None else "assumed: give --expect-work"
+    if measured_nodes:
+        source = f"the median of {counted(measured_nodes, 'node')} of the run under way"
+    work = f"the work takes {format_duration(expected_work_ns(policy))} ({source})"
+    if policy.work.mode is WorkMode.NOTHING:
+        work = "no work is done"
+    return work, "all work succeeds, and no other node fails meanwhile"
 
 
 class MeasuredTimes(NamedTuple):

@@ -21,8 +21,8 @@ from kubectl_nodelife.controllers.upgrade.claiming import pools_in_turn
 from kubectl_nodelife.controllers.upgrade.claims import (
     SLACK,
     UpgradeCandidate,
+    assumptions,
     claim_order,
-    expected_work_ns,
     high_estimate_ns,
     is_growing,
     measured,
@@ -35,13 +35,10 @@ from kubectl_nodelife.controllers.upgrade.gates import BLIND
 from kubectl_nodelife.controllers.upgrade.marks import NodeMark, NodeState
 from kubectl_nodelife.controllers.upgrade.policy import (
     Duration,
-    UpgradePolicy,
-    WorkMode,
     fits_ns,
 )
 from kubectl_nodelife.controllers.upgrade.upgrade_pass import UpgradePass
 from kubectl_nodelife.kube.codec import UNDECODABLE
-from kubectl_nodelife.kube.names import counted
 from kubectl_nodelife.kube.node import Lease
 from kubectl_nodelife.kube.times import MINUTE_NS, SECOND_NS, parse_time
 
@@ -90,7 +87,7 @@ def time_left(p: UpgradePass) -> TimeLeft | None:
         / SECOND_NS
         for phases, share in zip(phase_times(policy), shares, strict=True)
     )
-    return TimeLeft(count, low, expected, high * SLACK, _rests_on(policy, times.nodes))
+    return TimeLeft(count, low, expected, high * SLACK, assumptions(policy, times.nodes))
 
 
 class _Rest:
@@ -225,21 +222,6 @@ def _free(taken: list[int], most: int) -> list[int]:
     """When each of so many slots comes free, as a heap."""
     most = max(1, most)
     return sorted([*[0] * most, *taken])[-most:]
-
-
-def _rests_on(policy: UpgradePolicy, measured_nodes: int) -> tuple[str, ...]:
-    if policy.work.mode is WorkMode.NOTHING:
-        work = "no work is done"
-    else:
-        seconds = expected_work_ns(policy) // SECOND_NS
-        if measured_nodes:
-            source = f"the median of {counted(measured_nodes, 'node')} of this run"
-        elif policy.expect_work_ns is not None:
-            source = "--expect-work"
-        else:
-            source = "assumed: give --expect-work"
-        work = f"the work takes {seconds}s ({source})"
-    return (work, "all work succeeds, and no other node fails meanwhile")
 
 
 ANNOTATION_REPORT: Final = "nodelife.dev/upgrade-report"
