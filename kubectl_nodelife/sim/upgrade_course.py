@@ -306,7 +306,6 @@ class UpgradeWatch:
         self._available: dict[str, tuple[str, str]] = {}
         self._ready_nodes: set[str] = set()
         self._lowest_ready = 0
-        self._lowest_at_ns = self.began_ns
         self._nodes = dict(world.api.store.nodes)
         self._own_pools = {pool_name(self._nodes[name], policy) for name in self.selected}
         self._scopes: Counter[NodeScope] = Counter()
@@ -344,8 +343,6 @@ class UpgradeWatch:
         self._count(node.name, new)
         if self._scopes[CLUSTER] < before:
             self._measure_room()
-            if self._scopes[CLUSTER] == self._lowest().available == before - 1:
-                self._lowest_at_ns = self._api.now_ns
 
     def _count(self, name: str, node: Node | None) -> None:
         """Count the node as it is now."""
@@ -411,16 +408,17 @@ class UpgradeWatch:
         ended = [at for at, a in done if isinstance(a, UpdateRun) and a.phase in OVER]
         fates = states.fates
         mean, most = moves_of_pods(a for _, a in done)
+        lowest = self._lows.get(CLUSTER, LowPoint(0, self.began_ns))
         touched = {name for names in fates.values() for name in names} | states.replaced
         return {
             **{state: sorted(fates[state]) for state in ("done", "failed", "held")},
             "skipped": sorted(set(self.selected) - touched),
             "seconds": _seconds((ended[-1] if ended else now_ns) - self.began_ns),
             "lowestAvailable": {
-                "all": self._lowest().available,
+                "all": lowest.available,
                 "byPool": self._lowest_by("pool"),
                 "byZone": self._lowest_by(_ZONES),
-                "at": _seconds(self._lowest_at_ns - self.began_ns),
+                "at": _seconds(lowest.at_ns - self.began_ns),
             },
             "lowestReady": self._lowest_ready,
             "lowestFreeShare": {key: round(share, 4) for key, share in self._shares.items()},
@@ -456,9 +454,6 @@ class UpgradeWatch:
         """What was decided since the start and not refused."""
         refused = {outcome.action.id for outcome in failures}
         return [(at, a) for at, a in entries if at >= self.began_ns and a.id not in refused]
-
-    def _lowest(self) -> LowPoint:
-        return self._lows.get(CLUSTER, LowPoint(0, self.began_ns))
 
     def _lowest_by(self, kind: str) -> dict[str, int]:
         """The lowest of each pool, or zone; 0 of one that came later."""
