@@ -39,6 +39,7 @@ CLAIM: Final = "claim"
 SKIP: Final = "skip"
 HOLD: Final = "hold"
 UNHEALTHY: Final = "unhealthy"
+TOO_FEW: Final = "too few"
 UNDRAINABLE: Final = "undrainable"
 
 REFUSED_BY: Final = "refused"
@@ -386,6 +387,11 @@ def _settings(
 def _left_out(nodes: Sequence[PlannedNode]) -> Iterator[PreflightFinding]:
     for why, check, text in (
         (UNHEALTHY, "unhealthy nodes", "not healthy now, left out and counted as unavailable: {}"),
+        (
+            TOO_FEW,
+            "control plane",
+            "{} would be skipped: of fewer than 3 none goes",
+        ),
         (UNDRAINABLE, "drains", "{} cannot be drained as things are, and would be skipped"),
     ):
         yield from _warning(check, text, [node.name for node in nodes if node.left_out == why])

@@ -72,6 +72,7 @@ from kubectl_nodelife.upgrade.findings import (
     HOLD,
     REFUSED_BY,
     SKIP,
+    TOO_FEW,
     UNDRAINABLE,
     UNHEALTHY,
     PlannedNode,
@@ -163,10 +164,10 @@ class _Planning:
         verdict = drain_answer(node_drain(node.name, pods, self._facts), self._facts)
         is_fresh, is_control_plane = self._is_fresh(node), reading.is_control_plane
         causes = (
-            ("", why_too_few(self._control_planes) if is_control_plane else ""),
             ("", _state_in_a_run(reading)),
             ("", why_left_alone(node, policy)),
             (UNHEALTHY, why_unhealthy(node, policy, lease_is_fresh=is_fresh)),
+            (TOO_FEW, why_too_few(self._control_planes) if is_control_plane else ""),
             (UNDRAINABLE, why_undrainable(verdict, policy)),
         )
         left_out, reason = next((cause for cause in causes if cause[1]), ("", ""))

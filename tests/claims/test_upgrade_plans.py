@@ -54,9 +54,9 @@ budgets refill as soon as a replacement is Ready (12, 20, 59); that a node is do
 which fails (24)."""
 
 
-ODD = (13, 26)
+ODD = (13, 26, 90)
 """Seeds of odd fleets of which something else was said once: that nothing can be done where there
-is a `--gate` (13), and that two nodes of the control plane are replaced at once (26)."""
+is a `--gate` (13), two nodes of the control plane at once (26), all where two are left out (90)."""
 
 
 class Told(NamedTuple):
@@ -106,15 +106,15 @@ def asked(folder: Path, fleet: Fleet) -> Told:
 def why_left_out(fleet: Fleet, name: str) -> str:
     """How the reason begins for which the node is not claimed; "" where it may be."""
     state, spec = fleet.states[name], fleet.spec
-    masters = sum(map(is_control_plane, fleet.nodes.values()))
-    if is_control_plane(fleet.nodes[name]) and masters < 3:
-        return f"of {masters} control-plane nodes none is taken out"
     if state == "there" and not spec["target"]:
         state = "ok"
     if state == "cordoned" and spec.get("includeCordoned"):
         state = "ok"
     if state in ("lost", "sick") and spec.get("unhealthy") == "include":
         state = "ok"
+    masters = sum(map(is_control_plane, fleet.nodes.values()))
+    if state not in WORDS and is_control_plane(fleet.nodes[name]) and masters < 3:
+        return f"of {masters} control-plane nodes none is taken out"
     return WORDS.get(state, "") or _why_undrainable(fleet, name)
 
 

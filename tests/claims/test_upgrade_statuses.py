@@ -43,6 +43,7 @@ from kubectl_nodelife.upgrade.answers import decider_for
 from tests.claims.fleet_runs import Unknown, controllers_of, setting_of
 from tests.claims.fleets import Document, Fleet, odd_fleet
 from tests.claims.test_upgrade_plans import amount
+from tests.drain import build
 
 TAKEN = ("Draining", "Working", "Settling", "Proving")
 IN_FLIGHT = (*TAKEN, "Soaking")
@@ -449,6 +450,22 @@ def test_what_an_upgrade_status_says_is_so(seeds: range) -> None:
 @pytest.mark.parametrize("seed", DIFFERED)
 def test_what_was_not_so_once_is_not_said(seed: int) -> None:
     assert lies_of_seed(seed) == []
+
+
+def test_a_control_plane_node_that_does_not_come_back_pauses_the_run() -> None:
+    """However many failures are tolerated: of four nodes of etcd two must not be missing."""
+    masters = {"node-role.kubernetes.io/control-plane": "", "pool": "blue"}
+    names = ("a1", "a2", "b1", "b2")
+    items = [build.namespace(), build.namespace("nodelife")]
+    for name in names:
+        items += build.node(name, zone=name[0], metadata={"labels": masters})
+    work = {"includeControlPlane": True, "maxFailures": 3, "work": {"mode": "replace"}}
+    spec = {"selector": "pool=blue", "maxUnavailable": 2, "soak": "1s", "workTimeout": "5m", **work}
+    never = ({"nodes": [*names], "how": "never-returns"},)
+    watched = Watched(Fleet(items, dict.fromkeys(names, "ok"), spec), Unknown(), never)
+    told = watched.looks[-1].told
+    assert told["phase"] == "Paused" and told["because"].startswith("control-plane node a1: ")
+    assert len(told["failures"]) == 1 and len(watched.looks[-1].nodes) == 3
 
 
 def test_a_lie_of_an_upgrade_status_is_caught() -> None:

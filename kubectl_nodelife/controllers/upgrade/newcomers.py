@@ -18,8 +18,8 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from kubectl_nodelife.controllers.upgrade.claims import turn_of, zone_name
-from kubectl_nodelife.controllers.upgrade.document import StepNode, gone_nodes
+from kubectl_nodelife.controllers.upgrade.claims import CONTROL_PLANE, turn_of, zone_name
+from kubectl_nodelife.controllers.upgrade.document import RunPhase, StepNode, gone_nodes
 from kubectl_nodelife.controllers.upgrade.marks import (
     ANNOTATION,
     NO_NOTES,
@@ -55,7 +55,7 @@ def follow_gone_nodes(p: UpgradePass) -> None:
             if not p.is_busy(newcomer.name):
                 _adopt(p, newcomer, name, entry)
         elif entry.mark is not None:
-            _watch_deadline(p, name, entry.mark)
+            _watch_deadline(p, name, entry, entry.mark)
 
 
 def _keep_marks(p: UpgradePass) -> None:
@@ -191,7 +191,9 @@ def is_ordinary(pod: Pod) -> bool:
     return not mirror and pod.status.phase not in TERMINAL_PHASES
 
 
-def _watch_deadline(p: UpgradePass, name: str, mark: NodeMark) -> None:
+def _watch_deadline(p: UpgradePass, name: str, entry: StepNode, mark: NodeMark) -> None:
+    """Without a newcomer in time it is Failed. A control-plane node that is missing pauses the run,
+    however many failures are tolerated: another must not go."""
     progress = p.progress(name, mark)
     progress.waits_for = "its newcomer"
     if p.is_under_way("Lease", p.policy.lease_key) or name in p.next.failed:
@@ -199,7 +201,9 @@ def _watch_deadline(p: UpgradePass, name: str, mark: NodeMark) -> None:
     if p.is_over(progress.armed_ns, p.deadline_ns(mark.state)):
         because = "its object went, and no newcomer came in time"
         p.note_failed(name, because)
-        p.fail_without_mark(name, p.document.step.nodes[name].uid, because)
+        p.fail_without_mark(name, entry.uid, because)
+        if entry.pool == CONTROL_PLANE and p.phase is RunPhase.RUNNING:
+            p.edit(phase=RunPhase.PAUSED, because=f"control-plane node {name}: {because}")
 
 
 def is_taken_away(p: UpgradePass, name: str, uid: str) -> bool:
