@@ -35,11 +35,11 @@ from kubectl_nodelife.workloads.budgets import (
     ALWAYS_ALLOW,
     EvictionRefused,
     Expectation,
-    count_healthy_pods,
     decide_eviction,
     desired_pods,
     disruptions_allowed,
     expected_pods,
+    is_healthy,
     rule_of,
     standing,
     sync_failure,
@@ -395,7 +395,7 @@ def _view(
     disrupted = standing(dict(status.disrupted_pods or {}), pods, snapshot.now_ns)
     counted = None
     if expectation is not None:
-        healthy = count_healthy_pods(pods, disrupted, snapshot.now_ns)
+        healthy = sum(is_healthy(pod) and pod.name not in disrupted for pod in pods)
         counted = disruptions_allowed(healthy, expectation.desired, expectation.expected)
     asking = [pod for pod in pods if pod.spec.node_name and guarded(pod)]
     view = BudgetView(

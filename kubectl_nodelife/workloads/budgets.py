@@ -79,12 +79,16 @@ def numbers(budget: PodDisruptionBudget) -> str:
 
 
 def is_healthy(pod: Pod) -> bool:
-    """Ready and not marked deleted."""
+    """Ready and not marked deleted: it counts if nothing stands in disruptedPods for it either.
+    Follows `countHealthyPods`.
+    """
     return pod.metadata.deletion_timestamp is None and pod.ready()
 
 
 def standing(disrupted: Mapping[str, Time], pods: Iterable[Pod], now_ns: int) -> dict[str, Time]:
-    """The entries of disruptedPods that still keep a pod from counting."""
+    """The entries of disruptedPods that still keep a pod from counting. One ends when its pod is
+    gone or marked deleted, and after two minutes. Follows `buildDisruptedPodMap`.
+    """
     if not disrupted:
         return {}
     unmarked = {pod.name for pod in pods if pod.metadata.deletion_timestamp is None}
@@ -162,60 +166,6 @@ def desired_pods(spec: PodDisruptionBudgetSpec, scale: int, count: int) -> Expec
 def disruptions_allowed(healthy: int, desired: int, expected: int) -> int:
     """How many more pods may go now; 0 where nothing is expected. Follows `updatePdbStatus`."""
     return max(0, healthy - desired) if expected > 0 else 0
-
-
-def disrupted_pods(
-    pods: Iterable[Pod], disrupted: Mapping[str, Time] | None, now_ns: int
-) -> tuple[dict[str, Time], int | None]:
-    """The entries that still stand, and when the first of them ends.
-
-    An entry goes when its pod is gone or marked deleted, or was not so within two minutes.
-    Follows `buildDisruptedPodMap`.
-    """
-    still_disrupted: dict[str, Time] = {}
-    if not disrupted:
-        return still_disrupted, None
-    for pod in pods:
-        since = disrupted.get(pod.name)
-        if since is None or pod.metadata.deletion_timestamp is not None:
-            continue
-        if since + DELETION_TIMEOUT_NS >= now_ns:
-            still_disrupted[pod.name] = since
-    return still_disrupted, min(
-        (since + DELETION_TIMEOUT_NS for since in still_disrupted.values()), default=None
-    )
-
-
-def count_healthy_pods(pods: Iterable[Pod], disrupted: Mapping[str, Time], now_ns: int) -> int:
-    """Ready pods that are neither marked deleted nor about to be. Follows `countHealthyPods`."""
-    healthy = 0
-    for pod in pods:
-        if pod.metadata.deletion_timestamp is not None:
-            continue
-        since = disrupted.get(pod.name)
-        if since is not None and since + DELETION_TIMEOUT_NS > now_ns:
-            continue
-        if pod.ready():
-            healthy += 1
-    return healthy
-
-
-def budget_status(
-    budget: PodDisruptionBudget, pods: Iterable[Pod], owners: OwnerLookup, now_ns: int
-) -> PodDisruptionBudgetStatus:
-    """The status that one sync writes for the budget and the pods that it matches.
-
-    Where upstream's sync fails the status is the old one with nothing allowed and the condition
-    SyncFailed. The same object is returned where nothing changes. Raises ScaleUnknown.
-    """
-    pods = list(pods)
-    try:
-        expectation = expected_pods(budget.spec, pods, owners)
-    except SyncFailure as failure:
-        return failed_status(budget, str(failure), now_ns)
-    disrupted, _ = disrupted_pods(pods, budget.status.disrupted_pods, now_ns)
-    healthy = count_healthy_pods(pods, disrupted, now_ns)
-    return computed_status(budget, expectation, healthy, disrupted, now_ns)
 
 
 def computed_status(

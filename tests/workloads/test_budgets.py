@@ -14,20 +14,23 @@ from kubectl_nodelife.kube.meta import (
     OwnerReference,
     Time,
 )
+from kubectl_nodelife.kube.pod import Pod
 from kubectl_nodelife.kube.times import SECOND_NS
 from kubectl_nodelife.kube.workload import (
     Deployment,
+    PodDisruptionBudget,
     PodDisruptionBudgetSpec,
     PodDisruptionBudgetStatus,
     ReplicaSet,
     ScaleSpec,
     StatefulSet,
 )
+from kubectl_nodelife.sim.disruption import BudgetLedger
 from kubectl_nodelife.workloads.budgets import (
     DELETION_TIMEOUT_NS,
-    budget_status,
     desired_pods,
-    disrupted_pods,
+    expected_pods,
+    standing,
     sync_failure,
 )
 from kubectl_nodelife.workloads.owners import ScaleUnknown, SyncFailure
@@ -41,6 +44,18 @@ from tests.workloads.objects import (
     meta,
     reference,
 )
+
+
+def budget_status(
+    budget: PodDisruptionBudget, pods: list[Pod], owners: Owners, now_ns: int
+) -> PodDisruptionBudgetStatus:
+    """The status that one sync writes for the budget and the pods that it matches."""
+    ledger = BudgetLedger(budget)
+    ledger.disrupted = standing(ledger.disrupted, pods, now_ns)
+    for pod in pods:
+        ledger.pod_changed(None, pod, owners)
+    ledger.sync(0, now_ns, reads_spec=True)
+    return ledger.budget.status
 
 
 def counts(status: PodDisruptionBudgetStatus) -> tuple[int, int, int, int]:
@@ -156,8 +171,8 @@ def test_an_orphaned_replica_set_counts_through_its_scale() -> None:
 )
 def test_unknown_scale(owner: OwnerReference, unread: tuple[str, ...]) -> None:
     with pytest.raises(ScaleUnknown):
-        budget_status(
-            make_budget(max_unavailable=1), [make_pod("p", owner)], Owners(unread=unread), NOW
+        expected_pods(
+            make_budget(max_unavailable=1).spec, [make_pod("p", owner)], Owners(unread=unread)
         )
 
 
@@ -178,9 +193,7 @@ def test_disrupted_pods_end_when_deleted_gone_or_forgotten() -> None:
         "going": Time(NOW),
         "gone": Time(NOW),
     }
-    kept, recheck = disrupted_pods(pods, entries, NOW)
-    assert list(kept) == ["kept"]
-    assert recheck == NOW - SECOND_NS + DELETION_TIMEOUT_NS
+    assert standing(entries, pods, NOW) == {"kept": Time(NOW - SECOND_NS)}
 
 
 @pytest.mark.parametrize("text", ["10", "x%", "-5%", "1.5%", ""])
