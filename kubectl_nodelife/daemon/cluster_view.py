@@ -24,6 +24,7 @@ from kubectl_nodelife.kube.times import (
     format_duration,
     format_micro_time,
     human_duration,
+    in_seconds,
 )
 from kubectl_nodelife.live.client import Client
 from kubectl_nodelife.live.clock import SKEW_WARNED_NS, clock_warning
@@ -261,7 +262,7 @@ def _source(decisions: DecisionTask, cluster: WatchedCluster, now_ns: int) -> di
         "context": cluster.context or None,
         "server": cluster.server,
         "synced": decisions.synced.is_set(),
-        "age": round(max(0, now_ns - decisions.last_news_ns) / SECOND_NS, 3),
+        "age": in_seconds(max(0, now_ns - decisions.last_news_ns)),
         "cold": decisions.is_cold(now_ns),
     }
     if decisions.is_cold(now_ns):

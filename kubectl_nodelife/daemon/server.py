@@ -43,7 +43,7 @@ from kubectl_nodelife.daemon.kinds import retry_seconds
 from kubectl_nodelife.daemon.kinds import warnings as kind_warnings
 from kubectl_nodelife.daemon.listener import BoundedListener
 from kubectl_nodelife.errors import BadInput, NodelifeError, Refused
-from kubectl_nodelife.kube.times import SECOND_NS, format_micro_time
+from kubectl_nodelife.kube.times import format_micro_time, in_seconds
 
 Query = Mapping[str, list[str]]
 Answer = Callable[[Query], Awaitable[dict[str, Any]]]
@@ -294,7 +294,7 @@ def _kinds(decisions: DecisionTask) -> list[dict[str, Any]]:
 
 
 def _since(then_ns: int, now_ns: int) -> float | None:
-    return round(max(0, now_ns - then_ns) / SECOND_NS, 3) if then_ns else None
+    return in_seconds(max(0, now_ns - then_ns)) if then_ns else None
 
 
 def resident_bytes() -> int:

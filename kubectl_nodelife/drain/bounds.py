@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 
 from kubectl_nodelife.drain.results import Bound, WaveOptions
 from kubectl_nodelife.drain.snapshot import PlanSnapshot
-from kubectl_nodelife.kube.pod import TERMINAL_PHASES, Pod
+from kubectl_nodelife.kube.pod import TERMINAL_PHASES, moves_off
 from kubectl_nodelife.kube.quantity import amounts, pod_requests
 from kubectl_nodelife.kube.selectors import matches
 from kubectl_nodelife.kube.times import SECOND_NS
@@ -137,12 +137,16 @@ def _room_for(resource: str, snapshot: PlanSnapshot, nodes: list[str], waves: Wa
     for name, node in snapshot.nodes.items():
         if name not in planned and not node.spec.unschedulable:
             pods = snapshot.cache.pods_on(name)
-            used = sum(pod_requests(pod).get(resource, 0) for pod in pods if _runs(pod))
+            used = sum(
+                pod_requests(pod).get(resource, 0)
+                for pod in pods
+                if pod.status.phase not in TERMINAL_PHASES
+            )
             free += max(0, amounts(node.status.allocatable).get(resource, 0) - used)
     asks = []
     gives = []
     for name in nodes:
-        pods = [p for p in snapshot.cache.pods_on(name) if _runs(p) and _moves(p)]
+        pods = [p for p in snapshot.cache.pods_on(name) if moves_off(p)]
         ask = sum(pod_requests(pod).get(resource, 0) for pod in pods)
         asks.append(ask)
         allocatable = amounts(snapshot.nodes[name].status.allocatable).get(resource, 0)
@@ -178,7 +182,7 @@ def _asked(
     for name in nodes:
         for pod in snapshot.cache.pods_on(name):
             labels = pod.metadata.labels
-            if not (is_healthy(pod) and _runs(pod) and _moves(pod) and matches(selector, labels)):
+            if not (is_healthy(pod) and moves_off(pod) and matches(selector, labels)):
                 continue
             asked_for = budgets.find(pod.metadata.namespace, labels)
             if len(asked_for) == 1:
@@ -193,15 +197,3 @@ def _spare(budget: PodDisruptionBudget) -> int:
     status = budget.status
     most = max(status.expected_pods, status.current_healthy) - status.desired_healthy
     return max(1, most, status.disruptions_allowed)
-
-
-def _runs(pod: Pod) -> bool:
-    return pod.status.phase not in TERMINAL_PHASES
-
-
-def _moves(pod: Pod) -> bool:
-    """Neither a DaemonSet's nor a static pod."""
-    return not any(
-        owner.controller and owner.kind in ("DaemonSet", "Node")
-        for owner in pod.metadata.owner_references
-    )

@@ -49,13 +49,13 @@ from kubectl_nodelife.drain.results import (
     worst,
 )
 from kubectl_nodelife.drain.snapshot import PlanSnapshot, Scope, Unread
-from kubectl_nodelife.drain.verdicts import Judge, seconds, workload_plans
+from kubectl_nodelife.drain.verdicts import Judge, workload_plans
 from kubectl_nodelife.drain.waves import choose_cordon, nodes_together, plan_waves, play_waves
 from kubectl_nodelife.engine.actions import RecordEvent
 from kubectl_nodelife.kube.names import counted, first_names
 from kubectl_nodelife.kube.node import zone_display, zone_key
 from kubectl_nodelife.kube.pod import Pod
-from kubectl_nodelife.kube.times import SECOND_NS, human_duration
+from kubectl_nodelife.kube.times import SECOND_NS, human_duration, in_seconds
 from kubectl_nodelife.sim.kubectl.options import (
     FLAG_DELETE_EMPTYDIR_DATA,
     FLAG_FORCE,
@@ -304,9 +304,8 @@ def assemble(play: Play) -> DrainPlan:
             doubts += _add_doubts(node, unread)
             flags.update(fault.flag for fault in node.faults)
             nodes.append(node)
-        waves.append(
-            WavePlan(index, seconds(wave.start_ns), seconds(wave.end_ns), list(wave.nodes), pods)
-        )
+        start, end = in_seconds(wave.start_ns), in_seconds(wave.end_ns)
+        waves.append(WavePlan(index, start, end, list(wave.nodes), pods))
     planned = [pod for wave in waves for pod in wave.pods]
     add_remedies(play, planned, play.scope.nodes)
     _look_behind(play, planned)
@@ -385,8 +384,8 @@ def _node_plan(play: Play, name: str, pods: list[PodPlan]) -> NodePlan:
             for pod in pods
             if pod.verdict == KEPT
         ],
-        start=seconds(run.start_ns) if run is not None else None,
-        end=seconds(run.end_ns) if run is not None else None,
+        start=in_seconds(run.start_ns) if run is not None else None,
+        end=in_seconds(run.end_ns) if run is not None else None,
         pods=len(verdicts),
         attached_volumes=len(node.status.volumes_attached),
     )

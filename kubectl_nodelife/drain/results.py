@@ -16,7 +16,7 @@ from kubectl_nodelife.document import document
 from kubectl_nodelife.drain import CORDON_BY_WAVE as CORDON_BY_WAVE
 from kubectl_nodelife.drain import CORDON_FIRST as CORDON_FIRST
 from kubectl_nodelife.kube.names import first_names
-from kubectl_nodelife.kube.times import SECOND_NS
+from kubectl_nodelife.kube.times import in_seconds
 from kubectl_nodelife.workloads.budgets import LedgerEntry
 
 
@@ -183,7 +183,7 @@ class BudgetPoint(msgspec.Struct, rename="camel"):
     @classmethod
     def of(cls, entry: LedgerEntry) -> BudgetPoint:
         """As the ledger has it."""
-        return cls(round(entry.at_ns / SECOND_NS, 3), *entry[1:])
+        return cls(in_seconds(entry.at_ns), *entry[1:])
 
 
 class BudgetPlan(msgspec.Struct, rename="camel"):

@@ -37,7 +37,7 @@ from kubectl_nodelife.kube.meta import OwnerReference, controller_of
 from kubectl_nodelife.kube.names import counted, first_names
 from kubectl_nodelife.kube.pod import TERMINAL_PHASES, Pod
 from kubectl_nodelife.kube.selectors import matches
-from kubectl_nodelife.kube.times import SECOND_NS, format_duration, human_duration
+from kubectl_nodelife.kube.times import SECOND_NS, format_duration, human_duration, in_seconds
 from kubectl_nodelife.sim.disruption import BudgetLedger
 from kubectl_nodelife.sim.kubectl.conversation import GONE, SKIPPED, TIMED_OUT, PodDeletion
 from kubectl_nodelife.sim.kubectl.options import KEEP, REFUSE, Decision, decide, faults
@@ -48,11 +48,6 @@ from kubectl_nodelife.workloads.owners import owner_chain
 
 ALTERNATIVES = 5
 """How many landing places are listed for a pod."""
-
-
-def seconds(instant_ns: int | None) -> float | None:
-    """Nanoseconds to seconds, to the millisecond."""
-    return None if instant_ns is None else round(instant_ns / SECOND_NS, 3)
 
 
 class Judge:
@@ -177,13 +172,13 @@ class Judge:
         self, plan: PodPlan, actor: PlannedPod, target: PodDeletion[PlannedPod] | None
     ) -> None:
         if target is not None:
-            plan.start = seconds(target.accepted_ns)
+            plan.start = in_seconds(target.accepted_ns)
             plan.tries = len(target.refused) + (target.accepted_ns is not None)
-        plan.gone = seconds(actor.gone_ns)
+        plan.gone = in_seconds(actor.gone_ns)
         if actor.gone_ns is None:
             return
         if actor.replacement is not None and actor.replacement.ready_ns is not None:
-            plan.end = seconds(actor.replacement.ready_ns)
+            plan.end = in_seconds(actor.replacement.ready_ns)
 
     # --- verdict and gate ------------------------------------------------------------------------
 
@@ -327,7 +322,7 @@ class Judge:
         """The failure of a webhook's call, and when, where it could be called at the start."""
         if self._admission.refuses_eviction(actor.pod) or not target.refused:
             return refusal.message
-        at = seconds(target.refused[-1]) or 0
+        at = in_seconds(target.refused[-1]) or 0
         return (
             f"its try {len(target.refused)}, at {at:.1f}s, comes while the pods behind a webhook "
             f"move: {refusal.message}; kubectl gives the pod up"

@@ -26,7 +26,7 @@ from kubectl_nodelife.drain.snapshot import Scope
 from kubectl_nodelife.drain.verdicts import workload_plans
 from kubectl_nodelife.kube.names import counted
 from kubectl_nodelife.kube.node import zone_key
-from kubectl_nodelife.kube.pod import TERMINAL_PHASES, Pod, is_daemon_pod, is_mirror_pod
+from kubectl_nodelife.kube.pod import TERMINAL_PHASES, Pod, stays_on_its_node
 from kubectl_nodelife.kube.quantity import Amounts, pod_requests
 from kubectl_nodelife.kube.selectors import matches
 from kubectl_nodelife.kube.times import SECOND_NS, format_duration
@@ -281,16 +281,12 @@ class PlanCapacity(CapacityLeft):
     def next_wave(self, drained: list[str]) -> None:
         """The wave's maintenance is over: its nodes take pods again."""
         for name in drained if self._returns else ():
-            stays = [pod for pod in self._snapshot.cache.pods_on(name) if _stays(pod)]
+            stays = [pod for pod in self._snapshot.cache.pods_on(name) if stays_on_its_node(pod)]
             used: Amounts = {PODS: len(stays)}
             for pod in stays:
                 for resource, amount in pod_requests(pod).items():
                     used[resource] = used.get(resource, 0) + amount
             self.add(self._snapshot.nodes[name], used)
-
-
-def _stays(pod: Pod) -> bool:
-    return is_daemon_pod(pod) or is_mirror_pod(pod)
 
 
 def node_loads(scope: Scope, options: DrainOptions) -> list[NodeLoad]:

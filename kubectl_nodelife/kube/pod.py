@@ -373,6 +373,16 @@ def is_daemon_pod(pod: Pod) -> bool:
     return owner is not None and owner.kind == "DaemonSet"
 
 
+def stays_on_its_node(pod: Pod) -> bool:
+    """True if a drain leaves the pod where it is, as a DaemonSet's and a mirror pod."""
+    return is_daemon_pod(pod) or is_mirror_pod(pod)
+
+
+def moves_off(pod: Pod) -> bool:
+    """True if the pod runs, or will, and a drain moves it off its node."""
+    return pod.status.phase not in TERMINAL_PHASES and not stays_on_its_node(pod)
+
+
 def same_but_for_conditions(old: Pod, new: Pod) -> bool:
     """True if only what the status says of a pod that has not ended can have changed, such as a
     condition; or, of one that has ended, without a change of its phase.

@@ -18,7 +18,7 @@ import re
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
-from typing import Any, cast
+from typing import Any, cast, overload
 
 from kubectl_nodelife.kube.meta import MicroTime, Time
 
@@ -270,6 +270,21 @@ def precise_due(duration_ns: int) -> str:
     """The same of what is to come, which is never said to be sooner than it is."""
     whole_ns = -(-duration_ns // SECOND_NS) * SECOND_NS
     return precise_duration(duration_ns if duration_ns < 2 * MINUTE_NS else whole_ns)
+
+
+@overload
+def in_seconds(span_ns: int) -> float:
+    """Of a span that is there."""
+
+
+@overload
+def in_seconds(span_ns: int | None) -> float | None:
+    """Of one that may be missing."""
+
+
+def in_seconds(span_ns: int | None) -> float | None:
+    """A span as documents have it: seconds, to the ms; None stays None."""
+    return None if span_ns is None else round(span_ns / SECOND_NS, 3)
 
 
 def age(instant_ns: int | None, now_ns: int) -> str:

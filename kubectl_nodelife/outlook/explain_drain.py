@@ -25,13 +25,13 @@ from kubectl_nodelife.drain.snapshot import PlanSnapshot
 from kubectl_nodelife.kube.lifecycle import Eviction
 from kubectl_nodelife.kube.meta import KubeObject, Time, controller_of
 from kubectl_nodelife.kube.names import first_names
-from kubectl_nodelife.kube.pod import TERMINAL_PHASES, Pod
+from kubectl_nodelife.kube.pod import TERMINAL_PHASES, Pod, stays_on_its_node
 from kubectl_nodelife.kube.times import SECOND_NS, format_time, human_duration, human_seconds
 from kubectl_nodelife.outlook.explain import ExplainedQuestion, quoted
 from kubectl_nodelife.sim.kubectl.options import DrainOptions
 from kubectl_nodelife.workloads.admission import Admission
 from kubectl_nodelife.workloads.owners import NEVER as NEVER_REPLACED
-from kubectl_nodelife.workloads.owners import WHEN_GONE, replacement_of, stays_on_its_node
+from kubectl_nodelife.workloads.owners import WHEN_GONE, replacement_of
 
 _MOST = 8
 _DONE = frozenset({"Completed", "Interrupted", "Canceled"})

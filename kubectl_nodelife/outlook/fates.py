@@ -25,7 +25,7 @@ from kubectl_nodelife.engine.cache import Cache, Key
 from kubectl_nodelife.kube.meta import LabelSelector
 from kubectl_nodelife.kube.names import counted, first_names
 from kubectl_nodelife.kube.node import zone_display
-from kubectl_nodelife.kube.pod import Pod, is_daemon_pod, is_mirror_pod
+from kubectl_nodelife.kube.pod import Pod, stays_on_its_node
 from kubectl_nodelife.kube.selectors import SelectorIndex
 from kubectl_nodelife.kube.service import Service
 from kubectl_nodelife.kube.times import SECOND_NS
@@ -299,7 +299,7 @@ def harmed_steps(
             if not is_active(pod):
                 continue
             harmed: list[_Named] = [(_SERVICE, *key) for key in sent_to.services(pod)]
-            if not (is_daemon_pod(pod) or is_mirror_pod(pod)):
+            if not stays_on_its_node(pod):
                 (namespace, _, workload), uid = workload_of(pod)
                 harmed.append(("", namespace, workload))
                 uids[harmed[-1]] = uid

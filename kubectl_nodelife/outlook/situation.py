@@ -20,7 +20,7 @@ from kubectl_nodelife.controllers.nodelifecycle.zones import FULL, PARTIAL
 from kubectl_nodelife.engine.cache import Cache
 from kubectl_nodelife.engine.settings import Settings
 from kubectl_nodelife.kube.names import counted, first_names
-from kubectl_nodelife.kube.pod import TERMINAL_PHASES, Pod, is_daemon_pod, is_mirror_pod
+from kubectl_nodelife.kube.pod import Pod, is_daemon_pod, moves_off
 from kubectl_nodelife.kube.times import SECOND_NS
 from kubectl_nodelife.kube.wellknown import NO_EXECUTE
 from kubectl_nodelife.outlook.eviction_forecast import LOST, eviction_forecast
@@ -152,7 +152,7 @@ def on_nodes_steps(cache: Cache, names: Sequence[str]) -> Generator[None, None, 
     share = _Share(cache)
     for name in names:
         for pod in cache.pods_on(name):
-            if not _nobody_moves(pod):
+            if moves_off(pod):
                 share.add(pod)
         yield
     on_them = Hurt(share.here.total(), *share.in_words()).in_words() or "no pods that move"
@@ -188,13 +188,9 @@ class _Share:
         )
 
 
-def _nobody_moves(pod: Pod) -> bool:
-    return pod.status.phase in TERMINAL_PHASES or is_daemon_pod(pod) or is_mirror_pod(pod)
-
-
 def _deleted_after(pod: Pod, operators: bool) -> int | None:
     """How many seconds after its node's taint it is deleted; None: never."""
-    if _nobody_moves(pod):
+    if not moves_off(pod):
         return None
     return eviction_forecast(pod, LOST[:1], comparison_operators=operators).after_seconds
 
@@ -316,7 +312,7 @@ def _still_to_move(cache: Cache, node: str) -> str:
     """Whose pods a drain of the node still evicts, "" for nobody's."""
     share = _Share(cache)
     for pod in cache.pods_on(node):
-        if pod.metadata.deletion_timestamp is None and not _nobody_moves(pod):
+        if pod.metadata.deletion_timestamp is None and moves_off(pod):
             share.add(pod)
     return Hurt(share.here.total(), *share.in_words()).in_words()
 

@@ -26,7 +26,7 @@ from kubectl_nodelife.kube.selectors import (
     matches_fields,
     parse_field_selector,
 )
-from kubectl_nodelife.kube.times import SECOND_NS, format_time
+from kubectl_nodelife.kube.times import format_time, in_seconds
 from kubectl_nodelife.kube.wellknown import LIFECYCLE_CONDITIONS, TRUE
 from kubectl_nodelife.outlook.eviction_forecast import Range
 from kubectl_nodelife.outlook.node import NodeOutlook
@@ -271,10 +271,6 @@ _FLAGS_THAT_MATTER = (
 )
 
 
-def _seconds(duration_ns: int | None) -> float | None:
-    return None if duration_ns is None else round(duration_ns / SECOND_NS, 3)
-
-
 def _zone(zone: ZoneOutlook, brake: ZoneBrake, now_ns: int) -> dict[str, Any]:
     return {
         "name": zone.name,
@@ -313,7 +309,7 @@ def _brake(brake: ZoneBrake) -> dict[str, Any]:
         "heldNodes": brake.held,
         "heldPods": brake.held_pods,
         "timersRunning": brake.timers_running,
-        "passSeconds": _seconds(brake.late_ns),
+        "passSeconds": in_seconds(brake.late_ns),
         "taintedBefore": brake.tainted_before,
         "because": brake.sentence,
     }
@@ -326,9 +322,9 @@ def _pods(outlook: NodeOutlook, now_ns: int, pods_read: bool) -> dict[str, Any]:
         pods["terminating"] = sum(p.metadata.deletion_timestamp is not None for p in outlook.pods)
     next_eviction_ns = outlook.next_eviction_in(now_ns)
     if next_eviction_ns is not None:
-        pods["nextEvictionSeconds"] = _seconds(next_eviction_ns)
+        pods["nextEvictionSeconds"] = in_seconds(next_eviction_ns)
     if outlook.timers:  # the first one to come stands first
-        pods["lastEvictionSeconds"] = _seconds(max(0, outlook.timers[-1].comes_ns - now_ns))
+        pods["lastEvictionSeconds"] = in_seconds(max(0, outlook.timers[-1].comes_ns - now_ns))
     return pods
 
 
@@ -341,11 +337,11 @@ def _node(status: NodeEntry, now_ns: int, pods_read: bool) -> dict[str, Any]:
         "ready": outlook.ready or None,
         "reason": outlook.reason,
         "message": outlook.message,
-        "leaseAgeSeconds": _seconds(outlook.lease_age_ns),
-        "statusAgeSeconds": _seconds(outlook.status_age_ns),
+        "leaseAgeSeconds": in_seconds(outlook.lease_age_ns),
+        "statusAgeSeconds": in_seconds(outlook.status_age_ns),
     }
     if outlook.unknown_in is not None:
-        row["unknownInSeconds"] = _seconds(outlook.unknown_in.middle_ns)
+        row["unknownInSeconds"] = in_seconds(outlook.unknown_in.middle_ns)
         row |= _span("unknownIn", outlook.unknown_in)
     row |= {
         "taints": [_taint(t.key, t.value, t.effect) for t in node.spec.taints],
@@ -370,7 +366,7 @@ def _node(status: NodeEntry, now_ns: int, pods_read: bool) -> dict[str, Any]:
         if verdict.next.overdue_since_ns is not None:
             row["verdict"]["next"] |= {
                 "overdueSince": format_time(verdict.next.overdue_since_ns),
-                "overdueSeconds": _seconds(verdict.next.overdue_ns),
+                "overdueSeconds": in_seconds(verdict.next.overdue_ns),
             }
         if verdict.next.within is not None:
             row["verdict"]["next"] |= _span("", verdict.next.within)
@@ -380,7 +376,7 @@ def _node(status: NodeEntry, now_ns: int, pods_read: bool) -> dict[str, Any]:
 def _span(what: str, span: Range) -> dict[str, float | None]:
     """The ends of a time that depends on what cannot be seen."""
     earliest, latest = ("Earliest", "Latest") if what else ("earliest", "latest")
-    low, high = _seconds(span.low_ns), _seconds(span.high_ns)
+    low, high = in_seconds(span.low_ns), in_seconds(span.high_ns)
     return {f"{what}{earliest}Seconds": low, f"{what}{latest}Seconds": high}
 
 

@@ -11,7 +11,7 @@ from kubectl_nodelife.controllers.upgrade.policy import policy_mapping
 from kubectl_nodelife.document import document
 from kubectl_nodelife.engine.actions import Action, EvictPod, NodeMarkPatch, RecordEvent
 from kubectl_nodelife.kube.kinds import kind_named
-from kubectl_nodelife.kube.times import SECOND_NS
+from kubectl_nodelife.kube.times import in_seconds
 from kubectl_nodelife.sim.upgrade_course import LowPoint, PlayedRun, PlayedStep
 from kubectl_nodelife.upgrade.findings import CLAIM, PlannedNode, UpgradePlan
 
@@ -44,7 +44,7 @@ def upgrade_plan_document(plan: UpgradePlan, source: Json) -> Json:
         budgets=[_budget(budget) for budget in plan.budgets],
         steps=[_step(index, step) for index, step in enumerate(course.steps)],
         nodes=[_node(node, writes.get(node.name, [])) for node in plan.nodes],
-        available=[[seconds(at_ns), count] for at_ns, count in course.available],
+        available=[[in_seconds(at_ns), count] for at_ns, count in course.available],
         findings=[finding._asdict() for finding in plan.findings],
         pending=course.waiting,
         assumptions=plan.assumptions,
@@ -68,16 +68,11 @@ def lowest_of(course: PlayedRun) -> Json:
     every = [low for s, low in course.lowest.items() if s.kind == "cluster"]
     return {
         "all": every[0].available if every else None,
-        "at": seconds(every[0].at_ns) if every else None,
+        "at": in_seconds(every[0].at_ns) if every else None,
         "byPool": {pool: _low(low) for pool, low in by_pool.items()},
         "byZone": {zone: _low(low) for zone, low in by_zone.items()},
         "freeShare": {name: round(share, 4) for name, share in course.free_share.items()},
     }
-
-
-def seconds(at_ns: int | None) -> float | None:
-    """Nanoseconds to seconds, to the millisecond."""
-    return None if at_ns is None else round(at_ns / SECOND_NS, 3)
 
 
 def _zone(scope: NodeScope) -> str:
@@ -85,7 +80,7 @@ def _zone(scope: NodeScope) -> str:
 
 
 def _low(low: LowPoint) -> Json:
-    return {"available": low.available, "at": seconds(low.at_ns)}
+    return {"available": low.available, "at": in_seconds(low.at_ns)}
 
 
 def _budget(budget: ScopeBudget) -> Json:
@@ -109,9 +104,9 @@ def _step(index: int, step: PlayedStep) -> Json:
         "width": step.width or None,
         "zones": step.zones,
         "nodes": step.names,
-        "startSeconds": seconds(step.start_ns),
-        "endSeconds": seconds(step.end_ns),
-        "soakSeconds": seconds(step.soak_ns),
+        "startSeconds": in_seconds(step.start_ns),
+        "endSeconds": in_seconds(step.end_ns),
+        "soakSeconds": in_seconds(step.soak_ns),
     }
 
 
@@ -138,12 +133,12 @@ def _node(node: PlannedNode, writes: list[Json]) -> Json:
         "step": turn.step if turn is not None else None,
         "times": turn
         and {
-            "claimed": seconds(turn.claimed_ns),
-            "drained": seconds(turn.drained_ns),
-            "worked": seconds(turn.worked_ns),
-            "settled": seconds(turn.settled_ns),
-            "released": seconds(turn.released_ns),
-            "done": seconds(turn.done_ns),
+            "claimed": in_seconds(turn.claimed_ns),
+            "drained": in_seconds(turn.drained_ns),
+            "worked": in_seconds(turn.worked_ns),
+            "settled": in_seconds(turn.settled_ns),
+            "released": in_seconds(turn.released_ns),
+            "done": in_seconds(turn.done_ns),
         },
         "writes": writes if node.decision == CLAIM else [],
     }

@@ -23,7 +23,7 @@ from kubectl_nodelife.drain.results import KEPT, READY
 from kubectl_nodelife.engine.cache import Cache
 from kubectl_nodelife.kube.names import counted
 from kubectl_nodelife.kube.node import Node
-from kubectl_nodelife.kube.pod import TERMINAL_PHASES, Pod, is_daemon_pod, is_mirror_pod
+from kubectl_nodelife.kube.pod import Pod, moves_off
 from kubectl_nodelife.kube.times import SECOND_NS
 from kubectl_nodelife.kube.wellknown import DRAIN_IN_PROGRESS, TRUE
 from kubectl_nodelife.kube.workload import DaemonSet
@@ -169,13 +169,7 @@ def _left_to_move(waiting: int, going: int) -> str:
 
 def moving(cache: Cache, node: str) -> list[Pod]:
     """The pods on a node that a drain would evict."""
-    return [pod for pod in cache.pods_on(node) if _moves(pod)]
-
-
-def _moves(pod: Pod) -> bool:
-    """True if a drain would evict it."""
-    finished = pod.status.phase in TERMINAL_PHASES
-    return not finished and not is_daemon_pod(pod) and not is_mirror_pod(pod)
+    return [pod for pod in cache.pods_on(node) if moves_off(pod)]
 
 
 class WorkDetails(msgspec.Struct, frozen=True):

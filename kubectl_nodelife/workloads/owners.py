@@ -327,12 +327,6 @@ def successor(lost: Pod, name: str, uid: str, created: Time) -> Pod:
     )
 
 
-def stays_on_its_node(pod: Pod) -> bool:
-    """True if a drain leaves the pod where it is: a DaemonSet's or a mirror pod."""
-    owner = controller_of(pod.metadata)
-    return owner is not None and owner.kind in ("DaemonSet", "Node")
-
-
 WITHOUT_SCALE = {
     ("DaemonSet", "apps"): "daemonsets.apps",
     ("Job", "batch"): "jobs.batch",

@@ -23,6 +23,7 @@ from kubectl_nodelife.kube.times import (
     SECOND_NS,
     format_duration,
     format_micro_time,
+    in_seconds,
 )
 from kubectl_nodelife.kube.wellknown import CONTROLLER_MANAGERS, NO_EXECUTE, NO_SCHEDULE
 from kubectl_nodelife.outlook.diverge.observations import (
@@ -461,7 +462,7 @@ def divergence_document(
     if lease.renewed_ns:
         manager["renewedTime"] = format_micro_time(lease.renewed_ns)
     stale_ns = lease.stale_ns()
-    manager["staleSeconds"] = None if stale_ns is None else round(stale_ns / SECOND_NS, 3)
+    manager["staleSeconds"] = in_seconds(stale_ns)
     if lease.error:
         manager["error"] = lease.error
     return document(

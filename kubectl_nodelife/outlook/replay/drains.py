@@ -13,7 +13,7 @@ from collections.abc import Collection, Iterator, Sequence
 from typing import Final
 
 from kubectl_nodelife.kube.names import counted
-from kubectl_nodelife.kube.pod import Pod
+from kubectl_nodelife.kube.pod import Pod, stays_on_its_node
 from kubectl_nodelife.kube.times import MINUTE_NS, SECOND_NS, human_duration
 from kubectl_nodelife.outlook.replay import replay_line
 from kubectl_nodelife.outlook.replay.replay_line import (
@@ -24,7 +24,6 @@ from kubectl_nodelife.outlook.replay.replay_line import (
     Actor,
     ReplayLine,
 )
-from kubectl_nodelife.workloads.owners import stays_on_its_node
 
 DRAIN: Final = "drain"
 """The family of such a line."""

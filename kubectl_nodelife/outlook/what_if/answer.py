@@ -16,7 +16,7 @@ from kubectl_nodelife.drain.results import DEGRADED, FULL, NONE, OUTAGE_ORDER
 from kubectl_nodelife.engine.settings import Settings
 from kubectl_nodelife.kube.meta import controller_of
 from kubectl_nodelife.kube.names import first_names
-from kubectl_nodelife.kube.times import SECOND_NS
+from kubectl_nodelife.kube.times import SECOND_NS, in_seconds
 from kubectl_nodelife.kube.workload import ReplicationControllerSpec, ScaleSpec
 from kubectl_nodelife.outlook.what_if.acts import Act
 from kubectl_nodelife.outlook.what_if.document import (
@@ -42,7 +42,6 @@ from kubectl_nodelife.outlook.what_if.node_futures import node_futures
 from kubectl_nodelife.outlook.what_if.play_reading import (
     PlayReading,
     act_of_each,
-    span_seconds,
     zone_futures,
 )
 from kubectl_nodelife.outlook.what_if.question import Plays, given_flags
@@ -287,8 +286,8 @@ def _workload(
         lowest_serving=outage.lowest_serving,
         first_seconds=reading.seconds(outage.first_ns),
         back_seconds=reading.seconds(outage.back_ns),
-        at_zero_seconds=span_seconds(outage.at_zero_ns),
-        blind_seconds=span_seconds(outage.blind_ns),
+        at_zero_seconds=in_seconds(outage.at_zero_ns),
+        blind_seconds=in_seconds(outage.blind_ns),
         evicted_range=CountRange(fewest=min(evicted), most=max(evicted)),
         series=[
             Point(at=reading.seconds(level.at_ns) or 0.0, ready=level.ready, serving=level.serving)
@@ -308,7 +307,7 @@ def _other(reading: PlayReading, workload: ServedObject, future: PlayReading) ->
     return OtherCourse(
         is_same=not _differ(_serving(series), _serving(in_future)),
         down=_word(outage) == FULL,
-        at_zero_seconds=span_seconds(outage.at_zero_ns),
+        at_zero_seconds=in_seconds(outage.at_zero_ns),
         ready_at_end=reading.played.levels.series(workload)[-1].serving,
         pending=len(reading.courses[workload].pending),
     )
@@ -352,8 +351,8 @@ def _services(before: PlayReading, after: PlayReading) -> Iterator[ServiceFuture
                 name=counted.name,
                 endpoints_before=outage.before.ready,
                 lowest=outage.lowest_ready,
-                blind_seconds=span_seconds(outage.blind_ns),
-                without_endpoints_seconds=span_seconds(outage.no_ready_ns),
+                blind_seconds=in_seconds(outage.blind_ns),
+                without_endpoints_seconds=in_seconds(outage.no_ready_ns),
                 from_seconds=after.seconds(outage.none_from_ns),
                 to_seconds=after.seconds(outage.none_to_ns),
             )
@@ -435,10 +434,10 @@ def figures_of(reading: PlayReading) -> dict[str, float]:
         "pods_stuck": sum(len(course.stuck) for course in courses),
         "pods_evicted": sum(course.evicted for course in courses),
         "pods_at_risk": sum(course.at_risk.total() for course in courses),
-        "unavailable_pod_seconds": span_seconds(sum(o.missing_pod_ns for o in outages)),
-        "blind_seconds": span_seconds(sum(o.blind_ns for o in outages)),
-        "longest_at_zero_seconds": span_seconds(max((o.at_zero_ns for o in were_up), default=0)),
-        "seconds_at_zero": span_seconds(sum(o.at_zero_ns for o in were_up)),
+        "unavailable_pod_seconds": in_seconds(sum(o.missing_pod_ns for o in outages)),
+        "blind_seconds": in_seconds(sum(o.blind_ns for o in outages)),
+        "longest_at_zero_seconds": in_seconds(max((o.at_zero_ns for o in were_up), default=0)),
+        "seconds_at_zero": in_seconds(sum(o.at_zero_ns for o in were_up)),
         "drains_unfinished": sum(drain.ended != DRAINED for drain in reading.drains()),
     }
 

@@ -21,7 +21,7 @@ from kubectl_nodelife.controllers.podgc import GC_CHECK_PERIOD_NS, QUARANTINE_NS
 from kubectl_nodelife.engine.actions import DeletePod, EvictPod
 from kubectl_nodelife.engine.pace import pace_of
 from kubectl_nodelife.engine.settings import Settings
-from kubectl_nodelife.kube.times import MILLISECOND_NS, SECOND_NS
+from kubectl_nodelife.kube.times import MILLISECOND_NS, SECOND_NS, in_seconds
 from kubectl_nodelife.outlook.what_if.acts import Act
 from kubectl_nodelife.outlook.what_if.document import (
     AtRisk,
@@ -34,7 +34,6 @@ from kubectl_nodelife.outlook.what_if.play_reading import (
     Played,
     PlayReading,
     seconds,
-    span_seconds,
     zone_changes,
 )
 from kubectl_nodelife.outlook.what_if.service_levels import Outage, ServedObject
@@ -383,6 +382,6 @@ class Extreme(msgspec.Struct, frozen=True):
         outage = self.outages.get(workload, unchanged)
         return PlayExtreme(
             lowest_serving=outage.lowest_serving,
-            at_zero_seconds=span_seconds(outage.at_zero_ns),
+            at_zero_seconds=in_seconds(outage.at_zero_ns),
             back_seconds=seconds(outage.back_ns, self.start_ns),
         )

@@ -27,7 +27,7 @@ from kubectl_nodelife.errors import BadInput
 from kubectl_nodelife.kube.node import Taint, zone_display, zone_key
 from kubectl_nodelife.kube.pod import TERMINAL_PHASES, Pod, is_mirror_pod
 from kubectl_nodelife.kube.taints import tolerates
-from kubectl_nodelife.kube.times import SECOND_NS
+from kubectl_nodelife.kube.times import SECOND_NS, in_seconds
 from kubectl_nodelife.kube.wellknown import NO_EXECUTE
 from kubectl_nodelife.outlook.what_if.acts import Act
 from kubectl_nodelife.outlook.what_if.document import (
@@ -111,14 +111,9 @@ class Played(msgspec.Struct, frozen=True, dict=True):
         return Courses(self.timeline, self.failures, self.levels.cluster_at_start)
 
 
-def span_seconds(span_ns: int) -> float:
-    """A span of time as seconds, to the ms."""
-    return round(span_ns / SECOND_NS, 3)
-
-
 def seconds(at_ns: int | None, start_ns: int) -> float | None:
     """An instant as seconds after the question, to the ms."""
-    return None if at_ns is None else span_seconds(at_ns - start_ns)
+    return None if at_ns is None else in_seconds(at_ns - start_ns)
 
 
 _DRAIN_ENDS: Final = {"DrainRefused": "refused", "DrainFailed": "failed", "Drained": "drained"}
@@ -324,8 +319,8 @@ def _budget_future(ledger: BudgetLedger, end_ns: int) -> BudgetFuture:
         allowed=entries[0].allowed,
         lowest=min(entry.healthy for entry in entries),
         points=list(map(BudgetPoint.of, entries)),
-        at_zero_seconds=span_seconds(at_zero_ns),
-        below_seconds=span_seconds(below_ns),
+        at_zero_seconds=in_seconds(at_zero_ns),
+        below_seconds=in_seconds(below_ns),
     )
 
 

@@ -20,7 +20,7 @@ import msgspec
 from kubectl_nodelife.engine.cache import Cache
 from kubectl_nodelife.errors import BadInput
 from kubectl_nodelife.kube.node import zone_display, zone_key
-from kubectl_nodelife.kube.times import SECOND_NS
+from kubectl_nodelife.kube.times import SECOND_NS, in_seconds
 from kubectl_nodelife.outlook.what_if import EACH
 from kubectl_nodelife.outlook.what_if.acts import Act, Narrowing, read_acts
 from kubectl_nodelife.outlook.what_if.answer import (
@@ -30,7 +30,7 @@ from kubectl_nodelife.outlook.what_if.answer import (
     lost_already,
 )
 from kubectl_nodelife.outlook.what_if.document import Both
-from kubectl_nodelife.outlook.what_if.play_reading import PlayReading, WorkloadCourse, span_seconds
+from kubectl_nodelife.outlook.what_if.play_reading import PlayReading, WorkloadCourse
 from kubectl_nodelife.outlook.what_if.question import EachPlay, Question
 from kubectl_nodelife.outlook.what_if.sentences import DRAINED
 from kubectl_nodelife.outlook.what_if.service_levels import SERVICE, ServedObject
@@ -238,7 +238,7 @@ class Ranker:
             figures,
             _more(self.before, after, down),
             down,
-            span_seconds(longest_ns),
+            in_seconds(longest_ns),
             set(act.nodes) == set(lost_already(act, self.before, self._plays.present)),
             len(after.ignored),
         )
