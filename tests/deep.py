@@ -121,6 +121,7 @@ DEEP: Final = {
         tests/claims/test_each.py::test_a_lie_of_a_ranking_is_caught
         tests/claims/test_explained.py::test_lies_about_a_pod_and_its_node_are_caught
         tests/claims/test_divergence.py::test_a_lie_about_withheld_writes_is_caught
+        tests/claims/test_divergence_causes.py::test_a_lie_about_a_cause_is_caught
         tests/claims/test_drain_timeouts.py
         tests/claims/test_daemonsets.py::test_what_did_not_come_once_is_not_said
         tests/claims/test_daemonsets.py::test_a_lie_about_a_daemonset_is_caught

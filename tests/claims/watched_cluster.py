@@ -146,7 +146,8 @@ class Managed(PlayedCluster):
             "renewTime": format_micro_time(now_ns - now_ns % (2 * SECOND_NS)),
         }
         lease = {"metadata": {"name": "kube-controller-manager"}, "spec": spec}
-        return msgspec.json.encode({"items": [lease] if self.lease == "held" else []})
+        items = [lease] if self.lease == "held" else []
+        return msgspec.json.encode({"kind": "LeaseList", "metadata": {}, "items": items})
 
     def change(self, kind: str, key: tuple[str, str], how: Callable[[Document], None]) -> None:
         """Write an object as a client would."""
@@ -200,10 +201,11 @@ class ManagerClient:
     def __init__(self, server: Managed) -> None:
         self._server = server
 
-    async def read(self, url: str) -> bytes:
+    async def read(self, url: str, **_: bool) -> bytes:
         if self._server.lease == "forbidden":
             raise api_error(403, b"{}")
-        return self._server.leases() if "/leases?" in url else b'{"items": []}'
+        nothing = b'{"kind": "List", "metadata": {}, "items": []}'
+        return self._server.leases() if "/leases?" in url else nothing
 
 
 class Watcher:

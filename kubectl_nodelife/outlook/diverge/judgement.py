@@ -68,6 +68,7 @@ from kubectl_nodelife.outlook.diverge.overdue import (
 )
 from kubectl_nodelife.outlook.diverge.setting_estimates import (
     A_SECOND,
+    DEFAULT_GRACES_NS,
     GRACE,
     RATE,
     SECONDARY_RATE,
@@ -163,11 +164,24 @@ def _of_the_manager(
     if stale_ns is not None and not contradicted:
         yield _stalled(record, waiting, now_ns, _not_renewed(record, stale_ns), CERTAIN)
     elif due_ns is not None:
-        if record.lease.error and not _wrote(record, record.last_write_ns, due_ns):
+        if record.lease.error and _all_silent(record, due_ns, now_ns):
             why = f"(its Lease gives no answer: {record.lease.error})"
             yield _stalled(record, waiting, now_ns, why, LIKELY)
         else:
             yield from _silent_controllers(record, waiting, now_ns)
+
+
+def _all_silent(record: Observations, due_ns: int, now_ns: int) -> bool:
+    """True if no controller at all has written, since that was due, for longer than other settings
+    explain; in a dump, if none wrote when it was due, or later."""
+    if record.one_moment:
+        return not _wrote(record, record.last_write_ns, due_ns)
+    return now_ns - max(due_ns, record.last_write_ns or 0) > _patience_ns(record)
+
+
+def _patience_ns(record: Observations) -> int:
+    """So long a silence may last that is due to settings other than those assumed."""
+    return max(record.assumed.grace_ns, DEFAULT_GRACES_NS[0])
 
 
 def _wrote(record: Observations, last_ns: int | None, due_ns: int) -> bool:
@@ -202,9 +216,13 @@ def _stalled(
     else:
         since_ns = record.last_write_ns or record.watched_since_ns(now_ns)
         were = "1 was" if writes == 1 else f"{writes} were"
+        silent = {lag.write.controller for lag in waiting}
+        or_else = ""
+        if sure != CERTAIN and len(silent) == 1:
+            or_else = f", or {silent.pop()} alone is disabled or stuck"
         message = (
             f"kube-controller-manager has made no write for {_for(now_ns - since_ns)} while "
-            f"{were} due: it is stopped or has lost its lease {why}"
+            f"{were} due: it is stopped or has lost its lease{or_else} {why}"
         )
     return Divergence(
         kind=STALLED,
@@ -228,7 +246,7 @@ def _silent_controllers(
         mine = [lag for lag in waiting if lag.write.controller == name]
         due_ns = earliest(mine) or now_ns
         wrote = _wrote(record, record.last_writes.get(name), due_ns)
-        patience = max(record.assumed.grace_ns, 30 * SECOND_NS) + (GC_NS if name == POD_GC else 0)
+        patience = _patience_ns(record) + (GC_NS if name == POD_GC else 0)
         if wrote or now_ns - due_ns <= patience:
             continue
         upstream = UPSTREAM_NAMES.get(name, name)

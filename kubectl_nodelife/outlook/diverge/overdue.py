@@ -37,6 +37,10 @@ GC_NS: Final = 60 * SECOND_NS
 _OLD_TAINT_NS: Final = 300 * SECOND_NS
 """For a taint whose addition was not watched the controller may have begun the clock much later."""
 
+_MAY_NEVER_COME: Final = frozenset({"SetNodeCondition", "AddTaint", "RemoveTaint", "DeletePod"})
+"""Writes of which is said that they were due and never came: a node recovered before, or a pod was
+gone. A mark or a DisruptionTarget comes with one of these."""
+
 _SEEN: Final = 0.65
 """The share of a client's requests that are writes to pods: a third reads a pod before it is
 patched and deleted, or sends Events.
@@ -99,7 +103,7 @@ def due_writes(record: Observations, now_ns: int, pace: SettingDelays | None = N
         if write.action == "AddTaint" and write.what.endswith(NO_EXECUTE):
             queued.setdefault(write.zone, []).append((due_ns, write))
             continue
-        lag = _lag(record, write, due_ns, now_ns)
+        lag = _lag(record, write, due_ns, now_ns, by_id)
         if lag is None:
             in_time += write.outcome == "confirmed"
         elif lag.lag_ns > allowance_ns(record, write, by_id):
@@ -175,9 +179,14 @@ def _open_root(write: ExpectedWrite, by_id: Mapping[int, ExpectedWrite]) -> int:
 
 
 def _lag(
-    record: Observations, write: ExpectedWrite, due_ns: int, now_ns: int
+    record: Observations,
+    write: ExpectedWrite,
+    due_ns: int,
+    now_ns: int,
+    by_id: Mapping[int, ExpectedWrite],
 ) -> OverdueWrite | None:
-    """How late the write is; None where that cannot be known, or is no question."""
+    """How late the write is; None where that cannot be known, or is no question. Of writes that
+    never came the first of a chain answers for the others."""
     if write.outcome == "would":
         due_ns = _fresh_start(record, due_ns, now_ns)
         return OverdueWrite(write, OPEN, due_ns, now_ns - due_ns) if now_ns > due_ns else None
@@ -189,8 +198,12 @@ def _lag(
         return None  # a new leader had begun its clocks when this was due by the old one's
     if write.outcome == "confirmed":
         return OverdueWrite(write, CAME, due_ns, settled - due_ns)
-    never = write.outcome == "superseded" and write.action == "SetNodeCondition"
-    return OverdueWrite(write, NEVER, due_ns, settled - due_ns) if never else None
+    cause = by_id.get(write.cause) if write.cause is not None else None
+    if write.outcome != "superseded" or write.action not in _MAY_NEVER_COME:
+        return None
+    if cause is not None and cause.outcome == "superseded":
+        return None
+    return OverdueWrite(write, NEVER, due_ns, settled - due_ns)
 
 
 def _fresh_start(record: Observations, due_ns: int, now_ns: int) -> int:
@@ -216,16 +229,15 @@ def _tokens(
     Each that came answers for the earliest that was due, while its node waited too, and has no
     answer yet.
     """
-    judged = [(due, w) for due, w in zone if w.outcome != "superseded"]
-    dues = sorted(due for due, _ in judged)
-    came = sorted((w.settled_ns or w.time_ns, w.id, w) for _, w in judged if w.outcome != "would")
-    waiting = [w for _, w in sorted(judged, key=lambda e: e[0]) if w.outcome == "would"]
+    dues = sorted(due for due, _ in zone)
+    came = sorted((w.settled_ns or w.time_ns, w.id, w) for _, w in zone if _is_done(w))
+    waiting = [w for _, w in sorted(zone, key=lambda e: e[0]) if not _is_done(w)]
     lags, in_time = [], 0
     for at_ns, _, write in came:
         waited_ns = _waited_since(record, write, by_id)
         due_ns = dues.pop(min(bisect_left(dues, waited_ns), len(dues) - 1))
         allowed = allowance_ns(record, write, {}) + _token_ns(write, pace)
-        lag = _lag(record, write, due_ns, now_ns)
+        lag = _lag(record, write, due_ns, now_ns, by_id)
         if lag is not None and at_ns - due_ns > allowed and pace.token_ns is None:
             lags.append(OverdueWrite(write, CAME, due_ns, at_ns - due_ns))
         else:
@@ -234,11 +246,15 @@ def _tokens(
     for due_ns, write in zip(dues, waiting, strict=True):
         if pace.token_ns is not None:
             due_ns = max(due_ns, last_ns + _token_ns(write, pace))
-        lag = _lag(record, write, due_ns, now_ns)
+        lag = _lag(record, write, due_ns, now_ns, by_id)
         allowed = allowance_ns(record, write, {}) + _token_ns(write, pace)
         if lag is not None and lag.lag_ns > allowed:
             lags.append(lag)
     return lags, in_time
+
+
+def _is_done(write: ExpectedWrite) -> bool:
+    return write.outcome not in ("would", "superseded")
 
 
 def _waited_since(

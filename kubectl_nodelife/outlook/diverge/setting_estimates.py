@@ -19,6 +19,8 @@ from itertools import pairwise
 from statistics import median
 from typing import Final, NamedTuple
 
+import msgspec
+
 from kubectl_nodelife.engine.pace import FLAG, Pace
 from kubectl_nodelife.kube.times import MILLISECOND_NS, SECOND_NS, format_duration
 from kubectl_nodelife.kube.wellknown import NO_EXECUTE
@@ -44,7 +46,9 @@ SECONDARY_RATE: Final = "secondary-node-eviction-rate"
 A_SECOND: Final = (RATE, SECONDARY_RATE, FLAG)
 """Flags whose values are numbers a second."""
 
-_DEFAULT_GRACES_NS: Final = (50 * SECOND_NS, 40 * SECOND_NS)
+DEFAULT_GRACES_NS: Final = (50 * SECOND_NS, 40 * SECOND_NS)
+"""Of today's releases, and of those before v1.32; the longest first."""
+
 _ROUND_STEPS_NS: Final = tuple(
     round(s * SECOND_NS) for s in (60, 30, 10, 5, 2, 1, 0.5, 0.2, 0.1, 0.01)
 )
@@ -58,6 +62,9 @@ _SLOW_NS: Final = 2 * SECOND_NS
 
 _LATE_NS: Final = 700 * MILLISECOND_NS
 """By so much a single write may be late on a busy server."""
+
+_NARROW_NS: Final = SECOND_NS
+"""A value is certain only where others are ruled out that are so far off."""
 
 _SAME_PASS_NS: Final = 1_500 * MILLISECOND_NS
 _MOST_PERIODS_APART: Final = 30
@@ -83,10 +90,15 @@ def guess_grace(record: Observations) -> SettingEstimate | None:
     if not losses:
         return None
     silences = [s.silent_ns or 0 for s in losses]
-    fits = [s - period - s // 50 - _SLOW_NS <= passes <= s + _WATCH_NS for s in silences]
+    fits = [  # under a shorter period than is assumed, too
+        s - period - s // 50 - _SLOW_NS <= passes and assumed.grace_ns <= s + _WATCH_NS
+        for s in silences
+    ]
     middle = round(median(silences))  # any one may be late, because a pass took its time
     low = middle - period - middle // 100 - _WATCH_NS
     high = min(silences) + _WATCH_NS
+    if last := high // period * period:  # whole passes: it is so much, or up to a pass less
+        low, high = min(-(-low // period) * period, last) - period + MILLISECOND_NS, last
     if any(fits):
         return _grace(record, losses, assumed.grace_ns, (low, high), fits=True)
     early = [s + _WATCH_NS < passes for s in silences]
@@ -123,12 +135,12 @@ def _grace(
 ) -> SettingEstimate | None:
     assumed = record.assumed.grace_ns
     times = _instants(losses)
-    sure = CERTAIN if len(times) >= 3 else LIKELY
+    is_narrow = abs(bounds[1] - bounds[0]) < _NARROW_NS
+    sure = CERTAIN if len(times) >= 3 and is_narrow else LIKELY
     if not fits and likely > assumed:
         if record.lease.error and len(times) < 2:
             return None  # it may just as well have stood still for a while
-        sure = CERTAIN if len(times) >= 3 else LIKELY if len(times) == 2 else POSSIBLE
-        sure = POSSIBLE if record.lease.error else sure
+        sure = POSSIBLE if record.lease.error or len(times) == 1 else sure
     if record.one_moment:
         sure = POSSIBLE  # renewals stand in the Leases by the kubelets' clocks
     silences = [s.silent_ns or 0 for s in losses]
@@ -148,7 +160,7 @@ def _grace(
 
 def _roundest(low_ns: int, high_ns: int) -> int:
     """The value from `low_ns` to `high_ns` that a person would write."""
-    for default in _DEFAULT_GRACES_NS:
+    for default in DEFAULT_GRACES_NS:
         if low_ns <= default <= high_ns:
             return default
     for step in _ROUND_STEPS_NS:
@@ -200,18 +212,29 @@ def guess_rates(record: Observations) -> Iterable[SettingEstimate]:
 
     What a zone does under a rate of 0 does not show in its taints: there are none.
     """
-    by_flag: dict[str, list[tuple[int, float]]] = {}
-    for apart, second in _token_distances(record):
-        partial = second.zone_state == "PartialDisruption"
-        flag = SECONDARY_RATE if partial else RATE
-        by_flag.setdefault(flag, []).append((apart, second.rate))
+    by_flag: dict[str, list[_TokenDistance]] = {}
+    for distance in _token_distances(record):
+        partial = distance.second.zone_state == "PartialDisruption"
+        by_flag.setdefault(SECONDARY_RATE if partial else RATE, []).append(distance)
     for flag, distances in by_flag.items():
         guess = _guess_rate(flag, distances)
-        if guess is not None:
-            yield guess
+        if guess is None:
+            continue
+        if record.lease.error and guess.likely < guess.assumed:
+            guess = msgspec.structs.replace(guess, sure=POSSIBLE)  # it may have stood still
+        yield guess
 
 
-def _token_distances(record: Observations) -> Iterable[tuple[int, ObservedWrite]]:
+class _TokenDistance(NamedTuple):
+    """How far the taints of two nodes of a zone are apart, and their tokens at most: the first
+    taint may have been written any time after its own. ns."""
+
+    apart: int
+    most: int
+    second: ObservedWrite
+
+
+def _token_distances(record: Observations) -> Iterable[_TokenDistance]:
     """Distances of two taints of one zone where the second node had been waiting for its token."""
     zones: dict[str, list[ObservedWrite]] = {}
     for seen in record.observed:
@@ -225,15 +248,16 @@ def _token_distances(record: Observations) -> Iterable[tuple[int, ObservedWrite]
             waited = second.at_ns - (second.waiting_ns or 0)
             same = (first.zone_state, first.rate) == (second.zone_state, second.rate)
             led = record.led_or_unknown(first.at_ns, second.at_ns)
-            if waited > late + _WATCH_NS and same and led:
-                yield second.at_ns - first.at_ns, second
+            apart = second.at_ns - first.at_ns  # one that waited for a moment came late itself
+            if waited > max(late + _WATCH_NS, apart // 4) and same and led:
+                yield _TokenDistance(apart, second.at_ns - (first.waiting_ns or 0), second)
 
 
-def _guess_rate(flag: str, distances: Sequence[tuple[int, float]]) -> SettingEstimate | None:
+def _guess_rate(flag: str, distances: Sequence[_TokenDistance]) -> SettingEstimate | None:
     """From at least two distances that agree; None where they do not."""
-    apart = sorted(d for d, _ in distances)
-    assumed = distances[-1][1]
-    if len(apart) < 2 or any(rate != assumed for _, rate in distances):
+    apart = sorted(each.apart for each in distances)
+    assumed = distances[-1].second.rate
+    if len(apart) < 2 or any(each.second.rate != assumed for each in distances):
         return None
     middle = sum(apart) / len(apart)  # what delays one makes the next come sooner
     slack = middle * 0.2 + _LATE_NS
@@ -242,9 +266,10 @@ def _guess_rate(flag: str, distances: Sequence[tuple[int, float]]) -> SettingEst
     expected = SECOND_NS / assumed if assumed else float("inf")
     unresolved = middle < _TOKENS_RESOLVED_NS
     middle = max(middle, 1.0)
-    fits = abs(middle - expected) <= expected * 0.15 + _WATCH_NS or (
-        unresolved and expected < 2 * _TOKENS_RESOLVED_NS
-    )
+    near = expected * 0.15 + _WATCH_NS
+    fits = any(abs(d - expected) <= near for d in (middle, *apart))
+    fits = fits or all(each.apart <= expected <= each.most + near for each in distances)
+    fits = fits or (unresolved and expected < 2 * _TOKENS_RESOLVED_NS)
     low = SECOND_NS / (middle * (2 if unresolved else 1.1) + _WATCH_NS / 3)
     high = SECOND_NS / middle * (2 if unresolved else 1.1)
     return SettingEstimate(
