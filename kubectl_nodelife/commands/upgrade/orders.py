@@ -492,15 +492,6 @@ def _rights(lease_namespace: str, remains: _Remains) -> tuple[Right, ...]:
 
 
 _LOOK_SECONDS = 2.0
-_CHANGING = (
-    "renewedSecondsAgo",
-    "toldSecondsAgo",
-    "sinceSeconds",
-    "deadlineSeconds",
-    "epoch",
-    "estimate",
-    "notEvaluated",
-)
 
 
 @click.command("status")
@@ -541,7 +532,6 @@ def status(
     from kubectl_nodelife.report.upgrade_status import StatusFollower, upgrade_status_page
 
     follower: StatusFollower | None = None
-    before: object = None
     names, labels = parse_names(nodes), label_selector(selector, nodes)
     while True:
         read = asyncio.run(read_run(connection, lease_namespace))
@@ -550,20 +540,12 @@ def status(
             follower = StatusFollower(answer, wide=output.format == "wide")
             terminal.warn(*read.warnings, *answer["warnings"])
             terminal.write(output.render(upgrade_status_page(answer, named=bool(nodes))))
-        elif output.format in ("table", "wide"):
-            terminal.write(follower.news(answer))
-        elif _lasting(answer) != before:
+        elif (news := follower.news(answer)) and output.format in ("table", "wide"):
+            terminal.write(news)
+        elif news:
             terminal.write("\n" + output.render(upgrade_status_page(answer, named=bool(nodes))))
-        before = _lasting(answer)
         terminal.flush()
         over = answer["phase"] in {*map(str, OVER), "None"}
         if not watch or over or (answer["phase"] == RunPhase.PAUSED and not answer["nodes"]):
             return EXIT_NO if exit_code and has_trouble(answer) else 0
         asyncio.run(asyncio.sleep(_LOOK_SECONDS))
-
-
-def _lasting(value: Any) -> Any:
-    """The document without what changes by time alone."""
-    if isinstance(value, dict):
-        return {key: _lasting(each) for key, each in value.items() if key not in _CHANGING}
-    return [_lasting(each) for each in value] if isinstance(value, list) else value
