@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shutil
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
@@ -45,6 +46,7 @@ from kubectl_nodelife.errors import (
     EXIT_DONE,
     EXIT_FAILED,
     EXIT_UNREACHABLE,
+    BadInput,
     Failed,
     NodelifeError,
     Refused,
@@ -87,6 +89,8 @@ def start(flags: DaemonFlags, connection: Connection) -> None:
       kubectl nodelife daemon start --metrics-bind-address 127.0.0.1:9876
     """
     flags.check()
+    if (words := flags.notify.argv()) and shutil.which(words[0]) is None:
+        raise BadInput(f"{words[0]} is not on PATH", on="--notify")
     cluster, instance = _instance(connection)
     if flags.orders.controllers:
         flags = _confirm_enforcing(flags, cluster)

@@ -13,6 +13,7 @@ from typing import Final
 from kubectl_nodelife.controllers.nodelifecycle.taints import MIRRORING_KEYS
 from kubectl_nodelife.controllers.upgrade.counts import FOREIGN_TAINTS, foreign_mark
 from kubectl_nodelife.controllers.upgrade.marks import (
+    TAKEN,
     CordonOwner,
     UnreadableMark,
     mark_of,
@@ -87,7 +88,9 @@ def _cordon(node: Node, lines: Sequence[ReplayLine], now_ns: int) -> Iterator[st
         yield f"It is cordoned; who did it is unknown: {_why_not(node)}."
         return
     by = "" if line.actor.kind == "kubelet" else f" by {line.actor}"
-    then = replay_line.what_next(line.actor, node.name)
+    then, mark = replay_line.what_next(line.actor, node.name), readable_mark(node)
+    if mark is not None and mark.cordon == CordonOwner.OURS and mark.state in TAKEN:
+        then = f"upgrade run {mark.run} uncordons it"
     yield f"Cordoned {_when(line, now_ns)}{by}{f': {then}' if then else ''}."
 
 

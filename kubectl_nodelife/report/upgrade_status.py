@@ -40,8 +40,9 @@ def _blocks(status: dict[str, Any], named: bool, *, wide: bool) -> Iterator[Bloc
     nodes = [n for n in status["nodes"] if all_of_it or n["state"] not in _HIDDEN]
     yield Table(_COLUMNS, [_row(node) for node in nodes])
     if len(nodes) < len(status["nodes"]):
-        hidden = counted(len(status["nodes"]) - len(nodes), "more node")
-        yield f"{hidden} that wait or are skipped (-o wide shows them)"
+        hidden = len(status["nodes"]) - len(nodes)
+        wait = "waits or is skipped" if hidden == 1 else "wait or are skipped"
+        yield f"{counted(hidden, 'more node')} {wait} (-o wide shows them)"
     if all_of_it:
         checks = [_check(node["name"], check) for node in nodes for check in node["checks"]]
         yield Table(_CHECK_COLUMNS, checks)

@@ -176,6 +176,8 @@ async def test_a_daemon_tells_of_a_lost_node_and_of_its_return(tmp_path: Path) -
         user(served.kubeconfig) as one,
     ):
         command = f"--notify={sys.executable} {script}"
+        no_such = await one.run("daemon", "start", "--notify=no-such-command -x")
+        assert (no_such.code, no_such.out) == (2, "") and "is not on PATH" in no_such.err
         await one.begin(*SET, command, "--notify-on=nodeLost")
 
         async def warm() -> bool:

@@ -184,6 +184,17 @@ def test_an_upgrade_run_is_named_with_its_state(ask: Ask) -> None:
     )
 
 
+def test_a_cordon_of_an_upgrade_run_is_undone_by_it(ask: Ask) -> None:
+    """Who uncordons the node by hand puts pods on one that is about to be worked on."""
+    mark = '{"run":"r1","state":"Settling","since":"2026-01-01T00:59:00Z","cordon":"ours"}'
+    ours = with_managers(
+        wrote("kubectl-nodelife-upgrade", "00:58:00", "f:unschedulable"), spec=CORDON
+    )
+    ours["metadata"]["annotations"] = {"nodelife.dev/upgrade": mark}
+    (said,) = [each for each in told(ask, ours) if each.startswith("Cordoned")]
+    assert said.endswith(": upgrade run r1 uncordons it.")
+
+
 def test_status_shows_what_is_said_to_be_done_to_a_node(ask: Ask) -> None:
     """Of the conditions of KEP 5683 those that are True; a node without any says nothing."""
     said = [
