@@ -86,11 +86,15 @@ def need_terminal(so_far: str, server: str, remedy: str) -> None:
     terminal.flush()
 
 
-def is_confirmed(act: ActFlags, question: str, server: str) -> bool:
-    """True if the person says yes. Raises Refused without a terminal to ask on."""
+def is_confirmed(
+    act: ActFlags,
+    question: str,
+    server: str,
+    remedy: str = "give --yes to send it, or --dry-run=client only to see it",
+) -> bool:
+    """True if the person says yes. Raises Refused, with the remedy, where none can be asked."""
     if act.yes or act.dry_run == SERVER:
         return True
-    remedy = "give --yes to send it, or --dry-run=client only to see it"
     need_terminal("nothing is sent", server, remedy)
     return click.confirm(terminal.printable(question), err=True)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,16 @@ import pytest
 from kubectl_nodelife.cli import main
 
 TWO_ZONES = str(Path(__file__).parents[1] / "dumps" / "two-zones")
+
+
+def test_a_cluster_without_nodes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    dump = tmp_path / "empty.json"
+    moment = {"nodelife.dev/moment": "2026-01-01T00:00:00Z", "nodelife.dev/kinds": "nodes,pods"}
+    empty = {"apiVersion": "v1", "kind": "List", "items": [], "metadata": {"annotations": moment}}
+    dump.write_text(json.dumps(empty))
+    for words in (["drain-plan", "--all"], ["upgrade", "plan", "--all", "--nothing"]):
+        assert main([*words, "-f", str(dump)]) == 1
+        assert capsys.readouterr().err.splitlines()[-1] == "error: there are no nodes"
 
 
 @pytest.mark.parametrize(
@@ -21,6 +32,7 @@ TWO_ZONES = str(Path(__file__).parents[1] / "dumps" / "two-zones")
             id="names and a selector",
         ),
         pytest.param([], 2, "USAGE: drain NODE [flags]", id="no node"),
+        pytest.param(["-l", "no=such"], 1, "--selector no=such: no node matches", id="no match"),
         pytest.param(["worker-a1", "--all"], 2, "USAGE: drain NODE [flags]", id="names and all"),
         pytest.param(["worker-x"], 1, 'nodes "worker-x" not found', id="unknown"),
         pytest.param(["worker-a1", "worker-x"], 1, 'nodes "worker-x" not found', id="one unknown"),

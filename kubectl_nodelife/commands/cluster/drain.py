@@ -170,5 +170,12 @@ def choose_nodes(
     wanted = label_selector(selector or "")
     found = sorted(n.name for n in snapshot.nodes.values() if matches(wanted, n.metadata.labels))
     if not found:
-        raise Failed("no node matches", on=f"--selector {selector}", remedy="check the labels")
+        raise no_node(selector)
     return found
+
+
+def no_node(selector: str | None) -> Failed:
+    """The error where there is no node to plan for."""
+    if not selector:
+        return Failed("there are no nodes")
+    return Failed("no node matches", on=f"--selector {selector}", remedy="check the labels")

@@ -426,7 +426,7 @@ def clean(release_failed: bool, yes: bool, order: OrderFlags, connection: Connec
     target = target_of(connection)
     act = ActFlags(yes=yes, dry_run="none", max_writes=0, insecure=order.insecure)
     question = f"Clean up {target.context or target.server}?"
-    if not is_confirmed(act, question, target.server):
+    if not is_confirmed(act, question, target.server, "give --yes to send it"):
         terminal.note("not confirmed: nothing was changed")
         return 0
 

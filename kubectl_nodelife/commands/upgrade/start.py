@@ -87,7 +87,7 @@ def plan(
       kubectl nodelife upgrade plan -l pool=blue --wait --target kubeletVersion=v1.36.3 -o wide
       kubectl nodelife upgrade plan -f upgrade.yaml -f dump.json -o html
     """
-    from kubectl_nodelife.commands.cluster.drain import check_pods_read, kubectl_flags
+    from kubectl_nodelife.commands.cluster.drain import check_pods_read, kubectl_flags, no_node
     from kubectl_nodelife.daemon.permissions import rights
 
     given, dumps = split_dumps(given)
@@ -98,9 +98,7 @@ def plan(
     check_named(policy, look.snapshot.nodes)
     upgrade_plan = planned(policy, look)
     if not upgrade_plan.nodes:
-        raise Failed(
-            "no node matches", on=f"--selector {policy.selector}", remedy="check the labels"
-        )
+        raise no_node(policy.selector)
     flags = kubectl_flags(connection.for_kubectl(), look.source)
     upgrade_plan.rights = [right.can_i(flags) for right in rights(policy)]
     terminal.warn(*look.warnings)
@@ -497,7 +495,8 @@ def proof_policy(nodes: Sequence[str], flags: Mapping[str, Any]) -> UpgradePolic
 def _is_confirmed(nodes: Sequence[str], server: str, lead: LeadFlags) -> bool:
     act = ActFlags(yes=lead.yes, dry_run="none", max_writes=0, insecure=lead.insecure)
     many = f"{len(nodes)} nodes" if len(nodes) > 1 else f"node {nodes[0]}"
-    return is_confirmed_act(act, f"Taint {many} of {server} and run a canary there?", server)
+    question = f"Taint {many} of {server} and run a canary there?"
+    return is_confirmed_act(act, question, server, "give --yes to send it")
 
 
 @click.command("preview")
