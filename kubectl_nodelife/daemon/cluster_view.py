@@ -152,7 +152,7 @@ def keep_summary(cache: Cache) -> Generator[None, None, None]:
     asked for last, in small steps.
     """
     summary = cache.pod_index
-    if not isinstance(summary, PodSummary):
+    if not isinstance(summary, PodSummary) or summary.is_outgrown:
         unbound = (pod for pod in cache.unsettled_pods() if not pod.spec.node_name)
         summary = PodSummary(cache.nodes_with_pods(), unbound)
         cache.keep(summary)

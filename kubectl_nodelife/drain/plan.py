@@ -395,9 +395,10 @@ def _budget_plans(play: Play, pods: Sequence[PodPlan]) -> list[BudgetPlan]:
     """Of the budgets that guard a pod of the plan, one that lands meanwhile included."""
     landed = {(pod.namespace, name) for pod in pods for name in pod.budgets}
     plans = []
-    for key in sorted(play.scope.own_budgets | (landed & play.world.ledgers.keys())):
-        status = play.scope.ledgers[key].budget.status
-        ledger = play.world.ledgers[key]
+    disruption = play.world.disruption
+    for key in sorted(play.scope.own_budgets | {key for key in landed if key in disruption}):
+        status = play.scope.ledger(key).budget.status
+        ledger = disruption.ledger(key)
         plans.append(
             BudgetPlan(
                 *key,
@@ -441,7 +442,7 @@ def assumptions(play: Play) -> list[str]:
     assumed = sorted({f"{w.kind} {w.name}" for w in moved if w.rule.assumed})
     if assumed:
         lines.append(f"owners that were not read replace their pods: {first_names(assumed, 5)}")
-    guessed = sorted({ledger.guessed for ledger in play.world.ledgers.values() if ledger.guessed})
+    guessed = sorted(play.world.disruption.guessed)
     lines += [f"{why}; the budget's recorded status stands in" for why in guessed[:5]]
     return lines
 

@@ -25,14 +25,13 @@ from msgspec.structs import replace
 
 from kubectl_nodelife.drain.snapshot import BELONG_TO_NODES, PlanSnapshot, Scope
 from kubectl_nodelife.engine.actions import Action, DeletePod
-from kubectl_nodelife.engine.cache import Key
 from kubectl_nodelife.engine.events import ConditionsChange
 from kubectl_nodelife.kube.meta import Time, controller_of
 from kubectl_nodelife.kube.node import Node
 from kubectl_nodelife.kube.pod import Pod
 from kubectl_nodelife.kube.times import HOUR_NS, human_duration
 from kubectl_nodelife.sim.api import CLUSTER
-from kubectl_nodelife.sim.disruption import BudgetLedger
+from kubectl_nodelife.sim.disruption import BudgetLedger, DisruptionController
 from kubectl_nodelife.sim.kubectl.conversation import FAILED, GONE, SKIPPED, NodeRun, PodDeletion
 from kubectl_nodelife.sim.kubectl.drain import KubectlDrain, KubectlRequests
 from kubectl_nodelife.sim.kubectl.options import DrainOptions
@@ -203,9 +202,9 @@ class DrainedBranch(KubectlRequests[PlannedPod]):
         return self._api.store.nodes
 
     @property
-    def ledgers(self) -> Mapping[Key, BudgetLedger]:
+    def disruption(self) -> DisruptionController:
         """The budgets, as the run has them."""
-        return self._world.disruption.ledgers
+        return self._world.disruption
 
     @property
     def waiting(self) -> list[PlannedPod]:

@@ -471,10 +471,9 @@ class Scope:
         """What the API server refuses."""
         return self.world.api.admission
 
-    @property
-    def ledgers(self) -> Mapping[BudgetKey, BudgetLedger]:
-        """All budgets as they stand."""
-        return self.world.disruption.ledgers
+    def ledger(self, key: BudgetKey) -> BudgetLedger:
+        """A budget as it stands."""
+        return self.world.disruption.ledger(key)
 
     @property
     def times(self) -> TimesToReady:

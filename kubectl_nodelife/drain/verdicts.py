@@ -291,7 +291,7 @@ class Judge:
 
     def _numbers(self, ledger: BudgetLedger) -> str:
         """The budget's arithmetic at the plan's moment."""
-        return numbers(self._play.scope.ledgers[ledger.budget.key].budget)
+        return numbers(self._play.scope.ledger(ledger.budget.key).budget)
 
     def _refusal(self, actor: PlannedPod, target: PodDeletion[PlannedPod]) -> tuple[str, str]:
         refusal = target.refusal

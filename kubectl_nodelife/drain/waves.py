@@ -328,7 +328,7 @@ def budgets_asked(pod: Pod, scope: Scope, options: DrainOptions) -> tuple[Budget
         return ()
     keys = scope.budgets_of(pod)
     if len(keys) == 1 and not pod.ready():
-        policy = scope.ledgers[keys[0]].budget.spec.unhealthy_pod_eviction_policy
+        policy = scope.ledger(keys[0]).budget.spec.unhealthy_pod_eviction_policy
         if policy == ALWAYS_ALLOW:
             return ()
     return keys
@@ -336,7 +336,7 @@ def budgets_asked(pod: Pod, scope: Scope, options: DrainOptions) -> tuple[Budget
 
 def cap_of(scope: Scope, key: BudgetKey) -> int:
     """How many disruptions the budget allows at once when all that it expects are healthy."""
-    status = scope.ledgers[key].budget.status
+    status = scope.ledger(key).budget.status
     return max(status.disruptions_allowed, status.expected_pods - status.desired_healthy, 0)
 
 
@@ -353,7 +353,7 @@ def _blocked(pod: Pod, silent: bool, scope: Scope, options: DrainOptions) -> str
     keys = budgets_asked(pod, scope, options)
     if len(keys) > 1:
         return f"two budgets match {pod.namespace}/{pod.name}"
-    if keys and (cap_of(scope, keys[0]) == 0 or scope.ledgers[keys[0]].is_stale()):
+    if keys and (cap_of(scope, keys[0]) == 0 or scope.ledger(keys[0]).is_stale()):
         return f"budget {keys[0][1]} allows no eviction"
     return ""
 

@@ -6,7 +6,7 @@ and the overlay write. A Lease of a node becomes a `Heartbeat`.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Container, Iterable, Iterator, Mapping
+from collections.abc import Collection, Container, Iterable, Iterator
 from copy import copy
 from itertools import islice
 from operator import lt
@@ -145,22 +145,6 @@ class Cache:
         for uid, keys in entries_of(self._pods_by_owner):
             if uid:
                 yield uid, self.pods[next(iter(keys))]
-
-    def pods_alike(self) -> Collection[list[Pod]]:
-        """All pods, those together that share their labels, and so their selectors. Most are so in
-        the order of all pods, in which an owner's stand side by side.
-        """
-        alike: dict[tuple[str, int], list[Pod]] = {}
-        namespace: str | None = None
-        labels: Mapping[str, str] | None = None
-        together: list[Pod] = []
-        for pod in self.pods.values():
-            meta = pod.metadata
-            if meta.labels is not labels or meta.namespace != namespace:
-                namespace, labels = meta.namespace, meta.labels
-                together = alike.setdefault((meta.namespace, id(labels)), [])
-            together.append(pod)
-        return alike.values()
 
     def get(self, kind: str, key: Key) -> KubeObject | None:
         """The object of that kind and (namespace, name), or None."""

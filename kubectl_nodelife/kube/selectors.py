@@ -24,7 +24,7 @@ answer is exactly that of trying each in the order in which it was added.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from operator import attrgetter, itemgetter
 from typing import Any, Final, Generic, NamedTuple, TypeVar
 
@@ -382,7 +382,7 @@ class SelectorIndex(Generic[Item]):
         if selector is None:
             return
         entry = (self._added, selector, item)
-        pair = _demanded_pair(selector)
+        pair = next(demanded_pairs(selector), None)
         if pair is None:
             self._always.setdefault(namespace, []).append(entry)
         else:
@@ -408,13 +408,11 @@ class SelectorIndex(Generic[Item]):
         return [entry[2] for entry in matching]
 
 
-def _demanded_pair(selector: LabelSelector) -> tuple[str, str] | None:
-    """One label that everything the selector matches must have, or None."""
+def demanded_pairs(selector: LabelSelector) -> Iterator[tuple[str, str]]:
+    """The labels that everything the selector matches must have, as it names them."""
     if selector.match_labels:
         # The last one: generated labels (a template's hash) tend to come late and are the rarest.
-        key = next(reversed(selector.match_labels))
-        return key, selector.match_labels[key]
+        yield from reversed(selector.match_labels.items())
     for requirement in selector.match_expressions:
         if requirement.operator == IN and len(requirement.values) == 1:
-            return requirement.key, requirement.values[0]
-    return None
+            yield requirement.key, requirement.values[0]

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from copy import copy
+from itertools import starmap
 from typing import Final
 
 import msgspec
@@ -44,7 +45,14 @@ from kubectl_nodelife.workloads.budgets import (
     standing,
     sync_failure,
 )
-from kubectl_nodelife.workloads.owners import OwnerLookup, ScaleUnknown, SyncFailure, scale_of_pod
+from kubectl_nodelife.workloads.owners import (
+    OwnerLookup,
+    ScaleUnknown,
+    SyncFailure,
+    scale_of_pod,
+    shows_scale,
+)
+from kubectl_nodelife.workloads.pod_classes import LabelledPods
 
 CONFLICT_WINDOW_NS: Final = 8 * MILLISECOND_NS
 """Two evictions under one budget within this time have read the same status: one is retried."""
@@ -219,7 +227,11 @@ class BudgetLedger:
 
 
 class DisruptionController:
-    """Updates the status of every budget; `budgets_of` finds those that select a pod."""
+    """Updates the status of every budget; `budgets_of` finds those that select a pod.
+
+    Where it goes on with a cluster that was joined, a budget is counted when it is first asked for,
+    as its pods were then: a play comes to few of thousands.
+    """
 
     def __init__(self, api: Api, agenda: Agenda, owners: OwnerLookup) -> None:
         self.sync_ns = SYNC_NS
@@ -229,14 +241,17 @@ class DisruptionController:
         self._agenda = agenda
         self._owners = owners
         self._ledgers: dict[Key, BudgetLedger] = {}
+        self._uncounted: set[Key] = set()
+        self._pods: LabelledPods | None = None
+        self._counted_ns = 0
+        self._goes_on = False
         self._index: SelectorIndex[Key] = SelectorIndex()
         self._matching: dict[int, tuple[str, Mapping[str, str] | None, list[Key]]] = {}
         """(namespace, labels, the budgets of pods that have them) by the labels' id: a label map
         never changes, and a pod mostly shares it with the pods that it replaces. Forks share all of
         this until budgets change."""
         self._due: set[Key] = set()
-        self.changed: dict[Key, None] = {}
-        """The budgets whose status was written since they were first counted."""
+        self._changed: dict[Key, None] = {}
         self._writes = False
         self._listens = False
 
@@ -245,21 +260,28 @@ class DisruptionController:
         other = copy(self)
         other._api, other._agenda, other._owners = api, agenda, owners
         self._ledgers, other._ledgers = fork_dict(self._ledgers, BudgetLedger.clone)
-        other._due, other.changed = set(self._due), dict(self.changed)
+        other._uncounted, other._due = set(self._uncounted), set(self._due)
+        other._changed = dict(self._changed)
         return other
 
-    def begin(self, pods_alike: Iterable[list[Pod]], *, joined: bool = False) -> None:
+    def begin(self, pods: LabelledPods, *, joined: bool = False) -> None:
         """Count what is there, and follow it from now on. Entries of ledgers count from now.
 
-        `pods_alike`: all pods, as the cache has them (`Cache.pods_alike`). `joined`: the controller
-        goes on. A spec that is newer than its status then stays so: if it had been processed by
-        now, the status would show that.
+        `pods`: all pods. `joined`: the controller goes on, and they stay as they are now. A spec
+        that is newer than its status then stays so: if it had been processed by now, the status
+        would show that.
         """
         self._origin_ns = self._api.now_ns
         self._api.on_object(self._object_changed)
-        self._count_all(pods_alike)
-        if joined:
-            self._stuck = frozenset(k for k, ledger in self._ledgers.items() if ledger.is_stale())
+        self._begin_anew(pods)
+        if not joined:
+            self._count_all()
+            return
+        self._goes_on = True
+        for key, ledger in self._ledgers.items():
+            if ledger.disrupted:  # some of its pods count again at an instant of their own
+                self.ledger(key)
+        self._stuck = frozenset(k for k, ledger in self._ledgers.items() if ledger.is_stale())
 
     def take_time(self, sync_ns: int) -> None:
         """From now on a status follows a pod's change after so long. Before the first tick."""
@@ -273,8 +295,36 @@ class DisruptionController:
 
     @property
     def ledgers(self) -> Mapping[Key, BudgetLedger]:
-        """All budgets."""
+        """All budgets, counted."""
+        self._count_all()
         return self._ledgers
+
+    @property
+    def changed(self) -> Iterable[Key]:
+        """The budgets whose status was written since they were first counted."""
+        self._count_all()
+        return self._changed
+
+    @property
+    def guessed(self) -> set[str]:
+        """Why the scales of owners had to be guessed: each could not be read."""
+        if self._pods is not None and not (
+            all(map(self._api.store.was_read, _SCALED))
+            and all(starmap(shows_scale, self._pods.owner_kinds()))
+        ):
+            self._count_all()
+        return {ledger.guessed for ledger in self._ledgers.values() if ledger.guessed}
+
+    def __contains__(self, budget: Key) -> bool:
+        return budget in self._ledgers
+
+    def ledger(self, key: Key) -> BudgetLedger:
+        """The budget of that key. Raises KeyError where there is none."""
+        ledger = self._ledgers[key]
+        if key in self._uncounted:
+            self._uncounted.discard(key)
+            self._fill(ledger)
+        return ledger
 
     def budgets_of(self, pod: Pod) -> list[BudgetLedger]:
         """The budgets that match the pod."""
@@ -286,7 +336,7 @@ class DisruptionController:
             # The labels are kept with it, so that the id stays theirs.
             matching = self._matching[alike] = (namespace, labels, found)
         keys = matching[2]
-        return [self._ledgers[key] for key in keys] if keys else []
+        return [self.ledger(key) for key in keys] if keys else []
 
     def evict(self, pod: Pod, *, again: bool = True) -> Allowed | EvictionRefused | None:
         """The answer of the Eviction API; a budget that allows the eviction is spent and written.
@@ -299,7 +349,7 @@ class DisruptionController:
             names_budget = self._api.profile.has("refusals_name_budget")
             return as_answered(answer, names_budget=names_budget)
         if isinstance(answer, Allowed) and answer.status is not None:
-            self.changed[ledgers[0].budget.key] = None
+            self._changed[ledgers[0].budget.key] = None
             self.write(ledgers[0])
         return answer
 
@@ -309,19 +359,18 @@ class DisruptionController:
         self._api.put(_KIND, ledger.budget, cause)
         self._writes = False
 
-    def _count_all(self, pods_alike: Iterable[list[Pod]]) -> None:
+    def _begin_anew(self, pods: LabelledPods) -> None:
         """Begin anew with the budgets and pods as they are."""
         budgets = [b for b in self._api.store.all(_KIND) if isinstance(b, PodDisruptionBudget)]
         self._ledgers = {budget.key: BudgetLedger(budget) for budget in budgets}
+        self._uncounted = set(self._ledgers)
+        self._pods, self._counted_ns = pods, self._api.now_ns
         self._follow()
-        if not budgets:
-            return
-        members: dict[Key, list[Pod]] = {key: [] for key in self._ledgers}
-        for alike in pods_alike:
-            for ledger in self.budgets_of(alike[0]):
-                members[ledger.budget.key] += alike
-        for key, pods in members.items():
-            self._fill(self._ledgers[key], pods)
+
+    def _count_all(self) -> None:
+        if self._uncounted:
+            for key in self._ledgers:
+                self.ledger(key)
 
     def _follow(self) -> None:
         """Index the budgets by their selectors, and listen to changes of their pods."""
@@ -334,17 +383,26 @@ class DisruptionController:
         for key, ledger in self._ledgers.items():
             self._index.add(key[0], ledger.budget.spec.selector, key)
 
-    def _fill(self, ledger: BudgetLedger, pods: list[Pod]) -> None:
-        now_ns = self._api.now_ns
+    def _fill(self, ledger: BudgetLedger) -> None:
+        """Count its pods, and let happen what has come of that by now."""
+        assert self._pods is not None
+        budget, now_ns = ledger.budget, self._counted_ns
+        pods = self._pods.matching(budget.namespace, budget.spec.selector)
         ledger.disrupted = standing(ledger.disrupted, pods, now_ns)
         for pod in pods:
             ledger.pod_changed(None, pod, self._owners)
         before = ledger.budget
         ledger.begin(now_ns)
         if ledger.budget is not before:
+            if self._goes_on and ledger.is_stale():
+                self._stuck |= {budget.key}
             self.write(ledger)
         if ledger.needs_sync:
-            self._sync_soon(ledger)
+            due_ns = now_ns + self.sync_ns
+            if due_ns >= self._api.now_ns:
+                self._sync_at(due_ns, budget.key)
+            else:
+                self._sync(budget.key, due_ns)
         self._expire(ledger)
 
     def _expire(self, ledger: BudgetLedger) -> None:
@@ -411,22 +469,29 @@ class DisruptionController:
         if self._writes or not (kind == _KIND or (kind in _SCALED and self._ledgers)):
             return
         if _spec_of(old) == _spec_of(new):
-            ledger = self._ledgers.get(new.key) if new is not None and kind == _KIND else None
-            if ledger is not None and isinstance(new, PodDisruptionBudget):
+            if isinstance(new, PodDisruptionBudget) and new.key in self._ledgers:
+                ledger = self.ledger(new.key)
                 ledger.budget = new
                 self._sync_soon(ledger)
             return
         if kind == _KIND and (new or old) is not None:
             self._stuck -= {(new or old).key}  # type: ignore[union-attr]
-        self._count_all(self._api.store.pods_alike())
+        for key in list(self._uncounted):
+            if not self._ledgers[key].budget.metadata.generation:  # it may be stuck once counted
+                self.ledger(key)
+        self._goes_on = False
+        self._begin_anew(LabelledPods(self._api.store))
+        self._count_all()
         for ledger in self._ledgers.values():
             self._sync_soon(ledger)
 
     def _sync_soon(self, ledger: BudgetLedger) -> None:
-        key = ledger.budget.key
+        self._sync_at(self._api.now_ns + self.sync_ns, ledger.budget.key)
+
+    def _sync_at(self, at_ns: int, key: Key) -> None:
         if key not in self._due:
             self._due.add(key)
-            self._agenda.add(self._api.now_ns + self.sync_ns, KUBELET, self._sync, key)
+            self._agenda.add(at_ns, KUBELET, self._sync, key)
 
     def _sync(self, key: Key, now_ns: int) -> None:
         self._due.discard(key)
@@ -436,7 +501,7 @@ class DisruptionController:
         before = ledger.budget
         ledger.sync(now_ns - self._origin_ns, now_ns, reads_spec=key not in self._stuck)
         if ledger.budget is not before:
-            self.changed[key] = None
+            self._changed[key] = None
             self.write(ledger)
 
 

@@ -8,9 +8,8 @@ Services that exist at the start are followed.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from copy import copy
-from itertools import chain
 
 from kubectl_nodelife.copy_on_write import fork_dict
 from kubectl_nodelife.engine.actions import Action
@@ -22,19 +21,19 @@ from kubectl_nodelife.kube.selectors import SelectorIndex
 from kubectl_nodelife.kube.service import Service, is_ready_endpoint, selects
 from kubectl_nodelife.sim.api import Api, event_record
 from kubectl_nodelife.sim.timeline import KUBELET, Agenda
+from kubectl_nodelife.workloads.pod_classes import LabelledPods
 
 LOST = "EndpointsLost"
 BACK = "EndpointsReady"
 
 
 class ServiceEndpoints:
-    """One Service's ready endpoints, and what has changed at this instant. `at_start`: the pods
-    that it selects at t=0, as they were; `ready` is None until the first of its pods changes.
+    """One Service's ready endpoints, and what has changed at this instant. `ready` is None until
+    the first of its pods changes.
     """
 
     def __init__(self, service: Service) -> None:
         self.service = service
-        self.at_start: list[list[Pod]] = []
         self.ready: dict[str, None] | None = None
         self.lost: set[str] = set()
         self.back: set[str] = set()
@@ -48,13 +47,6 @@ class ServiceEndpoints:
         other.lost, other.back = set(self.lost), set(self.back)
         return other
 
-    def ready_now(self) -> dict[str, None]:
-        """The names of its ready endpoints, to be asked for before a change of its pods counts."""
-        if self.ready is None:
-            pods = chain.from_iterable(self.at_start)
-            self.ready = {pod.name: None for pod in pods if _counts(self.service, pod)}
-        return self.ready
-
 
 class EndpointsController:
     """Follows pods, and records each Service's changes once an instant."""
@@ -64,6 +56,7 @@ class EndpointsController:
         self._agenda = agenda
         self._index: SelectorIndex[Key] = SelectorIndex()
         self._endpoints: dict[Key, ServiceEndpoints] = {}
+        self._pods: LabelledPods | None = None
 
     def fork(self, api: Api, agenda: Agenda) -> EndpointsController:
         """The same for a fork of the world."""
@@ -73,10 +66,12 @@ class EndpointsController:
         self._endpoints, other._endpoints = forked
         return other
 
-    def begin(self, pods_alike: Iterable[list[Pod]]) -> None:
-        """Follow what is there from now on; without Services nothing is followed. `pods_alike`: all
-        pods, as the cache has them (`Cache.pods_alike`).
+    def begin(self, pods: LabelledPods, *, joined: bool = False) -> None:
+        """Follow what is there from now on; without Services nothing is followed. `pods`: all pods
+        at t=0; `joined`: they stay as they are now, so that a Service's are looked at when the
+        first of them changes.
         """
+        self._pods = pods
         for service in self._api.store.all("Service"):
             if not isinstance(service, Service) or service.spec.publish_not_ready_addresses:
                 continue
@@ -86,9 +81,9 @@ class EndpointsController:
                 self._index.add(service.namespace, selector, one.service.key)
         if not self._endpoints:
             return
-        for alike in pods_alike:
-            for key in self.services_of(alike[0]):
-                self._endpoints[key].at_start.append(alike)
+        if not joined:
+            for one in self._endpoints.values():
+                self._ready_of(one)
         self._api.on_pod(self._pod_changed)
         self._api.on_pod_conditions(self._conditions_changed)
 
@@ -97,9 +92,18 @@ class EndpointsController:
         return self._index.find(pod.namespace, pod.metadata.labels)
 
     def pods_at_start(self, service: Key) -> Iterator[Pod]:
-        """The pods that a Service selects at t=0, as they were."""
+        """The pods that a Service selects at t=0, as they were, in a cluster that was joined."""
         one = self._endpoints.get(service)
-        return chain.from_iterable(one.at_start if one is not None else ())
+        if one is not None and self._pods is not None:
+            selector = LabelSelector(match_labels=one.service.spec.selector)
+            yield from self._pods.matching(one.service.namespace, selector)
+
+    def _ready_of(self, one: ServiceEndpoints) -> dict[str, None]:
+        """The names of a Service's ready endpoints, before a change of its pods counts."""
+        if one.ready is None:
+            pods = self.pods_at_start(one.service.key)
+            one.ready = {pod.name: None for pod in pods if _counts(one.service, pod)}
+        return one.ready
 
     def _pod_changed(self, old: Pod | None, new: Pod | None, cause: Action | None) -> None:
         pod = new or old
@@ -115,7 +119,7 @@ class EndpointsController:
     ) -> None:
         """`pod`: as it is, or last was; `new` is None where it is gone."""
         ready = new is not None and _counts(one.service, new)
-        names = one.ready_now()
+        names = self._ready_of(one)
         if ready == (pod.name in names):
             return
         if not one.lost and not one.back:
@@ -136,7 +140,7 @@ class EndpointsController:
 
     def _record_changes(self, key: Key, now_ns: int) -> None:
         one = self._endpoints[key]
-        ready = one.ready_now()
+        ready = self._ready_of(one)
         for reason, pods, verb in (
             (LOST, one.lost, "no traffic goes to"),
             (BACK, one.back, "traffic goes again to"),

@@ -319,8 +319,8 @@ class UpgradeWatch:
         self._lows = {s: LowPoint(n, self.began_ns) for s, n in self._scopes.items()}
         self._waits: dict[str, _Integral] = {}
         self._pending, self._at_zero = _Integral(self.began_ns), _Integral(self.began_ns)
-        for budget in world.api.store.all("PodDisruptionBudget"):
-            self._budget_changed("PodDisruptionBudget", None, budget)
+        for ledger in world.disruption.ledgers.values():
+            self._budget_changed("PodDisruptionBudget", None, ledger.budget)
         self._measure_room()
         world.api.on_node(self._node_changed)
         world.api.on_pod(self._pod_changed)

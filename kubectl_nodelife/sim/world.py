@@ -68,6 +68,7 @@ from kubectl_nodelife.sim.scheduler import Scheduler
 from kubectl_nodelife.sim.status_manager import StatusManagers
 from kubectl_nodelife.sim.timeline import KUBELET, PATIENCE_NS, Agenda, Asker
 from kubectl_nodelife.workloads.budgets import EvictionRefused
+from kubectl_nodelife.workloads.pod_classes import LabelledPods
 from kubectl_nodelife.workloads.scoring import Scoring
 
 MOST_TICKS = 10_000
@@ -221,14 +222,14 @@ class World:
         """
         store = self.api.store
         listed = store.copy() if joined is None else store.fork()  # that is a fork already
-        pods_alike = store.pods_alike()
+        pods = LabelledPods(store if joined is None else store.fork())
         self.api.leave_out_names_in_use()
         self.scheduler.begin()
         self.owners.begin()
         self.jobs.begin()
         self.deployments.begin()
-        self.disruption.begin(pods_alike, joined=joined is not None)
-        self.endpoints.begin(pods_alike)
+        self.disruption.begin(pods, joined=joined is not None)
+        self.endpoints.begin(pods, joined=joined is not None)
         self.namespaces.begin()
         self.kubelets.begin(joined)
         self.leases.begin()

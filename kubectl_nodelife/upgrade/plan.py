@@ -339,7 +339,7 @@ def _state_in_a_run(reading: NodeReading) -> str:
 
 def _with_budget_statuses(snapshot: PlanSnapshot, names: Sequence[str]) -> PlanSnapshot:
     """The cluster with a status for budgets that were written by hand and have none yet."""
-    budgets = [ledger.budget for ledger in Scope(snapshot, names).ledgers.values()]
+    budgets = [ledger.budget for ledger in Scope(snapshot, names).world.disruption.ledgers.values()]
     written = [b for b in budgets if snapshot.find("PodDisruptionBudget", *b.key) is not b]
     return snapshot.changed(written) if written else snapshot
 

@@ -336,6 +336,14 @@ WITHOUT_SCALE = {
 }
 """Kinds that own pods and have no scale subresource, with the name that the API gives them."""
 
+_SCALED_IN: Final = {
+    "ReplicaSet": ("apps", "extensions"),
+    "Deployment": ("apps", "extensions"),
+    "StatefulSet": ("apps",),
+    "ReplicationController": ("",),
+}
+"""The kinds whose scales `find_scale` finds, each with its API groups."""
+
 
 class OwnerLookup(Protocol):
     """Where a pod's owners are looked up."""
@@ -391,19 +399,26 @@ def find_scale(owner: OwnerReference, namespace: str, owners: OwnerLookup) -> Sc
 
     Raises SyncFailure for a kind that has none, and ScaleUnknown. Follows the five finders.
     """
-    kind, group = owner.kind, api_group(owner.api_version)
-    if kind == "ReplicaSet" and group in ("apps", "extensions"):
-        return _scale_of_replica_set(owner, namespace, owners)
-    if kind == "StatefulSet" and group == "apps":
-        return _scale_itself(_lookup(StatefulSet, kind, owner, namespace, owners))
-    if kind == "ReplicationController" and group == "":
-        return _scale_itself(_lookup(ReplicationController, kind, owner, namespace, owners))
-    if kind == "Deployment" and group in ("apps", "extensions"):
-        return _scale_itself(_lookup(Deployment, kind, owner, namespace, owners))
-    resource = WITHOUT_SCALE.get((kind, group))
+    kind = owner.kind
+    resource = WITHOUT_SCALE.get((kind, api_group(owner.api_version)))
     if resource is not None:
         raise SyncFailure(f"{resource} does not implement the scale subresource")
-    raise ScaleUnknown(f"the scale of {kind} {namespace}/{owner.name} is not among what was read")
+    if not shows_scale(kind, owner.api_version):
+        what = f"{kind} {namespace}/{owner.name}"
+        raise ScaleUnknown(f"the scale of {what} is not among what was read")
+    if kind == "ReplicaSet":
+        return _scale_of_replica_set(owner, namespace, owners)
+    if kind == "StatefulSet":
+        return _scale_itself(_lookup(StatefulSet, kind, owner, namespace, owners))
+    if kind == "ReplicationController":
+        return _scale_itself(_lookup(ReplicationController, kind, owner, namespace, owners))
+    return _scale_itself(_lookup(Deployment, kind, owner, namespace, owners))
+
+
+def shows_scale(kind: str, api_version: str) -> bool:
+    """True if owners of that kind are looked up for their scale, or have none."""
+    group = api_group(api_version)
+    return group in _SCALED_IN.get(kind, ()) or (kind, group) in WITHOUT_SCALE
 
 
 def _scale_of_replica_set(

@@ -16,19 +16,29 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from copy import copy
-from functools import partial
+from functools import cached_property, partial
+from itertools import chain
 from typing import Any, Final, Protocol
 
 import msgspec
 
 from kubectl_nodelife.copy_on_write import fork_dict
+from kubectl_nodelife.kube.meta import LabelSelector, controller_of
 from kubectl_nodelife.kube.node import Node
 from kubectl_nodelife.kube.pod import TERMINAL_PHASES, Pod, PodSpec
+from kubectl_nodelife.kube.selectors import demanded_pairs, matches
 from kubectl_nodelife.workloads.scheduling import NodeInfo, PodRequirements
 from kubectl_nodelife.workloads.topology import anti_affinity_terms
 
 _OWN_LABELS = frozenset({"statefulset.kubernetes.io/pod-name", "apps.kubernetes.io/pod-index"})
 """Labels in which the pods of one template differ."""
+
+_SELECTED_BY_NOBODY: Final = _OWN_LABELS | {
+    "controller-revision-hash",
+    "pod-template-generation",
+    "pod-template-hash",
+}
+"""Labels that budgets and Services do not ask for; where one does, it asks all of the namespace."""
 
 _COUNTED_APART: Final = 32
 """The pods of so many nodes are counted node by node; then those of all other nodes at once."""
@@ -38,12 +48,15 @@ _NO_LABELS: Mapping[str, str] = {}
 
 Key = tuple[str, str]
 Rooms = dict[PodRequirements, int]
+_Whose = str | Key | dict[str | Key, None]
+_NOBODY: Final = object()
 
 MADE_UID_ENDS: Final = "-4000-8000-000000000000"
 """How the uids end that plays give."""
 
 _MOST_TEMPLATES: Final = 4096
-"""So many more pod templates may be known than at first before those that are gone are let go."""
+"""So many more pod templates may be known than at first before those that are gone are let go; and
+of owners by labels as many more than twice those at first."""
 
 
 class PodClass:
@@ -214,6 +227,108 @@ class _Cluster(Protocol):
     pods: dict[Key, Pod]
 
     def pods_on(self, node: str) -> list[Pod]: ...
+    def pods_of(self, owner_uid: str) -> list[Pod]: ...
+
+
+class PodLabels:
+    """Whose pods have a label: uids of owners, and the keys of pods without one. What has gone
+    stays in it, so that who looks must look at the pods. `owner_kinds`: (kind, apiVersion) of each;
+    `filed`: how many entries there are.
+    """
+
+    def __init__(self) -> None:
+        self.owner_kinds: set[tuple[str, str]] = set()
+        self.filed = 0
+        self._having: dict[str, dict[str, dict[str, _Whose]]] = {}
+        self._last: tuple[object, object] = (_NOBODY, None)
+
+    def note(self, pod: Pod) -> None:
+        """A pod is there, or has other labels or owners than before."""
+        meta = pod.metadata
+        labels, references = meta.labels, meta.owner_references
+        if labels is self._last[0] and references is self._last[1]:
+            return  # as with most, one of an owner's after the other
+        owner = controller_of(meta)
+        if owner is not None:
+            self.owner_kinds.add((owner.kind, owner.api_version))
+        uid = owner.uid if owner is not None else ""
+        self._last = (labels, references) if uid else (_NOBODY, None)
+        whose = uid or pod.key
+        by_key = self._having.setdefault(meta.namespace, {})
+        pairs = [p for p in (labels or _NO_LABELS).items() if p[0] not in _SELECTED_BY_NOBODY]
+        for key, value in pairs or [("", "")]:
+            by_value = by_key.setdefault(key, {})
+            having = by_value.get(value)
+            if having is None:
+                by_value[value] = whose
+                self.filed += 1
+            elif having != whose:
+                if not isinstance(having, dict):
+                    having = by_value[value] = {having: None}
+                self.filed += whose not in having
+                having[whose] = None
+
+    def whose(self, namespace: str, selector: LabelSelector) -> Iterable[str | Key]:
+        """Those among whose pods are all of the namespace that the selector matches."""
+        by_key = self._having.get(namespace, {})
+        for key, value in demanded_pairs(selector):
+            if key not in _SELECTED_BY_NOBODY:
+                return _each(by_key.get(key, {}).get(value, {}))
+        entries = chain.from_iterable(by_value.values() for by_value in by_key.values())
+        return dict.fromkeys(chain.from_iterable(map(_each, entries)))
+
+
+def _each(having: _Whose) -> Iterable[str | Key]:
+    return having if isinstance(having, dict) else (having,)
+
+
+class LabelledPods:
+    """The pods of a cache, by labels: those of its summary, or all are walked through once."""
+
+    def __init__(self, cluster: _Cluster) -> None:
+        self._cluster = cluster
+
+    @cached_property
+    def _labels(self) -> PodLabels:
+        summary = summary_of(self._cluster)
+        if summary is not None:
+            return summary.labels
+        labels = PodLabels()
+        for pod in self._cluster.pods.values():
+            labels.note(pod)
+        return labels
+
+    def owner_kinds(self) -> Iterable[tuple[str, str]]:
+        """(kind, apiVersion) of all controllers of pods, and perhaps of some that were."""
+        return self._labels.owner_kinds
+
+    def matching(self, namespace: str, selector: LabelSelector | None) -> list[Pod]:
+        """The pods of a namespace that the selector matches: those together that share their
+        labels, in the order of their keys.
+        """
+        if selector is None:
+            return []
+        found: dict[Key, Pod] = {}
+        last, matching = None, False
+        for whose in self._labels.whose(namespace, selector):
+            for pod in self._pods_of(whose):
+                if pod.metadata.namespace != namespace:
+                    continue
+                labels = pod.metadata.labels
+                if labels is None or labels is not last:
+                    last, matching = labels, matches(selector, labels)
+                if matching:
+                    found[pod.key] = pod
+        alike: dict[int, list[Pod]] = {}
+        for _, pod in sorted(found.items()):
+            alike.setdefault(id(pod.metadata.labels), []).append(pod)
+        return [*chain.from_iterable(alike.values())]
+
+    def _pods_of(self, whose: str | Key) -> Iterable[Pod]:
+        if isinstance(whose, str):
+            return self._cluster.pods_of(whose)
+        pod = self._cluster.pods.get(whose)
+        return (pod,) if pod is not None else ()
 
 
 def summary_of(cluster: _Cluster) -> PodSummary | None:
@@ -251,6 +366,7 @@ class PodSummary:
         self._rooms: dict[str, Rooms] = {}
         self._stale = set(nodes)
         self._classes, self._most = PodClasses(), 0
+        self.labels, self._most_filed = PodLabels(), 0
         for pod in unbound:
             self._note(pod)
 
@@ -260,6 +376,7 @@ class PodSummary:
         other.keep_off, other.made = dict(self.keep_off), dict(self.made)
         other.nameless, other._rooms = dict(self.nameless), dict(self._rooms)
         other._classes, other._most = self._classes, self._most
+        other.labels, other._most_filed = self.labels, self._most_filed
         return other
 
     def pod_changed(self, old: Pod | None, new: Pod | None) -> None:
@@ -299,6 +416,12 @@ class PodSummary:
                 self._rooms.pop(name, None)
             yield
         self._most = self._most or self._classes.templates() + _MOST_TEMPLATES
+        self._most_filed = self._most_filed or 2 * self.labels.filed + _MOST_TEMPLATES
+
+    @property
+    def is_outgrown(self) -> bool:
+        """True if most of the owners by labels may be gone, so that another one is to be made."""
+        return self.labels.filed > self._most_filed > 0
 
     def rooms(self) -> dict[str, Rooms]:
         """The room that pods take of each node, and how many take the same; once caught up."""
@@ -306,6 +429,7 @@ class PodSummary:
 
     def _note(self, pod: Pod) -> None:
         meta = pod.metadata
+        self.labels.note(pod)
         if not meta.uid:
             self.nameless[pod.key] = None
         elif meta.uid.endswith(MADE_UID_ENDS):

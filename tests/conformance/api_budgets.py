@@ -19,6 +19,7 @@ from kubectl_nodelife.sim.disruption import DisruptionController
 from kubectl_nodelife.sim.kubelet_state import KubeletTerms
 from kubectl_nodelife.sim.world import World
 from kubectl_nodelife.workloads.budgets import EvictionRefused, as_answered, decide_eviction
+from kubectl_nodelife.workloads.pod_classes import LabelledPods
 
 Case = dict[str, Any]
 
@@ -78,7 +79,7 @@ def queued(case: Case) -> None:
     api = Api(recorder, 0, store)
     api.profile = parse_profile(case["profile"])
     world = World(api, KubeletTerms(), end_ns=0)
-    world.disruption.begin(world.api.store.pods_alike())
+    world.disruption.begin(LabelledPods(world.api.store))
     world.advance(world.disruption.sync_ns)
     if new is not None:
         api.put("Pod", new)

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import random
 from typing import cast
 
+import pytest
 from msgspec.structs import replace
 
+from kubectl_nodelife.kube.meta import Time
 from kubectl_nodelife.kube.pod import Pod
-from kubectl_nodelife.kube.times import SECOND_NS
+from kubectl_nodelife.kube.times import MILLISECOND_NS, SECOND_NS
 from kubectl_nodelife.kube.workload import PodDisruptionBudget
 from kubectl_nodelife.sim.api import Api
 from kubectl_nodelife.sim.disruption import DisruptionController
 from kubectl_nodelife.sim.timeline import Agenda
 from kubectl_nodelife.workloads.owners import OwnerLookup
+from kubectl_nodelife.workloads.pod_classes import LabelledPods
 from tests.objects import budget, pod, typed
 
 
@@ -39,8 +43,53 @@ def following(*budgets: PodDisruptionBudget) -> tuple[Api, DisruptionController]
     for one in budgets:
         api.put("PodDisruptionBudget", one)
     controller = DisruptionController(api, Agenda(), cast(OwnerLookup, Nobody()))
-    controller.begin(api.store.pods_alike())
+    controller.begin(LabelledPods(api.store))
     return api, controller
+
+
+def joined(chance: random.Random) -> tuple[Api, Agenda, DisruptionController]:
+    """Three budgets: with a status that is right, or not, or written by hand."""
+    api, agenda = Api(None, 0), Agenda()
+    for app in "abc":
+        one = budget_in("one", app, app)
+        healthy = chance.randrange(4)
+        status = replace(one.status, observed_generation=1, current_healthy=healthy)
+        if chance.random() < 0.3:
+            status = replace(status, disrupted_pods={"p0": Time(0)})
+        if chance.random() < 0.7:
+            one = replace(one, metadata=replace(one.metadata, generation=1), status=status)
+        api.put("PodDisruptionBudget", one)
+    for number in range(chance.randrange(9)):
+        api.put("Pod", pod_in("one", f"p{number}", {"app": chance.choice("abc")}))
+    controller = DisruptionController(api, agenda, cast(OwnerLookup, Nobody()))
+    controller.begin(LabelledPods(api.store.fork()), joined=True)
+    return api, agenda, controller
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_a_budget_that_is_asked_for_late_is_counted_as_if_it_had_been_at_once(seed: int) -> None:
+    ledgers = []
+    for at_once in (True, False):
+        chance = random.Random(seed)
+        api, agenda, controller = joined(chance)
+        if at_once:
+            assert len(controller.ledgers) == 3
+        for number in range(9):
+            api.now_ns += chance.randrange(20) * MILLISECOND_NS
+            agenda.run(api.now_ns)
+            if chance.random() < 0.4:
+                api.drop("Pod", ("one", f"p{chance.randrange(9)}"))
+            elif chance.random() < 0.4:
+                api.put("Pod", pod_in("one", f"p{number}", {"app": chance.choice("ab")}))
+        ledgers.append(
+            [
+                (ledger.budget, ledger.healthy, ledger.matched, ledger.entries)
+                for ledger in controller.ledgers.values()
+            ]
+            + [sorted(controller.changed), sorted(controller.guessed)]
+            + [api.store.get("PodDisruptionBudget", ("one", app)) for app in "abc"]
+        )
+    assert ledgers[0] == ledgers[1]
 
 
 def guards(controller: DisruptionController, of: Pod) -> list[str]:

@@ -7,15 +7,19 @@ from collections import deque
 from collections.abc import Iterable
 from typing import Any
 
+import msgspec
 import pytest
 from msgspec.structs import replace
 
+from kubectl_nodelife.daemon.cluster_view import keep_summary
 from kubectl_nodelife.engine.cache import Cache
 from kubectl_nodelife.engine.events import Gone, Put
 from kubectl_nodelife.kube.load import decode
+from kubectl_nodelife.kube.meta import LabelSelector
 from kubectl_nodelife.kube.pod import Pod
+from kubectl_nodelife.kube.selectors import matches
 from kubectl_nodelife.sim.api import made_uid
-from kubectl_nodelife.workloads.pod_classes import PodSummary, summary_of
+from kubectl_nodelife.workloads.pod_classes import LabelledPods, PodSummary, summary_of
 
 KEY = ("d", "p0")
 
@@ -52,6 +56,73 @@ def as_values(summary: PodSummary) -> tuple[object, ...]:
         for node, of_node in summary.rooms().items()
     }
     return rooms, set(summary.keep_off), set(summary.made), set(summary.nameless)
+
+
+SELECTORS = [
+    {},
+    {"matchLabels": {"app": "a"}},
+    {"matchLabels": {"app": "b", "tier": "x"}},
+    {"matchLabels": {"pod-template-hash": "1"}},
+    {"matchExpressions": [{"key": "tier", "operator": "In", "values": ["x"]}]},
+    {"matchExpressions": [{"key": "tier", "operator": "DoesNotExist"}]},
+]
+
+
+def labelled(chance: random.Random, number: int) -> Pod:
+    labels = {
+        key: chance.choice(values)
+        for key, values in (("app", "ab"), ("tier", "xy"), ("pod-template-hash", "12"))
+        if chance.random() < 0.6
+    }
+    owner = chance.choice([None, "", "u1", "u2"])
+    meta: dict[str, Any] = {"name": f"p{number}", "namespace": chance.choice("de"), "uid": "u"}
+    meta["labels"] = labels or None
+    if owner is not None:
+        reference = {"kind": "ReplicaSet", "name": "rs", "uid": owner, "controller": True}
+        meta["ownerReferences"] = [reference]
+    made = decode("Pod", {"metadata": meta, "spec": {"nodeName": chance.choice(["", "n"])}})
+    assert isinstance(made, Pod)
+    return made
+
+
+@pytest.mark.parametrize("kept", [True, False])
+@pytest.mark.parametrize("seed", range(10))
+def test_pods_are_found_by_their_labels(seed: int, kept: bool) -> None:
+    """Whatever came, went, and got other labels or another owner."""
+    chance, cache = random.Random(seed), Cache()
+    if kept:
+        cache.keep(PodSummary((), ()))
+    for _ in range(100):
+        pod = labelled(chance, chance.randrange(12))
+        if chance.random() < 0.3:
+            cache.apply(Gone("Pod", pod.key), 0)
+        else:
+            cache.apply(Put("Pod", pod), 0)
+        if chance.random() < 0.05:
+            cache = cache.copy()
+        if chance.random() < 0.2:
+            found = LabelledPods(cache.fork())
+            for text in SELECTORS:
+                selector = msgspec.convert(text, LabelSelector)
+                wanted = [
+                    p.key
+                    for p in cache.pods.values()
+                    if p.namespace == "d" and matches(selector, p.metadata.labels)
+                ]
+                assert sorted(p.key for p in found.matching("d", selector)) == sorted(wanted)
+            assert not list(found.matching("d", None))
+
+
+def test_owners_that_are_gone_are_let_go(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("kubectl_nodelife.workloads.pod_classes._MOST_TEMPLATES", 10)
+    chance, cache = random.Random(1), Cache()
+    for number in range(100):
+        deque(keep_summary(cache), maxlen=0)
+        summary = summary_of(cache)
+        assert summary is not None and summary.labels.filed <= 40
+        cache.apply(Put("Pod", labelled(chance, number)), 0)
+        cache.apply(Gone("Pod", ("d", f"p{number - 3}")), 0)
+        cache.apply(Gone("Pod", ("e", f"p{number - 3}")), 0)
 
 
 @pytest.mark.parametrize("seed", range(20))
