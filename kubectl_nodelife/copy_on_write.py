@@ -34,9 +34,10 @@ class CopyOnWriteDict(dict[K, V]):
     The dict itself holds what was written since, `_hidden` the shared keys that were deleted since.
     `copy_value`: values can be changed in place, so that one is copied when it is first read here.
     `shows_copies`: the copies differ from what is shared, so that who only looks gets one as well.
+    `in_order`: brings the shared one in its order, when entries are first gone through.
     """
 
-    __slots__ = ("_copy_value", "_hidden", "_shared", "_shows_copies")
+    __slots__ = ("_copy_value", "_hidden", "_in_order", "_shared", "_shows_copies")
 
     def __init__(
         self,
@@ -46,9 +47,11 @@ class CopyOnWriteDict(dict[K, V]):
         hidden: Iterable[K] = (),
         *,
         shows_copies: bool = False,
+        in_order: Callable[[dict[K, V]], dict[K, V]] | None = None,
     ) -> None:
         super().__init__(own)
         self._shared = shared
+        self._in_order = in_order
         self._hidden = set(hidden)
         self._copy_value = copy_value
         self._shows_copies = shows_copies
@@ -109,6 +112,12 @@ class CopyOnWriteDict(dict[K, V]):
 
     # Iteration
 
+    def _ordered(self) -> dict[K, V]:
+        """The shared dict, in its order."""
+        if self._in_order is not None:
+            self._shared, self._in_order = self._in_order(self._shared), None
+        return self._shared
+
     def _later(self) -> Iterator[K]:
         """The keys that came since, in order."""
         shared, hidden = self._shared, self._hidden
@@ -117,11 +126,11 @@ class CopyOnWriteDict(dict[K, V]):
                 yield key
 
     def __iter__(self) -> Iterator[K]:
-        hidden = self._hidden
+        hidden, shared = self._hidden, self._ordered()
         if hidden:
-            yield from [key for key in self._shared if key not in hidden]
+            yield from [key for key in shared if key not in hidden]
         else:
-            yield from self._shared
+            yield from shared
         yield from self._later()
 
     def keys(self) -> Any:
@@ -130,6 +139,8 @@ class CopyOnWriteDict(dict[K, V]):
 
     def values(self) -> Any:
         """The values, as a list, or as the view of a dict that does not change."""
+        if self._in_order is not None:
+            return ValuesInOrder(self)
         if self._copy_value is None:
             return list(self.merged().values()) if self._differs else self._shared.values()
         return [self[key] for key in self]
@@ -137,7 +148,7 @@ class CopyOnWriteDict(dict[K, V]):
     def items(self) -> Any:
         """The entries, as `values`."""
         if self._copy_value is None:
-            return list(self.merged().items()) if self._differs else self._shared.items()
+            return list(self.merged().items()) if self._differs else self._ordered().items()
         return [(key, self[key]) for key in self]
 
     @property
@@ -151,7 +162,7 @@ class CopyOnWriteDict(dict[K, V]):
         """
         if self._shows_copies:
             return dict(self)
-        merged = dict(self._shared)
+        merged = dict(self._ordered())
         for key in self._hidden:
             del merged[key]
         merged.update(zip(super().__iter__(), super().values(), strict=True))
@@ -159,7 +170,7 @@ class CopyOnWriteDict(dict[K, V]):
 
     def unchanging(self) -> dict[K, V]:
         """A plain dict of the same, not to be changed: the shared one, where it has them all."""
-        return self.merged() if self._differs else self._shared
+        return self.merged() if self._differs else self._ordered()
 
     # Changes
 
@@ -197,7 +208,7 @@ class CopyOnWriteDict(dict[K, V]):
     def clear(self) -> None:
         """As of a dict."""
         super().clear()
-        self._shared, self._hidden = {}, set()
+        self._shared, self._hidden, self._in_order = {}, set(), None
 
     def popitem(self) -> tuple[K, V]:
         """As of a dict."""
@@ -222,8 +233,23 @@ class CopyOnWriteDict(dict[K, V]):
         shows_copies = self._shows_copies
         of_shared = self._copy_value if shows_copies else copy_value
         return self, CopyOnWriteDict(
-            self._shared, of_shared, entries, self._hidden, shows_copies=shows_copies
+            *(self._shared, of_shared, entries, self._hidden),
+            shows_copies=shows_copies,
+            in_order=self._in_order,
         )
+
+
+class ValuesInOrder(Iterable[V]):
+    """The values of a dict that is brought in order when they are first gone through."""
+
+    def __init__(self, of: CopyOnWriteDict[Any, V]) -> None:
+        self._of = of
+
+    def __iter__(self) -> Iterator[V]:
+        return iter(self._of.unchanging().values())
+
+    def __len__(self) -> int:
+        return len(self._of)
 
 
 def fork_dict(

@@ -42,7 +42,7 @@ from kubectl_nodelife.kube.wellknown import NAMESPACE_NODE_LEASE
 
 Key = tuple[str, str]
 _RUNNING: Final = "Running"
-_INDEXED_KINDS: Final = frozenset({"Lease", "Pod"})
+_INDEXED_KINDS: Final = frozenset({"Lease", "Node", "Pod"})
 OK: Final = 200
 NOT_FOUND: Final = 404
 T = TypeVar("T")
@@ -292,7 +292,7 @@ class Cache:
                 if kind in _INDEXED_KINDS or self.quarantine.unreadable:
                     self.apply(Put(kind, obj), now_ns)
                 else:
-                    self.set(kind, key, obj)
+                    self.objects.setdefault(kind, {})[key] = obj
                 continue
             pods[key] = obj
             node, owner = obj.spec.node_name, _owner_uid(meta)
@@ -335,7 +335,8 @@ class Cache:
         """
         forked, other = self.fork(), Cache()
         other.kinds_read, other.quarantine = forked.kinds_read, forked.quarantine
-        other.nodes, other.pods = _sorted(forked.nodes), _sorted(forked.pods)
+        other.nodes = _sorted(forked.nodes)
+        other.pods = CopyOnWriteDict(unchanging(forked.pods), in_order=_sorted)
         for kind in kinds:
             objects = _sorted(forked.objects.get(kind, {}))
             if kind == "Lease":
@@ -343,11 +344,13 @@ class Cache:
                     other.apply(Put(kind, lease), now_ns)
             elif objects:
                 other.objects[kind] = objects
-        on_nodes = dict(entries_of(forked._pods_by_node))
-        for node in sorted(on_nodes.keys() - other.nodes.keys(), key=lambda n: min(on_nodes[n])):
-            on_nodes[node] = on_nodes.pop(node)
+        on_nodes = unchanging(forked._pods_by_node)
+        if gone := on_nodes.keys() - other.nodes.keys():
+            on_nodes = dict(on_nodes)
+            for node in sorted(gone, key=lambda n: min(on_nodes[n])):
+                on_nodes[node] = on_nodes.pop(node)
         other._pods_by_node = _each_sorted(on_nodes)
-        other._pods_by_owner = _each_sorted(dict(entries_of(forked._pods_by_owner)))
+        other._pods_by_owner = _each_sorted(unchanging(forked._pods_by_owner))
         unsettled = self._unsettled if forked._unsettled is None else forked._unsettled
         if unsettled is not None:
             other._unsettled_pods = [other.pods[key] for key in sorted(unsettled)]
