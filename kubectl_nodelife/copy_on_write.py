@@ -151,6 +151,13 @@ class CopyOnWriteDict(dict[K, V]):
             return list(self.merged().items()) if self._differs else self._ordered().items()
         return [(key, self[key]) for key in self]
 
+    def values_at(self, keys: Iterable[K]) -> list[V]:
+        """See the function of that name."""
+        if self._differs or self._copy_value is not None:
+            return [self[key] for key in keys]
+        shared = self._shared
+        return [shared[key] for key in keys]
+
     @property
     def _differs(self) -> bool:
         """True if it is not the shared dict any more."""
@@ -280,6 +287,11 @@ def peek(of: dict[K, V], key: K) -> V | None:
 def entries_of(of: dict[K, V]) -> Iterable[tuple[K, V]]:
     """All entries, for a caller that changes no value: none is copied."""
     return of.merged().items() if isinstance(of, CopyOnWriteDict) else of.items()
+
+
+def values_at(of: dict[K, V], keys: Iterable[K]) -> list[V]:
+    """The values of these keys; without a call for each, where nothing was written yet."""
+    return of.values_at(keys) if isinstance(of, CopyOnWriteDict) else [of[key] for key in keys]
 
 
 def unchanging(of: dict[K, V]) -> dict[K, V]:

@@ -21,6 +21,7 @@ from kubectl_nodelife.copy_on_write import (
     fork_dict,
     peek,
     unchanging,
+    values_at,
 )
 from kubectl_nodelife.engine.actions import Action
 from kubectl_nodelife.engine.events import (
@@ -119,7 +120,7 @@ class Cache:
     def pods_of(self, owner_uid: str) -> list[Pod]:
         """The pods whose controller has that uid."""
         keys = peek(self._pods_by_owner, owner_uid) if owner_uid else None
-        return [self.pods[key] for key in keys or ()]
+        return values_at(self.pods, keys) if keys else []
 
     def pods_of_nobody(self) -> list[Pod]:
         """The pods that no controller has, or one without a uid."""
@@ -227,6 +228,11 @@ class Cache:
         if isinstance(event, Unreadable):
             self.quarantine.put(event, now_ns)
             return None
+        self.follow(event, now_ns)
+        return self._heartbeat_change(event.node, event.cause)
+
+    def follow(self, event: Heartbeats, now_ns: int) -> None:
+        """Take in the schedule of a kubelet's heartbeats."""
         heartbeat = self._heartbeat(event.node)
         if (since_ns := self._stale_since_ns) is not None:
             live = self._live.get(event.node)
@@ -235,7 +241,6 @@ class Cache:
             live.follow(event, now_ns)
             event = replace(event, unseen_ns=since_ns)
         heartbeat.follow(event, now_ns)
-        return self._heartbeat_change(event.node, event.cause)
 
     def apply_lease_reads(self, event: LeaseReads, now_ns: int) -> list[Change]:
         """Take in how the controllers see Leases from now on. A change of each node's heartbeat,

@@ -14,11 +14,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from copy import copy
-from typing import Any
+from typing import Any, cast
 
 from msgspec.structs import replace
 
-from kubectl_nodelife.copy_on_write import fork_dict
+from kubectl_nodelife.copy_on_write import CopyOnWriteDict, fork_dict, unchanging
 from kubectl_nodelife.engine.actions import Action, SetNodeConditions, SetPodCondition
 from kubectl_nodelife.engine.cache import Key
 from kubectl_nodelife.engine.events import Heartbeats
@@ -87,6 +87,11 @@ def own_conditions(node: Node) -> dict[str, NodeCondition]:
 def alike(a: NodeCondition, b: NodeCondition) -> bool:
     """True if they are equal, their times aside."""
     return (a.status, a.reason, a.message) == (b.status, b.reason, b.message)
+
+
+def is_written_over(node: Node) -> bool:
+    """True if the monitor has written a condition of the node."""
+    return any(c.reason in SILENT_REASONS for c in node.status.conditions)
 
 
 def overwritten(seen: Mapping[str, NodeCondition], node: Node) -> bool:
@@ -214,20 +219,30 @@ class Kubelets:
 
     def _join_all(self, joined: Mapping[str, HeartbeatSchedule]) -> None:
         """Where a controller wrote over a node's status, its kubelet corrects it with its next
-        heartbeat; a kubelet that never posted does not begin to.
+        heartbeat; a kubelet that never posted does not begin to. Each is made when it is first
+        looked at, of its node as it is now.
         """
-        for node in self._api.store.nodes.values():
+        nodes, every_ns = dict(unchanging(self._api.store.nodes)), self.terms.renew_every_ns
+
+        def of_node(node: Node) -> Kubelet:
             own = own_conditions(node) if node.ready() is not None else {}
-            self._kubelets[node.name] = self._make(node.name, own)
-            beats = joined.get(node.name)
-            if beats is not None and overwritten(own, node):
-                self._agenda.add(beats.first_ns, KUBELET, self._first_posts, (node.name,))
+            return Kubelet.joined(node.name, own, every_ns, joined.get(node.name))
+
+        made = CopyOnWriteDict(cast("dict[str, Any]", nodes), of_node, shows_copies=True)
+        self._kubelets, self.silent = made, nodes.keys() - joined.keys()
         for name, beats in joined.items():
-            kubelet = self._of(name, {})
-            kubelet.alive, kubelet.first_ns = True, beats.first_ns
-            self.silent.discard(name)
-            kubelet.every_ns, kubelet.post_ns = beats.every_ns, beats.post_ns
-            self._publish_heartbeats(kubelet, None, None)
+            node = nodes.get(name)
+            if node is None:
+                made[name] = Kubelet.joined(name, {}, every_ns, beats)
+            elif is_written_over(node) and overwritten(made[name].conditions, node):
+                self._agenda.add(beats.first_ns, KUBELET, self._first_posts, (name,))
+
+    def announce(self, joined: Mapping[str, HeartbeatSchedule]) -> None:
+        """Those that are joined go on: the first list shows their schedules already."""
+        post_every_ns, now_ns = self.terms.post_every_ns, self._api.now_ns
+        for name, b in joined.items():
+            beats = Heartbeats(name, b.first_ns, b.every_ns, None, b.post_ns, post_every_ns)
+            self._api.store.follow(beats, now_ns)
 
     def _of(self, name: str, conditions: dict[str, NodeCondition]) -> Kubelet:
         """The kubelet of that name; a new one is silent, and sees these conditions."""

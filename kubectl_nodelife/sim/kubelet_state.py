@@ -190,6 +190,21 @@ class Kubelet:
         self.post_ns = 0
         self.renewed_before = False
 
+    @classmethod
+    def joined(
+        cls,
+        name: str,
+        conditions: dict[str, NodeCondition],
+        every_ns: int,
+        beats: HeartbeatSchedule | None,
+    ) -> Kubelet:
+        """One that goes on as it was; `beats` None: it is silent."""
+        kubelet = cls(name, conditions, every_ns)
+        if beats is not None:
+            kubelet.alive, kubelet.first_ns = True, beats.first_ns
+            kubelet.every_ns, kubelet.post_ns = beats.every_ns, beats.post_ns
+        return kubelet
+
     def last_renewal(self, now_ns: int) -> tuple[int, int] | None:
         """Between which instants the last one before this instant comes, by the present schedule;
         None: there was none. Each interval is up to 4 % longer (`JitterUntil` of the Lease's

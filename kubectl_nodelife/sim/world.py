@@ -221,6 +221,8 @@ class World:
         reports the `kinds` as synced. `joined`: kubelets that are joined (`Kubelets.begin`).
         """
         store = self.api.store
+        if joined is not None:
+            self.kubelets.announce(joined)
         listed = store.copy() if joined is None else store.fork()  # that is a fork already
         pods = LabelledPods(store if joined is None else store.fork())
         self.api.leave_out_names_in_use()

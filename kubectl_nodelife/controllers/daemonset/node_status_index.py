@@ -33,7 +33,7 @@ from kubectl_nodelife.controllers.daemonset.pods_on_node import (
     is_pod_updated,
     pod_age_key,
 )
-from kubectl_nodelife.copy_on_write import fork_dict
+from kubectl_nodelife.copy_on_write import fork_dict, unchanging
 from kubectl_nodelife.engine.cache import Cache
 from kubectl_nodelife.kube.node import Node
 from kubectl_nodelife.kube.pod import TERMINAL_PHASES, Pod
@@ -145,6 +145,7 @@ _BUSY, _STRAYS, _UNFIT, _FAILING, _SUSPENDED, _WITH_OLD = range(
     len(NodeUpdateState), len(NodeUpdateState) + 6
 )
 _LISTS = _WITH_OLD + 1
+_FEW: Final = 64
 
 WORDS: Final = {
     "desired_number_scheduled": "desired",
@@ -277,8 +278,10 @@ class NodeStatusIndex:
             self._dirty.add(heapq.heappop(self._due)[1])
         if not self._dirty:
             return
+        few = len(self._dirty) < _FEW
+        nodes = self._cache.nodes if few else unchanging(self._cache.nodes)
         for name in self._dirty:
-            self._look_at(name, now, yardstick)
+            self._look_at(name, nodes.get(name), now, yardstick)
         self._dirty.clear()
 
     def facts(self, node: str) -> NodeFacts | None:
@@ -303,8 +306,7 @@ class NodeStatusIndex:
         """How many nodes want a pod and have none that is available and not terminating."""
         return self._counters[_LACKING_AVAILABLE]
 
-    def _look_at(self, name: str, now: int, yardstick: IndexedBy) -> None:
-        node = self._cache.nodes.get(name)
+    def _look_at(self, name: str, node: Node | None, now: int, yardstick: IndexedBy) -> None:
         pods = self._pods.by_node.get(name)
         old = self._facts.get(name)
         new: NodeFacts | None = None
