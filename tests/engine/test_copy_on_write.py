@@ -12,6 +12,7 @@ from kubectl_nodelife.copy_on_write import (
     entries_of,
     fork_dict,
     peek,
+    values_at,
 )
 
 
@@ -109,3 +110,25 @@ def test_copies_that_differ_are_what_everybody_sees() -> None:
         assert list(peek(forked, "a") or ()) == [1, 2, 0]
         assert list(peek(forked, "b") or ()) == [3, 4] and peek(forked, "c") is None
     assert list(peek(mine, "a") or ()) == [1, 2] and list(shared["a"]) == [2, 1]
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_what_is_brought_in_order_later_is_as_if_it_had_been_at_once(seed: int) -> None:
+    dice = random.Random(seed)
+    shuffled = {key: -key for key in dice.sample(range(40), 20)}
+    first: dict[int, int] = CopyOnWriteDict(shuffled, in_order=lambda of: dict(sorted(of.items())))
+    pairs = [(first, dict(sorted(shuffled.items())))]
+    values, wanted = first.values(), list(pairs[0][1].values())
+    for _ in range(30):
+        forked, copied = dice.choice(pairs)
+        if dice.random() < 0.1 and len(pairs) < 6:
+            pairs.append((fork_dict(forked)[1], dict(copied)))
+        elif forked is not first:
+            change(dice, forked, copied)
+        keys = [key for key in dice.sample(range(40), 5) if key in copied]
+        assert values_at(forked, keys) == [copied[key] for key in keys]
+        if dice.random() < 0.2:
+            check(forked, copied)
+    assert list(values) == list(values) == wanted and len(values) == 20
+    for forked, copied in pairs:
+        check(forked, copied)
