@@ -251,7 +251,8 @@ class DisruptionController:
         never changes, and a pod mostly shares it with the pods that it replaces. Forks share all of
         this until budgets change."""
         self._due: set[Key] = set()
-        self._changed: dict[Key, None] = {}
+        self.changed: dict[Key, None] = {}
+        """The budgets whose status was written since they were first counted."""
         self._writes = False
         self._listens = False
 
@@ -261,7 +262,7 @@ class DisruptionController:
         other._api, other._agenda, other._owners = api, agenda, owners
         self._ledgers, other._ledgers = fork_dict(self._ledgers, BudgetLedger.clone)
         other._uncounted, other._due = set(self._uncounted), set(self._due)
-        other._changed = dict(self._changed)
+        other.changed = dict(self.changed)
         return other
 
     def begin(self, pods: LabelledPods, *, joined: bool = False) -> None:
@@ -275,7 +276,7 @@ class DisruptionController:
         self._api.on_object(self._object_changed)
         self._begin_anew(pods)
         if not joined:
-            self._count_all()
+            self.count_all()
             return
         self._goes_on = True
         for key, ledger in self._ledgers.items():
@@ -296,14 +297,8 @@ class DisruptionController:
     @property
     def ledgers(self) -> Mapping[Key, BudgetLedger]:
         """All budgets, counted."""
-        self._count_all()
+        self.count_all()
         return self._ledgers
-
-    @property
-    def changed(self) -> Iterable[Key]:
-        """The budgets whose status was written since they were first counted."""
-        self._count_all()
-        return self._changed
 
     @property
     def guessed(self) -> set[str]:
@@ -312,7 +307,7 @@ class DisruptionController:
             all(map(self._api.store.was_read, _SCALED))
             and all(starmap(shows_scale, self._pods.owner_kinds()))
         ):
-            self._count_all()
+            self.count_all()
         return {ledger.guessed for ledger in self._ledgers.values() if ledger.guessed}
 
     def __contains__(self, budget: Key) -> bool:
@@ -349,7 +344,7 @@ class DisruptionController:
             names_budget = self._api.profile.has("refusals_name_budget")
             return as_answered(answer, names_budget=names_budget)
         if isinstance(answer, Allowed) and answer.status is not None:
-            self._changed[ledgers[0].budget.key] = None
+            self.changed[ledgers[0].budget.key] = None
             self.write(ledgers[0])
         return answer
 
@@ -367,7 +362,10 @@ class DisruptionController:
         self._pods, self._counted_ns = pods, self._api.now_ns
         self._follow()
 
-    def _count_all(self) -> None:
+    def count_all(self) -> None:
+        """Count all budgets now, for who tells of each: whose status is not that of its pods is
+        synced a moment later, to which the play goes on then.
+        """
         if self._uncounted:
             for key in self._ledgers:
                 self.ledger(key)
@@ -481,7 +479,7 @@ class DisruptionController:
                 self.ledger(key)
         self._goes_on = False
         self._begin_anew(LabelledPods(self._api.store))
-        self._count_all()
+        self.count_all()
         for ledger in self._ledgers.values():
             self._sync_soon(ledger)
 
@@ -501,7 +499,7 @@ class DisruptionController:
         before = ledger.budget
         ledger.sync(now_ns - self._origin_ns, now_ns, reads_spec=key not in self._stuck)
         if ledger.budget is not before:
-            self._changed[key] = None
+            self.changed[key] = None
             self.write(ledger)
 
 

@@ -41,6 +41,9 @@ from kubectl_nodelife.sim.kubelet_state import (
     MachineFacts,
     RunningStatuses,
     Start,
+    alike,
+    is_written_over,
+    overwritten,
 )
 from kubectl_nodelife.sim.owners import delete_stopped
 from kubectl_nodelife.sim.timeline import KUBELET, Agenda
@@ -82,22 +85,6 @@ def own_conditions(node: Node) -> dict[str, NodeCondition]:
         elif shown is not None or node.ready() is None:
             own[type_] = NodeCondition(type=type_, status=status, reason=reason)
     return own
-
-
-def alike(a: NodeCondition, b: NodeCondition) -> bool:
-    """True if they are equal, their times aside."""
-    return (a.status, a.reason, a.message) == (b.status, b.reason, b.message)
-
-
-def is_written_over(node: Node) -> bool:
-    """True if the monitor has written a condition of the node."""
-    return any(c.reason in SILENT_REASONS for c in node.status.conditions)
-
-
-def overwritten(seen: Mapping[str, NodeCondition], node: Node) -> bool:
-    """True if the Node shows other conditions than its kubelet sees."""
-    shown = {c.type: c.status for c in node.status.conditions}
-    return any(shown.get(own.type) != own.status for own in seen.values())
 
 
 def posted(

@@ -12,6 +12,7 @@ and volumes of pods that start.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from copy import copy
 from typing import Final
 
@@ -26,6 +27,7 @@ from kubectl_nodelife.engine.workqueue import TokenBucket
 from kubectl_nodelife.kube.node import Node, NodeCondition, NodeStatus, NodeSystemInfo
 from kubectl_nodelife.kube.pod import Pod, PodCondition, PodStatus, Quantities, is_starting
 from kubectl_nodelife.kube.times import MINUTE_NS, SECOND_NS, whole_seconds
+from kubectl_nodelife.kube.wellknown import SILENT_REASONS
 from kubectl_nodelife.kubelet.releases import rules_for
 
 REPORT: Final = 2
@@ -225,6 +227,22 @@ class Kubelet:
         other = copy(self)
         other.conditions = dict(self.conditions)
         return other
+
+
+def alike(a: NodeCondition, b: NodeCondition) -> bool:
+    """True if they are equal, their times aside."""
+    return (a.status, a.reason, a.message) == (b.status, b.reason, b.message)
+
+
+def is_written_over(node: Node) -> bool:
+    """True if the monitor has written a condition of the node."""
+    return any(c.reason in SILENT_REASONS for c in node.status.conditions)
+
+
+def overwritten(seen: Mapping[str, NodeCondition], node: Node) -> bool:
+    """True if the Node shows other conditions than its kubelet sees."""
+    shown = {c.type: c.status for c in node.status.conditions}
+    return any(shown.get(own.type) != own.status for own in seen.values())
 
 
 class RunningStatuses:

@@ -248,6 +248,7 @@ def run(
     with without_collector(stay=True):  # `World.end` removes the cycles
         branch = Branch.begin(setting, controllers, duration_ns=duration_ns, faults=faults)
         world, timeline = branch.world, branch.timeline
+        world.disruption.count_all()
         placement = world.scheduler.placement
         placement.takes_last, placement.equals = other_luck, {}
         upgrades = None

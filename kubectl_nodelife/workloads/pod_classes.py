@@ -365,6 +365,7 @@ class PodSummary:
         self.nameless: dict[Key, None] = {}
         self._rooms: dict[str, Rooms] = {}
         self._stale = set(nodes)
+        self._unnoted = set(self._stale)
         self._classes, self._most = PodClasses(), 0
         self.labels, self._most_filed = PodLabels(), 0
         for pod in unbound:
@@ -375,6 +376,7 @@ class PodSummary:
         other = PodSummary(self._stale, ())
         other.keep_off, other.made = dict(self.keep_off), dict(self.made)
         other.nameless, other._rooms = dict(self.nameless), dict(self._rooms)
+        other._unnoted = set(self._unnoted)
         other._classes, other._most = self._classes, self._most
         other.labels, other._most_filed = self.labels, self._most_filed
         return other
@@ -407,8 +409,10 @@ class PodSummary:
         while stale:
             name = stale.pop()
             pods = pods_on(name)
-            for pod in pods:
-                self._note(pod)
+            if name in self._unnoted:  # else each was noted when it came or changed
+                self._unnoted.discard(name)
+                for pod in pods:
+                    self._note(pod)
             rooms = self._classes.rooms_on(pods).get(name)
             if rooms:
                 self._rooms[name] = rooms

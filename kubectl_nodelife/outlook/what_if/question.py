@@ -319,6 +319,7 @@ def restamped(cluster: Cache, was: Settings, now: Settings) -> Cache:
 def _begin(present: Present, question: Question, timing: Timing) -> Branch:
     """The play of it before its first tick, with what is counted of it."""
     branch = present.begin(question.until_ns, timing=timing, controllers=question.controllers)
+    branch.world.disruption.count_all()
     ServiceLevels(branch.world)
     return branch
 
