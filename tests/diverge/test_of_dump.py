@@ -158,6 +158,7 @@ def test_a_deletion_before_its_time(diverge: Any) -> None:
         ],
         deleted=ago(470),
         metadata={"deletionGracePeriodSeconds": 30},
+        created=ago(550),
     )
     lost = of_zone("a", "Unknown", 600, taints=lost_taints(UNREACHABLE, 600))
     (found,) = diverge(lost, lease("a", ago(650)), early)["items"]

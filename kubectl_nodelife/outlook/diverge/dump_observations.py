@@ -204,7 +204,7 @@ def _runs(outlook: Outlook, nodes: Iterable[Node]) -> Iterator[WriteRun]:
             marked = of_pod.last_transition_time if of_pod is not None else None
             if marked is not None and not pod.ready() and marked >= since:
                 marks.append(int(marked))
-    for run in runs_of([*lost, *marks]):
+    for run in runs_of([*lost, *marks], pause_ns=SECOND_NS):
         losses = sum(run[0] <= at_ns <= run[-1] for at_ns in lost)
         if losses:
             yield run_of_pass(pace, losses, len(run) - losses, run[-1] - run[0], SECOND_NS)
@@ -277,7 +277,7 @@ def _too_early(outlook: Outlook, pods: Iterable[Pod]) -> Iterator[Divergence]:
     """Pods that the taint-eviction controller deleted before their tolerations ran out."""
     for pod in pods:
         target = pod.status.condition(DISRUPTION_TARGET)
-        due_ns = _eviction_due(outlook, pod)
+        due_ns = _earliest_eviction(outlook, pod)
         since = target.last_transition_time if target is not None else None
         if target is None or target.status != TRUE or since is None or due_ns is None:
             continue
@@ -291,7 +291,7 @@ def _too_early(outlook: Outlook, pods: Iterable[Pod]) -> Iterator[Divergence]:
                 name=pod.name,
                 node=pod.spec.node_name,
                 message=f"DeletePod on {name} came {human_duration(early_ns)} before its "
-                "tolerations of the node's taints ran out, unless the node was tainted before",
+                "tolerations of the node's taints ran out",
                 sure=LIKELY,
                 controller=EVICTION,
                 action="DeletePod",
@@ -451,14 +451,16 @@ def _mirrored(outlook: Outlook) -> Iterator[tuple[_Write, int | None]]:
 
 
 def _unmarked(outlook: Outlook) -> Iterator[tuple[_Write, int | None]]:
-    """Pods that are Ready on a node whose kubelet is silent."""
+    """Pods that are Ready on a node whose kubelet is silent, where others are not: the pods of a
+    node that was not Ready before its kubelet fell silent are marked then, which their kubelet sets
+    right again, and not once more."""
     for node in _nodes(outlook):
-        ready = node.ready()
-        if ready is None or ready.status != UNKNOWN:
+        ready, pods = node.ready(), outlook.cache.pods_on(node.name)
+        if ready is None or ready.status != UNKNOWN or all(pod.ready() for pod in pods):
             continue
         since = ready.last_transition_time
         because = f"the node's Ready is Unknown ({ready.reason}), so that its pods are not Ready"
-        for pod in outlook.cache.pods_on(node.name):
+        for pod in pods:
             if pod.ready() and pod.metadata.deletion_timestamp is None:
                 where = ("Pod", pod.namespace, pod.name, node.name)
                 due_ns = int(since) if since is not None else None
@@ -496,6 +498,20 @@ def _silent_too_long(outlook: Outlook, node: Node) -> int | None:
     if of_node.sign_age_ns is None:
         return None
     return outlook.now_ns - of_node.sign_age_ns + of_node.grace_ns
+
+
+def _earliest_eviction(outlook: Outlook, pod: Pod) -> int | None:
+    """The same, where the node was lost in other ways before: its taint took the place of another,
+    since when the pod's timer runs, but not longer than the pod is on the node."""
+    node, due_ns = outlook.cache.get("Node", ("", pod.spec.node_name)), _eviction_due(outlook, pod)
+    if not isinstance(node, Node) or due_ns is None or not any(map(is_own, node.spec.taints)):
+        return due_ns
+    bound = pod.status.start_time or pod.metadata.creation_timestamp
+    tolerated = [eviction_forecast(pod, [pair[0]]) for pair in NO_EXECUTE_TAINTS.values()]
+    waits = [each.after_seconds for each in tolerated if each.after_seconds is not None]
+    if bound is None or not waits:
+        return None
+    return min(due_ns, int(bound) + min(waits) * SECOND_NS)
 
 
 def _eviction_due(outlook: Outlook, pod: Pod) -> int | None:

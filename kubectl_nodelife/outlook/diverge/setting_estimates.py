@@ -377,11 +377,11 @@ def round_rate(low: float, high: float) -> float:
     return float(f"{(low + high) / 2:.2g}")
 
 
-def runs_of(instants: Iterable[int]) -> Iterator[list[int]]:
-    """Instants in order, cut where the client had a pause."""
+def runs_of(instants: Iterable[int], pause_ns: int = _PAUSE_NS) -> Iterator[list[int]]:
+    """Instants in order, cut where the client had a pause, longer than `pause_ns`."""
     run: list[int] = []
     for at_ns in sorted(instants):
-        if run and at_ns - run[-1] > _PAUSE_NS:
+        if run and at_ns - run[-1] > pause_ns:
             yield run
             run = []
         run.append(at_ns)
