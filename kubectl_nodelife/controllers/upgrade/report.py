@@ -108,6 +108,8 @@ class _Rest:
         for entry in p.gone.values():
             if entry.mark is not None:
                 self._add(entry.pool, entry.zone, entry.mark)
+        self._out = {pool: sum(map(len, zones.values())) for pool, zones in self._until.items()}
+        """How many of each pool the run has out of service now."""
 
     def _add(self, pool: str, zone: str, mark: NodeMark) -> None:
         p, lengths_ns = self._p, dict(zip(_IN_TURN, self._lengths_ns, strict=True))
@@ -143,7 +145,8 @@ class _Rest:
     ) -> list[UpgradeCandidate]:
         """Step by step, and a soak after each; the nodes that are left once growth is over."""
         policy = self._p.policy
-        most, begins_ns = self._p.fleet.most_unavailable(pool), 0
+        most, is_here = self._p.fleet.most_unavailable(pool), pool == self._p.next.step.pool
+        begins_ns = 0 if is_here else self._end_ns  # pools go one after another
         while nodes and is_growing(k, policy.canary_width, most, policy.max_parallel):
             self._claim(pool, nodes[: max(0, more)], begins_ns=begins_ns)
             nodes, k = nodes[max(0, more) :], k + 1
@@ -182,7 +185,10 @@ class _Rest:
         taken, policy = self._until.setdefault(pool, {}), self._p.policy
         every = [at_ns for zone in taken.values() for at_ns in zone]
         limit = policy.max_parallel or len(self._p.nodes)
-        slots = _free(every, min(limit, self._p.fleet.most_out(pool_scope(pool))))
+        budget = self._p.fleet.counts.budget(pool_scope(pool))
+        by_others = max(0, budget.unavailable - self._out.get(pool, 0))
+        most_out = self._p.fleet.most_out(pool_scope(pool)) - by_others
+        slots = _free(every, min(limit, most_out))
         of_zone: dict[str, list[int]] = {}
         for node in nodes:
             if node.zone not in of_zone:
