@@ -66,14 +66,17 @@ class SnapshotFile:
     def __init__(self, path: str) -> None:
         self.path = path
         self.written = 0
-        self._draft = ""
+        self._draft = self._target = ""
         self._raw: IO[bytes] | None = None
         self._out: IO[bytes] | gzip.GzipFile | None = None
 
     def __enter__(self) -> SnapshotFile:
-        folder, name = os.path.split(os.path.abspath(self.path))
-        if not name or os.path.isdir(self.path):
+        self._target = os.path.realpath(self.path)  # a link stays, and what it leads to is replaced
+        folder, name = os.path.split(self._target)
+        if not name or os.path.isdir(self._target):
             raise BadInput("is a folder", on=self.path, remedy="name a file")
+        if os.path.exists(self._target) and not os.path.isfile(self._target):
+            raise BadInput("is no regular file", on=self.path, remedy="name a file")
         draft = os.path.join(folder, f".{name}.{os.getpid()}.part")
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
         try:
@@ -104,7 +107,7 @@ class SnapshotFile:
             os.fsync(self._raw.fileno())
             size = os.fstat(self._raw.fileno()).st_size
             self._raw.close()
-            os.replace(self._draft, self.path)
+            os.replace(self._draft, self._target)
         except OSError as error:
             raise self._failed(error) from None
         self._draft = ""

@@ -18,7 +18,7 @@ from kubectl_nodelife import PROGRAM, SHIM, __version__
 from kubectl_nodelife.commands.flags import Connection, Output, connection_flags, output_flags
 from kubectl_nodelife.document import document
 from kubectl_nodelife.errors import EXIT_DONE, EXIT_NO, NodelifeError
-from kubectl_nodelife.kube.names import counted
+from kubectl_nodelife.kube.names import counted, first_names
 from kubectl_nodelife.report.formats import Block, Page
 from kubectl_nodelife.report.table import NONE, Table, columns
 
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 CLUSTER_SECONDS: Final = 10
 _KUBECTL_SECONDS: Final = 10
+_FORBIDDEN: Final = 403
 _OLDEST_KUBECTL: Final = 26
 """Minor version of the first kubectl that asks plugins for completion."""
 _HINT: Final = "The exit code is 0 all the same; with --exit-code it is 4 where a check failed."
@@ -175,8 +176,40 @@ def _cluster(target: Target) -> Iterator[Finding]:
                       "set this machine's clock, by NTP for instance")  # fmt: skip
     else:
         yield Finding("clock", OK, f"within {seconds:.1f}s of the API server's")
+    yield _rights(target)
     if release_reads_leases(version):
         yield _node_controller(asyncio.run(_read_role(target)))
+
+
+def _rights(target: Target) -> Finding:
+    """Which of the kinds that verbs read may not be listed; without nodes no verb answers."""
+    import asyncio
+
+    try:
+        refused = asyncio.run(_refused(target))
+    except NodelifeError as error:
+        return Finding("rights", WARNING, error.what, error.remedy)
+    if not refused:
+        return Finding("rights", OK, "may list all that verbs read")
+    result = FAILED if "Node" in refused else WARNING
+    return Finding("rights", result, f"may not list {first_names(refused, 4)}",
+                   "see: kubectl nodelife rbac")  # fmt: skip
+
+
+async def _refused(target: Target) -> list[str]:
+    """The kinds of which the server refuses a list. Raises NodelifeError."""
+    from kubectl_nodelife.commands.cluster.drain import KINDS
+    from kubectl_nodelife.live.client import ApiError
+    from kubectl_nodelife.live.requests import list_url, resource_of
+
+    refused = []
+    async with _asking(target) as connected:
+        for kind in KINDS:
+            try:
+                await connected.read(list_url(resource_of(kind), limit=1), retry=False)
+            except ApiError as error:
+                refused += [kind] if error.code == _FORBIDDEN else []
+    return refused
 
 
 def _node_controller(role: dict[str, Any] | None) -> Finding:

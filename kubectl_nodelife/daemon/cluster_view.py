@@ -294,9 +294,8 @@ def _warnings(decisions: DecisionTask, now_ns: int, blind: list[str]) -> list[st
 
 
 def _progress(decisions: DecisionTask) -> str:
-    states = decisions.feed.states
-    parts = []
+    kinds: dict[str, list[str]] = {}
     for kind in decisions.unread():
-        error = states[kind].error
-        parts.append(f"{kind}: {error or 'listing'}")
-    return ", ".join(parts) or "everything is read, the controllers begin"
+        kinds.setdefault(decisions.feed.states[kind].error or "listing", []).append(kind)
+    parts = [f"{', '.join(names)}: {what}" for what, names in kinds.items()]
+    return "; ".join(parts) or "everything is read, the controllers begin"

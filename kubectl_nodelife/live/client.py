@@ -43,6 +43,7 @@ _CAUSE_SHOWN = 200
 _MOST_CAUSES = 3
 _UNAUTHORIZED = 401
 _FORBIDDEN = 403
+_BY_ITS_DATES = (9, 10)  # X509_V_ERR_CERT_NOT_YET_VALID, X509_V_ERR_CERT_HAS_EXPIRED
 
 
 class StatusCause(msgspec.Struct, frozen=True):
@@ -231,11 +232,14 @@ class Client:
     def _unreachable(self, error: BaseException) -> Unreachable:
         cause = getattr(error, "certificate_error", error)
         if isinstance(cause, ssl.SSLCertVerificationError):
+            why = "a proxy that intercepts TLS answers, or the kubeconfig has another cluster's"
+            remedy = f"the server was reached, but {why} certificate-authority or server name"
+            if cause.verify_code in _BY_ITS_DATES:
+                remedy = "renew the server's certificate, or set this machine's clock"
             return Unreachable(
                 f"its certificate is not trusted: {cause.verify_message or cause.reason}",
                 on=self.server,
-                remedy="the server was reached, but a proxy that intercepts TLS answers, or the "
-                "kubeconfig has another cluster's certificate-authority or server name",
+                remedy=remedy,
             )
         return Unreachable(
             f"the API server cannot be reached: {describe(error)}",

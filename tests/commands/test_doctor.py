@@ -77,6 +77,7 @@ async def test_a_cluster_that_answers_and_a_broken_journal(
     import asyncio
 
     async with sandbox() as served:
+        served.server.faults.forbid = {"pods", "leases"}
         identity = cluster_identity(target_of(served))
         folder = home / "nodelife_state_dir" / identity
         folder.mkdir(parents=True)
@@ -89,6 +90,8 @@ async def test_a_cluster_that_answers_and_a_broken_journal(
     found = {item["check"]: item for item in json.loads(shown["text"])["items"]}
     assert found["cluster"]["found"] == "Kubernetes v1.36.0"
     assert found["clock"]["result"] == "ok"
+    assert found["rights"]["result"] == "warning"
+    assert found["rights"]["found"] == "may not list Pod, Lease"
     assert found["journal"]["result"] == "failed"
     assert "file is not a database" in found["journal"]["found"]
     assert found["journal"]["remedy"].startswith("stop the daemon and move it away: mv ")

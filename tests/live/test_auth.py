@@ -11,6 +11,7 @@ import functools
 import os
 import subprocess
 import sys
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ from kubectl_nodelife.live.auth import Session
 from kubectl_nodelife.live.client import ApiError, Client
 from kubectl_nodelife.live.connection import Connection
 from kubectl_nodelife.live.target import Target, find_target
+from kubectl_nodelife.sandbox import tls
 from kubectl_nodelife.sandbox.tls import make_certificate
 from tests.loopback import KUBECTL
 from tests.raw_server import RawServer, Request, Sickness, raw_server
@@ -268,6 +270,17 @@ async def test_an_unknown_authority_is_refused_unless_checks_are_off(tmp_path: P
         assert server.requests == []
         await ask(path, tmp_path, insecure_skip_tls_verify=True)
         assert len(asked(server)) == 1
+
+
+async def test_an_expired_certificate_is_called_that(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tls, "_VALID", timedelta(minutes=1))  # it began five minutes ago
+    async with raw_server(tls=True) as server:
+        path = server.kubeconfig(tmp_path, {"token": "t"})
+        with pytest.raises(Unreachable, match="not trusted: certificate has expired") as said:
+            await ask(path, tmp_path)
+        assert said.value.remedy == "renew the server's certificate, or set this machine's clock"
 
 
 async def test_the_name_to_check_can_be_another(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import gzip
 import json
+import os
 import stat
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -206,6 +207,17 @@ def test_the_file_is_private_and_readable_here(
 def test_no_place_for_a_file(cluster: RawServer, capsys: Capture, file: str, told: str) -> None:
     assert main(["snapshot", "save", file]) in (1, 2)
     assert capsys.readouterr().err.startswith(f"error: {told}")
+
+
+def test_what_is_no_file_is_not_replaced(cluster: RawServer, capsys: Capture) -> None:
+    """As root `snapshot save /dev/stdout` would put a file in the place of a device."""
+    os.mkfifo("pipe")
+    assert main(["snapshot", "save", "pipe"]) == 2
+    assert capsys.readouterr().err == "error: pipe: is no regular file; name a file\n"
+    assert Path("pipe").is_fifo()
+    Path("link.json").symlink_to("kept.json")
+    assert main(["snapshot", "save", "link.json"]) == 0
+    assert Path("link.json").is_symlink() and Path("kept.json").is_file()
 
 
 def test_moment_release_and_flags_come_back(cluster: RawServer, capsys: Capture) -> None:
