@@ -21,6 +21,7 @@ from kubectl_nodelife.kube.names import (
     POD,
     WITHOUT_NAMESPACE,
     ZONE,
+    kind_of,
     parse_subject,
     word_for,
 )
@@ -95,6 +96,8 @@ def _found(where: Where, name: str) -> tuple[str, ...]:
         return ("/".join(filter(None, alike[0])),)
     if not alike:
         among = {each[2] for each in objects}
+        if kind := kind_of(name):
+            raise BadInput(f"which {word_for(kind)}?", remedy="give its name")
         raise NotFound("nodes, pods, daemonsets or budgets", name, among=among)
     ways = ", ".join("/".join(filter(None, one)) for one in alike[:_MOST_NAMED])
     raise BadInput(f"{len(alike)} objects have the name {name!r}", remedy=f"write one of {ways}")

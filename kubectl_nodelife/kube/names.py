@@ -101,7 +101,7 @@ def parse_subject(words: Sequence[str], kinds: Sequence[str], default: str = "")
     """The one object that the words name. Raises BadInput, also where they name several."""
     named = parse_subjects(words, kinds, default)
     if len(named) != 1:
-        raise _unclear(" ".join(words) or "nothing", kinds)
+        raise _unclear(" ".join(words), kinds)
     return named[0]
 
 
@@ -164,6 +164,5 @@ def _unclear(given: str, kinds: Sequence[str]) -> BadInput:
         else f"{word_for(kind)}/NAMESPACE/NAME"
         for kind in kinds
     ]
-    return BadInput(
-        f"which object is meant is unclear from {given!r}", remedy=f"write {' or '.join(ways)}"
-    )
+    what = f"which object is meant is unclear from {given!r}" if given else "no object is named"
+    return BadInput(what, remedy=f"write {' or '.join(ways)}")

@@ -137,5 +137,12 @@ def test_what_names_no_node(words: str) -> None:
 
 @pytest.mark.parametrize("words", ["", "node a b", "pod/a/b/c"])
 def test_what_is_not_one_object(words: str) -> None:
-    with pytest.raises(BadInput, match="which object is meant is unclear"):
+    told = "which object is meant is unclear" if words else "no object is named; write node/NAME"
+    with pytest.raises(BadInput, match=told):
         parse_subject(words.split(), (NODE, POD), NODE)
+
+
+def test_a_kind_without_a_name(capsys: pytest.CaptureFixture[str]) -> None:
+    dump = str(Path(__file__).parents[1] / "dumps" / "two-zones")
+    assert main(["explain", "nodes", "-f", dump]) == 2
+    assert capsys.readouterr().err == "error: which node?; give its name\n"
