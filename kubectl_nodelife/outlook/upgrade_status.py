@@ -191,15 +191,15 @@ def _step(run: RunDocument | None) -> Json | None:
 
 
 def _budget(scope: str, numbers: tuple[int, int, int, int]) -> Json:
-    base, available, floor, most = numbers
+    budget = ScopeBudget(scope_of(scope), *numbers)
     return {
-        "scope": str(scope_of(scope)),
-        "base": base,
-        "available": available,
-        "unavailable": base - available,
-        "floor": floor,
-        "mostUnavailable": most,
-        "slots": ScopeBudget(scope_of(scope), base, available, floor, most).slots,
+        "scope": str(budget.scope),
+        "base": budget.base,
+        "available": budget.available,
+        "unavailable": budget.unavailable,
+        "floor": budget.floor,
+        "mostUnavailable": budget.most_unavailable,
+        "slots": budget.slots,
     }
 
 

@@ -74,7 +74,11 @@ class Cleaner:
                     clean &= await self._clean_node(leftover.node.name, lease, proof_only)
             for obj in objects:
                 result = await self._carrier.carry_out(obj.deletion, obj.obj)
-                clean &= self._note(obj.name, "deleted", result.ok, result.message)
+                clean &= result.ok
+                if result.ok:
+                    self._show(f"{obj.name}: deleted")
+                else:
+                    self._warn(f"{obj.name}: {result.message or 'refused'}")
         if clean and not any(leftover.stays for leftover in marks):
             await self._delete_lease(lease)
         else:
@@ -105,13 +109,6 @@ class Cleaner:
                 return False
         self._warn(f"node/{name}: it was changed by others each time")
         return False
-
-    def _note(self, what: str, done: str, ok: bool, message: str) -> bool:
-        if ok:
-            self._show(f"{what}: {done}")
-        else:
-            self._warn(f"{what}: {message or 'refused'}")
-        return ok
 
     async def _delete_lease(self, lease: RunLease) -> None:
         election = lease.keeper.election

@@ -542,7 +542,6 @@ SENTENCES: Final[dict[str, Callable[[Detail], str]]] = {
     "DeleteCanary": lambda detail: "canary pod deleted",
     "CreateJob": lambda detail: "Job created",
     "DeleteJob": lambda detail: "Job deleted",
-    "SetNodeCondition": lambda detail: f"condition {detail['type']} set to {detail['status']}",
     "SetUpgradePhase": lambda detail: f"now {detail['to']}",
     "SetWindow": _stepped,
 }
