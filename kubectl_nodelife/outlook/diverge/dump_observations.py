@@ -29,6 +29,7 @@ from kubectl_nodelife.controllers.nodelifecycle.taints import (
 )
 from kubectl_nodelife.engine.actions import Action
 from kubectl_nodelife.engine.pace import pace_of
+from kubectl_nodelife.engine.workqueue import Never
 from kubectl_nodelife.kube.field_managers import TAINTS, UNSCHEDULABLE
 from kubectl_nodelife.kube.meta import controller_of
 from kubectl_nodelife.kube.node import Lease, Node, zone_display
@@ -468,9 +469,12 @@ def _unmarked(outlook: Outlook) -> Iterator[tuple[_Write, int | None]]:
 
 
 def _waiting(outlook: Outlook, numbers: Iterator[int]) -> Iterator[ExpectedWrite]:
-    """NoExecute taints for which tokens have been there."""
+    """NoExecute taints for which tokens have been there. Under a rate of exactly 1 that is not
+    known: a zone that was stopped once stays so (`Never` in engine/workqueue.py)."""
     for node, turn_ns in outlook.taints_due():
         ready, rate = node.ready(), _rate(outlook, outlook.zone_of(node))
+        if rate == Never.qps:
+            continue
         pair = NO_EXECUTE_TAINTS[ready.status] if ready is not None else None
         if ready is not None and pair is not None and turn_ns <= outlook.now_ns:
             because = f"Ready is {ready.status}, and its zone's limiter lets {rate:g} a second pass"
