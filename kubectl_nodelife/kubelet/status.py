@@ -46,12 +46,8 @@ def normalize_status(spec: PodSpec, status: PodStatus, rules: StatusRules) -> Po
     ephemeral = status.ephemeral_container_statuses
     if rules.ephemeral_counted and ephemeral:
         ephemeral = _by_container_name(_each(ephemeral, limit))
-    volume_health = status.volume_health
-    if rules.volume_health_in_seconds and volume_health:
-        volume_health = tuple(
-            replace(health, last_transition_time=_whole_seconds(health.last_transition_time))
-            for health in volume_health
-        )
+    if rules.volume_health_in_seconds:
+        status = _with_whole_second_volumes(status)
     return replace(
         status,
         start_time=_whole_seconds(status.start_time),
@@ -59,7 +55,6 @@ def normalize_status(spec: PodSpec, status: PodStatus, rules: StatusRules) -> Po
         container_statuses=regular and _by_container_name(_each(regular, limit)),
         init_container_statuses=init and _in_order_of_spec(spec, _each(init, limit)),
         ephemeral_container_statuses=ephemeral,
-        volume_health=volume_health,
     )
 
 
@@ -200,6 +195,14 @@ def _whole_second_condition(condition: PodCondition) -> PodCondition:
     )
 
 
+def _with_whole_second_volumes(status: PodStatus) -> PodStatus:
+    health = tuple(
+        replace(volume, last_transition_time=_whole_seconds(volume.last_transition_time))
+        for volume in status.volume_health
+    )
+    return replace(status, volume_health=health) if health != status.volume_health else status
+
+
 def _whole_seconds(time: Time | None) -> Time | None:
     if time is None or time % SECOND_NS == 0:
         return time
@@ -234,7 +237,7 @@ def merge_pod_status(
         merged = replace(merged, phase=old.phase, reason=old.reason, message=old.message)
     if rules.terminal_not_ready and merged.phase in TERMINAL_PHASES:
         merged = _never_ready(merged, now_ns)
-    return merged
+    return _with_whole_second_volumes(merged)  # as it is sent: a fraction alone is no change
 
 
 def _never_ready(status: PodStatus, now_ns: int) -> PodStatus:

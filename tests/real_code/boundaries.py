@@ -1,4 +1,4 @@
-"""One small play for each behaviour that begins or ends with v1.33 to v1.37, in which the release
+"""One small play for each behaviour that begins or ends with v1.33 to v1.38, in which the release
 before and the release after differ, and what the real code of both did on it.
 
     python -m tests.real_code.boundaries 1.33.13 PROGRAM    # records what this program does
@@ -30,7 +30,7 @@ from tests.real_code.workload_scenario import ready_node, scenario
 
 Json = dict[str, Any]
 RECORDINGS = Path(__file__).parent / "recordings"
-FIRST_MINOR, LAST_MINOR = 32, 37
+FIRST_MINOR, LAST_MINOR = 32, 38
 
 AT_ONCE = ("-lag-min=1ns", "-lag-max=1ns", "-write-min=0s", "-write-max=0s")
 """Watchers see a write a nanosecond later, as they do here."""
@@ -79,6 +79,41 @@ def another_groups_daemon_set() -> Json:
     drain = {"nodes": ["n0"], "ignoreDaemonSets": True}
     event = {"at": "13.1s", "drain": drain}
     return _of_nodes("another-groups-daemonset", [event], [pod, _daemon_set()])
+
+
+def a_silent_node_is_made_again() -> Json:
+    """Without a condition: the time it is given runs from its creation, or from when the controller
+    last heard of the Node before.
+    """
+    node = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n0"}}
+    events = [
+        {"at": "13.1s", "kubelet": {"nodes": ["n0"], "heartbeats": "stop"}},
+        {"at": "33.1s", "delete": {"kind": "Node", "name": "n0"}},
+        {"at": "43.1s", "apply": node},
+    ]
+    return _of_nodes("a-node-is-made-again", events)
+
+
+def a_pod_leaves_its_budget_for_another() -> Json:
+    """By its labels: the first budget is told, and refuses the pod that is left, or it is not."""
+    spec = {"containers": CONTAINERS, "terminationGracePeriodSeconds": 1}
+    pods = [pod_of(None, f"p{i}", {"app": "a"}, {**spec, "nodeName": f"n{i}"}) for i in range(2)]
+    budgets = [
+        {
+            "apiVersion": "policy/v1",
+            "kind": "PodDisruptionBudget",
+            "metadata": {"name": name, "namespace": "default"},
+            "spec": {"minAvailable": 1, "selector": {"matchLabels": {"app": name}}},
+        }
+        for name in ("a", "b")
+    ]
+    meta = {"name": "p1", "namespace": "default", "labels": {"app": "b"}}
+    drain = {"nodes": ["n0"], "force": True, "timeout": "20s"}
+    events = [
+        {"at": "13.1s", "apply": {"apiVersion": "v1", "kind": "Pod", "metadata": meta}},
+        {"at": "23.1s", "drain": drain},
+    ]
+    return _of_nodes("a-pod-leaves-its-budget", events, [*pods, *budgets])
 
 
 def a_budget_allows_less_than_nothing() -> Json:
@@ -195,6 +230,14 @@ def a_volume_is_unwell() -> Json:
     return _sequence(_sync(_running()), step)
 
 
+def a_volume_is_unwell_between_two_seconds() -> Json:
+    """The time of it is a whole second, or is cut to one by the API server alone."""
+    play = a_volume_is_unwell()
+    for step in play["steps"]:
+        step["at"] += SECOND_NS // 2
+    return play
+
+
 def _sequence(*steps: Json, rule: str = "") -> Json:
     """A pod of one container, which may have a restart rule, and a step each second."""
     container: Json = {"name": "c", "image": "i"}
@@ -253,6 +296,8 @@ BOUNDARIES = {
     "lease_circuit_breaker": Boundary(SWITCHES, leases_stand_still),
     "sticky_timer_keys": Boundary(SWITCHES, a_pod_ends_slowly_and_a_second_taint_comes),
     "drains_daemon_sets_by_kind": Boundary(SWITCHES, another_groups_daemon_set),
+    "health_follows_node": Boundary(SWITCHES, a_silent_node_is_made_again),
+    "syncs_every_budget": Boundary(SWITCHES, a_pod_leaves_its_budget_for_another),
     "refusals_name_budget": Boundary(SWITCHES, a_budget_allows_less_than_nothing),
     "available_at_the_instant": Boundary(
         DAEMON_SETS, a_roll_out_begins_as_pods_become_available, AT_ONCE
@@ -266,11 +311,16 @@ BOUNDARIES = {
     "claims_never_differ": Boundary(KUBELETS, claims_alone_are_other),
     "ready_to_start_says_why": Boundary(KUBELETS, no_sandbox),
     "volume_health": Boundary(KUBELETS, a_volume_is_unwell),
+    "volume_health_in_seconds": Boundary(KUBELETS, a_volume_is_unwell_between_two_seconds),
 }
 NOT_PLAYED = {
     "pops_backoff_queue": "the real scheduler says where one pod goes; its queue is not played",
     "dry_run_ends": "a simulated drain is no dry run",
     "waiting_for_detach": "the attach-detach controller is not played",
+    "detach_when_node_is_gone": "the attach-detach controller is not played",
+    "empty_selector_spreads": "the real scheduler says where one pod goes, in v1.36 and v1.37",
+    "eviction_tells_version": "of a simulated eviction only the verdict is kept",
+    "evicted_stays_failed": "what a pod sync finds is part of a sequence",
 }
 """Rows whose releases no play here tells apart."""
 

@@ -415,9 +415,13 @@ def _status_apart(
 
 
 def _fields(status: PodStatus) -> Json:
-    """What is there by name, conditions by type."""
+    """What is there by name, conditions by type; times in whole seconds, as JSON has them."""
     fields: Json = {name: getattr(status, name) or None for name in PodStatus.__struct_fields__}
     del fields["conditions"]
+    fields["volume_health"] = [
+        replace(volume, last_transition_time=(volume.last_transition_time or 0) // SECOND_NS)
+        for volume in status.volume_health
+    ]
     for condition in status.conditions:
         fields[condition.type] = replace(condition, observed_generation=0)
     return fields

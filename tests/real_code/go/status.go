@@ -17,6 +17,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	utilfeature "k8s.io/apiserver/pkg/util/feature"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/klog/v2"
@@ -206,6 +207,9 @@ func (k *managed) step(s statusStep) {
 		invoke(k.manager.SetContainerStartup, logger, types.UID(s.UID), container, s.Value)
 	case "setPodVolumeHealth":
 		if set := reflect.ValueOf(k.manager).MethodByName("SetPodVolumeHealth"); set.IsValid() { // from v1.37 on
+			if err := utilfeature.DefaultMutableFeatureGate.Set("CSIVolumeHealth=true"); err != nil { // without it no one calls
+				panic(err)
+			}
 			health := reflect.New(set.Type().In(3))
 			if err := json.Unmarshal(s.Health, health.Interface()); err != nil {
 				panic(err)
