@@ -141,6 +141,8 @@ def _is_quiet(moment: Moment, spec: Json) -> bool:
             troubled.add(event["apply"]["metadata"]["name"])
     if silent & troubled:
         return False
+    if any(float(read["from"][:-1]) <= moment.at for read in spec.get("failingReads", ())):
+        return False
     nodes = {o["metadata"]["name"]: o for o in moment.objects if o["kind"] == "Node"}
     pods = (o for o in moment.objects if o["kind"] == "Pod")
     return not any(
@@ -156,9 +158,9 @@ def _is_quiet(moment: Moment, spec: Json) -> bool:
     )
 
 
-_LEASE_MEMORY = frozenset({"lease", "controllers", "failingReads"})
+_LEASE_MEMORY = frozenset({"lease", "controllers"})
 """Events of which the controllers remember, since v1.37, what no object shows: a Lease that another
-client wrote, a view of Leases that stood still, reads that failed."""
+client wrote, a view of Leases that stood still; of reads that failed they do so as well."""
 
 _LATE = 1.5
 """Intervals between renewals after which a kubelet is late."""
@@ -178,10 +180,12 @@ def _is_troubled(made: Json) -> bool:
 
 
 def _tells_little(node: Json, renewed: Collection[str]) -> bool:
-    """True if nothing says if the kubelet lives, or the condition that it lacks if it knows it."""
+    """True if nothing says if the kubelet lives, or the conditions that it lacks if it knows them
+    or when they are posted.
+    """
     conditions = node["status"].get("conditions", ())
     never = any(c["reason"] == "NodeStatusNeverUpdated" for c in conditions)
-    return never or node["metadata"]["name"] not in renewed
+    return not conditions or never or node["metadata"]["name"] not in renewed
 
 
 def _awaits_taint(node: Json) -> bool:
@@ -215,6 +219,10 @@ def scenario_of(document: Json, moment: Moment) -> Json:
         "kubelet": kubelet,
         "objects": moment.objects,
         "events": events,
+        "failingReads": [
+            read | {word: f"{float(read[word][:-1]) - moment.at:.3f}s" for word in ("from", "until")}
+            for read in spec.get("failingReads", ())
+        ],
     }
     return {**document, "spec": joined}
 
