@@ -220,7 +220,7 @@ def scenario_of(document: Json, moment: Moment) -> Json:
         "objects": moment.objects,
         "events": events,
         "failingReads": [
-            read | {word: f"{float(read[word][:-1]) - moment.at:.3f}s" for word in ("from", "until")}
+            read | {at: f"{float(read[at][:-1]) - moment.at:.3f}s" for at in ("from", "until")}
             for read in spec.get("failingReads", ())
         ],
     }

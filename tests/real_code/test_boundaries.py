@@ -1,4 +1,4 @@
-"""Each row of the tables of releases that begins or ends with v1.33 to v1.37 is held by real code
+"""Each row of the tables of releases that begins or ends with v1.33 to v1.38 is held by real code
 of the release before and of the release after: moved by one release, it differs.
 
 What the real code did is recorded, so that no program is needed; where REAL_CONTROLLERS names one,
