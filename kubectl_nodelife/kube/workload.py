@@ -20,11 +20,14 @@ from msgspec.structs import replace
 from kubectl_nodelife.kube.meta import ApiStruct, Int64, KubeObject, LabelSelector, MicroTime, Time
 
 IntOrString = Int64 | str
-_PERCENT = re.compile(r"[0-9]+%")
+_INTEGER = re.compile(r"[+-]?[0-9]+")
 
 
 class NotAPercentage(ValueError):
-    """An IntOrString is neither an integer nor a percentage; the text is upstream's."""
+    """An IntOrString is neither an integer nor a percentage. `why` and the text are upstream's."""
+
+    def __init__(self, why: str) -> None:
+        super().__init__(f"invalid value for IntOrString: {why}")
 
 
 def scaled_value(value: IntOrString, total: int, *, up: bool = True) -> int:
@@ -34,11 +37,13 @@ def scaled_value(value: IntOrString, total: int, *, up: bool = True) -> int:
     """
     if isinstance(value, int):
         return value
-    if _PERCENT.fullmatch(value) is None:
-        raise NotAPercentage(
-            "invalid value for IntOrString: invalid type: string is not a percentage"
-        )
-    share = int(value[:-1]) * total
+    if not value.endswith("%"):
+        raise NotAPercentage("invalid type: string is not a percentage")
+    number = value[:-1]
+    if _INTEGER.fullmatch(number) is None:
+        parsing = f'strconv.Atoi: parsing "{number}": invalid syntax'
+        raise NotAPercentage(f'invalid value "{value}": {parsing}')
+    share = int(number) * total
     return -(-share // 100) if up else share // 100
 
 

@@ -91,16 +91,34 @@ def test_defaults_never_replace_what_is_written() -> None:
 
 @pytest.mark.parametrize(
     ("value", "total", "scaled"),
-    [(3, 10, 3), ("30%", 10, 3), ("31%", 10, 4), ("1%", 10, 1), ("0%", 10, 0), ("150%", 4, 6)],
+    [
+        (3, 10, 3),
+        ("30%", 10, 3),
+        ("31%", 10, 4),
+        ("1%", 10, 1),
+        ("0%", 10, 0),
+        ("150%", 4, 6),
+        ("-50%", 10, -5),
+    ],
 )
 def test_percentages_are_rounded_up(value: int | str, total: int, scaled: int) -> None:
     assert scaled_value(value, total) == scaled
 
 
-@pytest.mark.parametrize("value", ["", "3", "x%", "-5%", "1.5%", "%"])
-def test_other_text_is_no_percentage(value: str) -> None:
-    with pytest.raises(NotAPercentage):
+@pytest.mark.parametrize(
+    ("value", "why"),
+    [
+        ("", "invalid type: string is not a percentage"),
+        ("3", "invalid type: string is not a percentage"),
+        ("x%", 'invalid value "x%": strconv.Atoi: parsing "x": invalid syntax'),
+        ("1.5%", 'invalid value "1.5%": strconv.Atoi: parsing "1.5": invalid syntax'),
+        ("%", 'invalid value "%": strconv.Atoi: parsing "": invalid syntax'),
+    ],
+)
+def test_other_text_is_no_percentage(value: str, why: str) -> None:
+    with pytest.raises(NotAPercentage) as raised:
         scaled_value(value, 10)
+    assert str(raised.value) == f"invalid value for IntOrString: {why}"
 
 
 def requirement(key: str, operator: str, *values: str) -> LabelSelectorRequirement:

@@ -196,7 +196,7 @@ def test_disrupted_pods_end_when_deleted_gone_or_forgotten() -> None:
     assert standing(entries, pods, NOW) == {"kept": Time(NOW - SECOND_NS)}
 
 
-@pytest.mark.parametrize("text", ["10", "x%", "-5%", "1.5%", ""])
+@pytest.mark.parametrize("text", ["10", "x%", "1.5%", ""])
 def test_no_count_is_made_of_text_that_is_no_percentage(text: str) -> None:
-    with pytest.raises(SyncFailure, match="string is not a percentage"):
+    with pytest.raises(SyncFailure, match="invalid value for IntOrString: "):
         desired_pods(PodDisruptionBudgetSpec(max_unavailable=text), 10, 10)
