@@ -12,13 +12,7 @@ from collections.abc import Iterable
 from datetime import UTC, datetime
 
 from cyclonedx.contrib.license.factories import LicenseFactory
-from cyclonedx.model import (
-    ExternalReference,
-    ExternalReferenceType,
-    HashAlgorithm,
-    HashType,
-    XsUri,
-)
+from cyclonedx.model import ExternalReference, ExternalReferenceType, HashAlgorithm, HashType, XsUri
 from cyclonedx.model.bom import Bom
 from cyclonedx.model.component import Component, ComponentType
 from cyclonedx.output.json import JsonV1Dot6

@@ -6,18 +6,7 @@ from typing import Any
 
 from kubectl_nodelife.engine import actions
 from kubectl_nodelife.kube.node import Taint
-from tests.call_objects import (
-    CONTAINERS,
-    JOB,
-    LEASE,
-    NODE,
-    NODE_KEEPS,
-    NS,
-    POD,
-    WHO,
-    Case,
-    node_of,
-)
+from tests.call_objects import CONTAINERS, JOB, LEASE, NODE, NODE_KEEPS, NS, POD, WHO, Case, node_of
 from tests.objects import manifest
 
 _UNPROVEN = Taint("nodelife.dev/unproven", "NoSchedule", "r")

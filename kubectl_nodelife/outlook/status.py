@@ -2,15 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import (
-    Callable,
-    Container,
-    Generator,
-    Iterable,
-    Iterator,
-    Mapping,
-    Sequence,
-)
+from collections.abc import Callable, Container, Generator, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 import msgspec

@@ -15,12 +15,7 @@ from typing import Any, Final, TypeVar
 
 from msgspec.structs import replace
 
-from kubectl_nodelife.controllers.upgrade.claims import (
-    is_selected,
-    turn_of,
-    why_skipped,
-    zone_name,
-)
+from kubectl_nodelife.controllers.upgrade.claims import is_selected, turn_of, why_skipped, zone_name
 from kubectl_nodelife.controllers.upgrade.counts import CLUSTER, ScopeBudget, scope_of
 from kubectl_nodelife.controllers.upgrade.document import (
     OVER,

@@ -35,12 +35,7 @@ from kubectl_nodelife.sim.fields import (
     some_of,
     text,
 )
-from kubectl_nodelife.sim.scenario import (
-    CONTROLLER_NAMES,
-    FEWEST_PODS,
-    SCHEDULERS,
-    read_document,
-)
+from kubectl_nodelife.sim.scenario import CONTROLLER_NAMES, FEWEST_PODS, SCHEDULERS, read_document
 from kubectl_nodelife.sweep.failures import (
     Flap,
     Group,

@@ -17,13 +17,7 @@ from kubectl_nodelife.kube.kinds import KINDS
 from kubectl_nodelife.kube.load import load_documents
 from kubectl_nodelife.kube.times import parse_time
 from kubectl_nodelife.sim.run import run as play
-from kubectl_nodelife.sim.scenario import (
-    PASS_DRIFT_NS,
-    Given,
-    Setting,
-    assemble,
-    parse_scenario,
-)
+from kubectl_nodelife.sim.scenario import PASS_DRIFT_NS, Given, Setting, assemble, parse_scenario
 from kubectl_nodelife.upgrade.answers import decider_for
 from kubectl_nodelife.workloads.placement import PlacementSimulator
 from tests.claims.fleets import NOW, Document, Fleet

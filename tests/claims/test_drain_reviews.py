@@ -15,13 +15,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from tests.claims.drained import (
-    END_S,
-    DrainedCluster,
-    DrainedPod,
-    drained_cluster,
-    seconds_of,
-)
+from tests.claims.drained import END_S, DrainedCluster, DrainedPod, drained_cluster, seconds_of
 from tests.claims.test_what_if import run, span_of
 from tests.what_if.stand import at
 

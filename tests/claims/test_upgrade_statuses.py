@@ -26,11 +26,7 @@ from kubectl_nodelife.controllers.upgrade.document import (
     encode_document,
 )
 from kubectl_nodelife.controllers.upgrade.policy import shown_policy
-from kubectl_nodelife.controllers.upgrade.report import (
-    ANNOTATION_REPORT,
-    encode_report,
-    report_of,
-)
+from kubectl_nodelife.controllers.upgrade.report import ANNOTATION_REPORT, encode_report, report_of
 from kubectl_nodelife.kube.codec import encode
 from kubectl_nodelife.kube.times import SECOND_NS
 from kubectl_nodelife.outlook.upgrade_status import upgrade_status

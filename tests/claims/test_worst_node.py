@@ -13,14 +13,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from tests.claims.clusters import RandomCluster, ago, random_cluster
-from tests.claims.test_first_lines import (
-    Capture,
-    asked,
-    late_nodes,
-    nodes_of,
-    play_of,
-    ready_of,
-)
+from tests.claims.test_first_lines import Capture, asked, late_nodes, nodes_of, play_of, ready_of
 from tests.claims.test_what_if import span_of
 
 Records = list[dict[str, Any]]

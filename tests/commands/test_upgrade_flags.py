@@ -11,11 +11,7 @@ import pytest
 from click.testing import CliRunner
 
 from kubectl_nodelife.commands.flags import Connection
-from kubectl_nodelife.commands.upgrade.flags import (
-    _POLICY,
-    policy_flags,
-    policy_of,
-)
+from kubectl_nodelife.commands.upgrade.flags import _POLICY, policy_flags, policy_of
 from kubectl_nodelife.controllers.upgrade.claims import is_selected, named_nodes
 from kubectl_nodelife.controllers.upgrade.policy import (
     UpgradePolicy,

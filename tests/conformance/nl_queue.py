@@ -8,10 +8,7 @@ from typing import Any
 import pytest
 
 from kubectl_nodelife.controllers.tainteviction.controller import worker_of
-from kubectl_nodelife.controllers.tainteviction.evictions import (
-    TimedWorkers,
-    Work,
-)
+from kubectl_nodelife.controllers.tainteviction.evictions import TimedWorkers, Work
 from kubectl_nodelife.engine.actions import ScheduleEviction
 from kubectl_nodelife.engine.settings import parse_profile
 from kubectl_nodelife.engine.workqueue import (

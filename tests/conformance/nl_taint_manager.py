@@ -13,10 +13,7 @@ from collections.abc import Callable, Hashable
 from typing import Any
 
 from kubectl_nodelife.controllers.tainteviction import TaintEvictionController
-from kubectl_nodelife.controllers.tainteviction.evictions import (
-    cancelling_event,
-    marking_event,
-)
+from kubectl_nodelife.controllers.tainteviction.evictions import cancelling_event, marking_event
 from kubectl_nodelife.engine.actions import (
     Action,
     DeletePod,

@@ -20,9 +20,7 @@ from kubectl_nodelife.kubelet.machine import (
     drive,
 )
 from kubectl_nodelife.kubelet.status import with_condition
-from kubectl_nodelife.outlook.audit.classes import (
-    classify,
-)
+from kubectl_nodelife.outlook.audit.classes import classify
 from kubectl_nodelife.outlook.audit.repair_plan import FirstSeen, RepairLimits, refusals
 from kubectl_nodelife.workloads.force_advice import NodeReadiness, node_readiness
 from tests.conformance.checks import only

@@ -11,10 +11,7 @@ from kubectl_nodelife.daemon import journal as journal_module
 from kubectl_nodelife.daemon.changes import ChangeFilter, document
 from kubectl_nodelife.daemon.journal import TooSlow, open_journal
 from kubectl_nodelife.daemon.ledger import planned_action
-from kubectl_nodelife.engine.actions import (
-    CancelEviction,
-    QueueNode,
-)
+from kubectl_nodelife.engine.actions import CancelEviction, QueueNode
 from tests.daemon.lab import SECOND, T0
 from tests.daemon.plans import deleted, event, lost, outcomes, scheduled, tainted, zone_state
 

@@ -19,17 +19,7 @@ from kubectl_nodelife.outlook.node_verdict import WORST_FIRST
 from kubectl_nodelife.outlook.situation import Situation, blind
 from kubectl_nodelife.outlook.status import status_steps
 from kubectl_nodelife.outlook.works import Wait, WorkInProgress
-from tests.daemon.lab import (
-    SECOND,
-    T0,
-    UNREACHABLE,
-    Lab,
-    lease,
-    make_lab,
-    node,
-    pod,
-    unreachable,
-)
+from tests.daemon.lab import SECOND, T0, UNREACHABLE, Lab, lease, make_lab, node, pod, unreachable
 from tests.daemon.test_foreteller import DARK, LIT, foreteller_of, twelve_fall_silent
 
 

@@ -26,9 +26,7 @@ from kubectl_nodelife.sim import run as sim_run
 from kubectl_nodelife.sim.failing_writes import InjectedFault
 from kubectl_nodelife.sim.run import Run
 from kubectl_nodelife.sim.scenario import assemble, parse_scenario
-from kubectl_nodelife.sim.world import (
-    World,
-)
+from kubectl_nodelife.sim.world import World
 from tests.objects import node
 
 HASH = "controller-revision-hash"

@@ -10,16 +10,7 @@ from msgspec.structs import replace
 
 from kubectl_nodelife.kube.pod import PodCondition
 from kubectl_nodelife.live.news import KindPhase
-from tests.daemon.lab import (
-    SECOND,
-    WATCHING,
-    Lab,
-    lease,
-    make_lab,
-    node,
-    pod,
-    unreachable,
-)
+from tests.daemon.lab import SECOND, WATCHING, Lab, lease, make_lab, node, pod, unreachable
 from tests.diverge.recorded import RecordedLab, recorded_lab, unknown, with_taints
 
 NOT_READY = PodCondition("Ready", "False")

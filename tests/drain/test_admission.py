@@ -7,15 +7,7 @@ from typing import Any
 import pytest
 
 from kubectl_nodelife.kube.times import SECOND_NS
-from tests.drain.build import (
-    Json,
-    budget,
-    namespace,
-    node,
-    plan,
-    pods_of,
-    replica_set,
-)
+from tests.drain.build import Json, budget, namespace, node, plan, pods_of, replica_set
 from tests.objects import manifest
 
 NODES = [*node("a1"), *node("a2"), *node("a3")]

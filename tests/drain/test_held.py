@@ -7,14 +7,7 @@ from typing import Any
 import pytest
 
 from kubectl_nodelife.kube.times import SECOND_NS
-from tests.drain.build import (
-    Json,
-    node,
-    plan,
-    pod,
-    pods_of,
-    replica_set,
-)
+from tests.drain.build import Json, node, plan, pod, pods_of, replica_set
 
 NODES = [*node("a1"), *node("a2"), *node("a3")]
 TIMEOUT = 30 * SECOND_NS

@@ -6,17 +6,7 @@ import pytest
 
 from kubectl_nodelife.kube.times import MINUTE_NS, SECOND_NS
 from kubectl_nodelife.sim.kubectl.options import DrainOptions
-from tests.drain.build import (
-    budget,
-    merged,
-    node,
-    owned,
-    plan,
-    pod,
-    pods_of,
-    replica_set,
-    workload,
-)
+from tests.drain.build import budget, merged, node, owned, plan, pod, pods_of, replica_set, workload
 
 NODES = [*node("a1"), *node("a2"), *node("a3")]
 

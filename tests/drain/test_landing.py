@@ -7,16 +7,7 @@ from typing import Any
 import pytest
 
 from kubectl_nodelife.kube.times import SECOND_NS
-from tests.drain.build import (
-    NOW,
-    Json,
-    budget,
-    node,
-    plan,
-    pods_of,
-    replica_set,
-    stateful_set,
-)
+from tests.drain.build import NOW, Json, budget, node, plan, pods_of, replica_set, stateful_set
 from tests.objects import manifest
 from tests.sim.documents import found, story
 

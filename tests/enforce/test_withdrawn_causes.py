@@ -9,12 +9,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from kubectl_nodelife.engine.actions import (
-    Action,
-    RecordEvent,
-    RemoveTaints,
-    SetUpgradeState,
-)
+from kubectl_nodelife.engine.actions import Action, RecordEvent, RemoveTaints, SetUpgradeState
 from kubectl_nodelife.engine.calls import Answer, Get, Result
 from kubectl_nodelife.engine.dependent_writes import FailedWrite, FailedWrites
 from kubectl_nodelife.engine.events import NOT_SENT

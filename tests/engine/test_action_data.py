@@ -8,11 +8,7 @@ import msgspec
 import pytest
 
 from kubectl_nodelife.engine.actions import Action, ActionNumbers, AddTaints, DeletePod
-from kubectl_nodelife.engine.actions.identity import (
-    ACTION_CLASSES,
-    decode_action,
-    encode_action,
-)
+from kubectl_nodelife.engine.actions.identity import ACTION_CLASSES, decode_action, encode_action
 from kubectl_nodelife.kube.meta import MicroTime, Time
 from kubectl_nodelife.kube.node import Taint
 

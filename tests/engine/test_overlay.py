@@ -18,17 +18,8 @@ from kubectl_nodelife.engine.events import Event, Gone, Put
 from kubectl_nodelife.engine.overlay import Overlay
 from kubectl_nodelife.engine.settlement import CONFIRMED, SUPERSEDED
 from kubectl_nodelife.kube.codec import encode
-from kubectl_nodelife.kube.meta import (
-    LabelSelectorRequirement,
-    ObjectMeta,
-    OwnerReference,
-    Time,
-)
-from kubectl_nodelife.kube.node import (
-    Node,
-    NodeCondition,
-    Taint,
-)
+from kubectl_nodelife.kube.meta import LabelSelectorRequirement, ObjectMeta, OwnerReference, Time
+from kubectl_nodelife.kube.node import Node, NodeCondition, Taint
 from kubectl_nodelife.kube.pod import (
     Affinity,
     NodeAffinity,

@@ -56,11 +56,7 @@ from kubectl_nodelife.kube.quantity import parse_quantity
 from kubectl_nodelife.kube.selectors import parse_selector
 from kubectl_nodelife.kube.times import parse_duration, parse_time
 from kubectl_nodelife.kube.unreadable import InputError
-from kubectl_nodelife.kube.wellknown import (
-    ANNOTATION_KINDS,
-    ANNOTATION_MOMENT,
-    ANNOTATION_RUNNING,
-)
+from kubectl_nodelife.kube.wellknown import ANNOTATION_KINDS, ANNOTATION_MOMENT, ANNOTATION_RUNNING
 from kubectl_nodelife.live.connection import Connection
 from kubectl_nodelife.live.listwatch import MalformedLine, WatchStream
 from kubectl_nodelife.live.plugin import read_credential

@@ -16,13 +16,7 @@ from tests.acts.program import Ended, nodelife
 from tests.acts.test_drain import objects, of_web
 from tests.acts.test_repair import KUBE_SYSTEM
 from tests.acts.test_rollout_undo import DAEMON_SET, revision, template
-from tests.hostile.between import (
-    Act,
-    Between,
-    answering_after,
-    just_before,
-    swallowing,
-)
+from tests.hostile.between import Act, Between, answering_after, just_before, swallowing
 from tests.loopback import play, sandbox
 from tests.objects import budget
 

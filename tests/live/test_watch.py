@@ -11,13 +11,7 @@ from kubectl_nodelife.kube.kinds import kind_named
 from kubectl_nodelife.kube.pod import Pod
 from kubectl_nodelife.live.client import ApiError, api_error
 from kubectl_nodelife.live.listwatch import MalformedLine, WatchStream
-from kubectl_nodelife.live.requests import (
-    Resource,
-    get_url,
-    list_url,
-    watch_list_url,
-    watch_url,
-)
+from kubectl_nodelife.live.requests import Resource, get_url, list_url, watch_list_url, watch_url
 
 
 def line(type_: str, name: str = "p", version: str = "1", **metadata: Any) -> bytes:

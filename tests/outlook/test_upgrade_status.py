@@ -20,12 +20,7 @@ from kubectl_nodelife.controllers.upgrade.document import (
     Verb,
     encode_document,
 )
-from kubectl_nodelife.controllers.upgrade.marks import (
-    ANNOTATION,
-    NodeMark,
-    NodeState,
-    encode_mark,
-)
+from kubectl_nodelife.controllers.upgrade.marks import ANNOTATION, NodeMark, NodeState, encode_mark
 from kubectl_nodelife.controllers.upgrade.policy import policy_from, policy_mapping
 from kubectl_nodelife.controllers.upgrade.report import (
     ANNOTATION_REPORT,

@@ -8,25 +8,9 @@ import pytest
 
 from kubectl_nodelife.kube.node import Node
 from kubectl_nodelife.kube.pod import Pod
-from kubectl_nodelife.outlook.audit.audit_pods import (
-    AuditInput,
-    audit,
-)
-from tests.pod_status.objects import (
-    NOW_NS,
-    ago,
-    marked,
-    node,
-    owner,
-    pod,
-)
-from tests.pod_status.sweeping import (
-    EVICTED,
-    FIVE_MINUTES,
-    LOST,
-    SETTINGS,
-    sweep,
-)
+from kubectl_nodelife.outlook.audit.audit_pods import AuditInput, audit
+from tests.pod_status.objects import NOW_NS, ago, marked, node, owner, pod
+from tests.pod_status.sweeping import EVICTED, FIVE_MINUTES, LOST, SETTINGS, sweep
 
 FOR_EVER = [{"operator": "Exists"}]
 

@@ -25,17 +25,8 @@ from kubectl_nodelife.outlook.audit.audit_pods import (
     pod_findings,
 )
 from kubectl_nodelife.outlook.audit.document import KINDS, pod_audit, seen_in
-from tests.pod_status.objects import (
-    NOW_NS,
-    ago,
-    health,
-    node,
-    pod,
-)
-from tests.pod_status.sweeping import (
-    LOST,
-    SETTINGS,
-)
+from tests.pod_status.objects import NOW_NS, ago, health, node, pod
+from tests.pod_status.sweeping import LOST, SETTINGS
 
 DUMP = Path(__file__).parents[1] / "dumps" / "stuck-pods.yaml"
 

@@ -11,27 +11,10 @@ import pytest
 from kubectl_nodelife.engine.settings import make_settings
 from kubectl_nodelife.kube.node import Node
 from kubectl_nodelife.kube.pod import Pod
-from kubectl_nodelife.outlook.audit.audit_pods import (
-    AuditInput,
-    audit,
-)
+from kubectl_nodelife.outlook.audit.audit_pods import AuditInput, audit
 from kubectl_nodelife.outlook.audit.classes import NOTES
-from tests.pod_status.objects import (
-    NOW_NS,
-    ago,
-    marked,
-    node,
-    owner,
-    pod,
-)
-from tests.pod_status.sweeping import (
-    EVICTED,
-    FIVE_MINUTES,
-    LOST,
-    OUT_OF_SERVICE,
-    SETTINGS,
-    sweep,
-)
+from tests.pod_status.objects import NOW_NS, ago, marked, node, owner, pod
+from tests.pod_status.sweeping import EVICTED, FIVE_MINUTES, LOST, OUT_OF_SERVICE, SETTINGS, sweep
 
 
 def advice_for(of_node: Node, profile: str = "v1.36", **fields: Any) -> Any:

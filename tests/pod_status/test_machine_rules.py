@@ -5,9 +5,7 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from kubectl_nodelife.kubelet.machine import (
-    DeletePodCall,
-)
+from kubectl_nodelife.kubelet.machine import DeletePodCall
 from tests.pod_status.kubelet import Kubelet
 from tests.pod_status.objects import NOW_NS, ago, pod
 

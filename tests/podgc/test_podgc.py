@@ -10,12 +10,7 @@ import pytest
 from msgspec.structs import replace
 
 from kubectl_nodelife.controllers.podgc import PodGCController
-from kubectl_nodelife.engine.actions import (
-    DeletePod,
-    PodAction,
-    SetPodCondition,
-    SetPodPhase,
-)
+from kubectl_nodelife.engine.actions import DeletePod, PodAction, SetPodCondition, SetPodPhase
 from kubectl_nodelife.engine.cache import Cache
 from kubectl_nodelife.engine.engine import Engine
 from kubectl_nodelife.engine.events import Change, Event, Gone, Outcome, Put

@@ -12,9 +12,7 @@ from typing import Any
 from kubectl_nodelife.engine.actions import Action
 from kubectl_nodelife.kube.times import MILLISECOND_NS, SECOND_NS
 from kubectl_nodelife.sim.failing_writes import InjectedFault
-from kubectl_nodelife.sim.world import (
-    Faults,
-)
+from kubectl_nodelife.sim.world import Faults
 from tests.sim.documents import Json, document, node, owner, pod
 
 STORM_S = 240

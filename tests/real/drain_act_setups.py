@@ -10,14 +10,7 @@ second instead of two.
 
 from __future__ import annotations
 
-from tests.real.drain_objects import (
-    Setup,
-    bare_pod,
-    budget,
-    daemon_set,
-    deployment,
-    guarded,
-)
+from tests.real.drain_objects import Setup, bare_pod, budget, daemon_set, deployment, guarded
 
 _TWO = {"a1": {}, "a2": {}}
 

@@ -18,15 +18,7 @@ from kubectl_nodelife.engine.settings import NEWEST, make_settings, parse_profil
 from kubectl_nodelife.kube.load import load_objects
 from kubectl_nodelife.outlook.daemonset.view import DaemonSets, cache_for
 from tests.real.control_plane import control_plane
-from tests.real.daemonset_play import (
-    FLAGS,
-    START_S,
-    STOP_S,
-    UNHELD,
-    Played,
-    RealPlay,
-    simulate,
-)
+from tests.real.daemonset_play import FLAGS, START_S, STOP_S, UNHELD, Played, RealPlay, simulate
 from tests.real.daemonset_stories import SETUPS
 from tests.real.kubelets import Kubelets
 

@@ -11,16 +11,7 @@ import pytest
 
 from tests.real.control_plane import ControlPlane, control_plane
 from tests.real.enforcing import enforcer
-from tests.real.test_enforce import (
-    DAEMON_SET,
-    LEASE,
-    PODS,
-    RESTART,
-    SETS,
-    STOPPED,
-    pods,
-    until,
-)
+from tests.real.test_enforce import DAEMON_SET, LEASE, PODS, RESTART, SETS, STOPPED, pods, until
 
 REVISIONS = "/apis/apps/v1/namespaces/default/controllerrevisions"
 MANAGER = ("--controllers=daemonset-controller",)

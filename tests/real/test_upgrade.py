@@ -11,15 +11,7 @@ import pytest
 import yaml
 
 from tests.real.upgrade_observer import Observer
-from tests.real.upgrading import (
-    QUICK,
-    SETTINGS,
-    Fleet,
-    Operator,
-    fleet,
-    is_ready,
-    operating,
-)
+from tests.real.upgrading import QUICK, SETTINGS, Fleet, Operator, fleet, is_ready, operating
 
 REBOOT = 'echo "1.5" > $REBOOTS/$NODE'
 FLAGS = (*QUICK, *SETTINGS)

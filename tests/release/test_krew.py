@@ -25,16 +25,7 @@ from release.checks import sha256
 from release.manifest import archive_name, render
 from release.platforms import BY_NAME, PLATFORMS
 from release.source import tag_of
-from tests.release.users import (
-    KUBECTL,
-    OLD,
-    User,
-    daemon_of,
-    needs_kubectl,
-    pythons,
-    sandbox,
-    tool,
-)
+from tests.release.users import KUBECTL, OLD, User, daemon_of, needs_kubectl, pythons, sandbox, tool
 
 KREW = os.environ.get("KREW") or tool("krew")
 VALIDATE = os.environ.get("VALIDATE_KREW_MANIFEST") or (

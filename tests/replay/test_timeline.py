@@ -12,17 +12,7 @@ from kubectl_nodelife.kube.pod import Pod
 from kubectl_nodelife.kube.times import format_time
 from kubectl_nodelife.kube.workload import Event
 from kubectl_nodelife.outlook.replay.timeline import ReplaySources, timeline
-from tests.replay.told import (
-    ALL,
-    UNREACHABLE,
-    at,
-    change,
-    event,
-    node,
-    pod,
-    told,
-    wrote,
-)
+from tests.replay.told import ALL, UNREACHABLE, at, change, event, node, pod, told, wrote
 
 LOST = change(1, 40, "SetNodeCondition", "node/a1", settled=42.2, type="Ready", status="Unknown")
 TAINT = change(

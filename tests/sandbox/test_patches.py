@@ -7,11 +7,7 @@ from typing import Any
 import pytest
 
 from kubectl_nodelife.kube.codec import merge_patch
-from kubectl_nodelife.sandbox.writing import (
-    PatchError,
-    json_patch,
-    strategic_patch,
-)
+from kubectl_nodelife.sandbox.writing import PatchError, json_patch, strategic_patch
 
 
 @pytest.mark.parametrize(

@@ -8,18 +8,7 @@ import pytest
 
 from kubectl_nodelife.sim.run import run
 from kubectl_nodelife.sim.scenario import assemble
-from tests.sim.documents import (
-    Json,
-    found,
-    node,
-    owner,
-    pod,
-    scenario,
-    start,
-    stop,
-    story,
-    times,
-)
+from tests.sim.documents import Json, found, node, owner, pod, scenario, start, stop, story, times
 
 QUIET = {"controllers": [], "duration": "2m"}
 UNREACHABLE = "node.kubernetes.io/unreachable:NoExecute"

@@ -8,12 +8,7 @@ import pytest
 
 from kubectl_nodelife.kube.pod import Pod
 from kubectl_nodelife.kube.workload import DeploymentStrategy, IntOrString, RollingUpdateDeployment
-from kubectl_nodelife.sim.deployments import (
-    ReplicaCount,
-    fenceposts,
-    first_to_go,
-    next_step,
-)
+from kubectl_nodelife.sim.deployments import ReplicaCount, fenceposts, first_to_go, next_step
 from tests.objects import pod, typed
 
 

@@ -21,12 +21,7 @@ from kubectl_nodelife.engine.cache import Cache
 from kubectl_nodelife.engine.settings import NEWEST, Settings, make_settings, parse_profile
 from kubectl_nodelife.kube.kinds import KINDS as ALL_KINDS
 from kubectl_nodelife.kube.meta import KubeObject
-from kubectl_nodelife.kube.times import (
-    MINUTE_NS,
-    SECOND_NS,
-    format_time,
-    parse_time,
-)
+from kubectl_nodelife.kube.times import MINUTE_NS, SECOND_NS, format_time, parse_time
 from kubectl_nodelife.outlook.node_verdict import NextAction
 from kubectl_nodelife.outlook.status import KINDS, NodeLifeStatus, status_steps
 from kubectl_nodelife.outlook.view import ClusterView

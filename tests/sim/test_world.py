@@ -25,11 +25,7 @@ from kubectl_nodelife.sim.failing_writes import InjectedFault
 from kubectl_nodelife.sim.kubelet_state import KubeletTerms
 from kubectl_nodelife.sim.scenario import assemble
 from kubectl_nodelife.sim.timeline import KUBELET, SCRIPT, Timeline
-from kubectl_nodelife.sim.world import (
-    Faults,
-    StandstillError,
-    World,
-)
+from kubectl_nodelife.sim.world import Faults, StandstillError, World
 from tests.sim.documents import node, owner, pod, scenario, stop
 from tests.simulating import play
 

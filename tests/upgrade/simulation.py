@@ -31,9 +31,7 @@ from kubectl_nodelife.sim.failing_writes import InjectedFault
 from kubectl_nodelife.sim.scenario import PASS_DRIFT_NS, assemble, parse_scenario
 from kubectl_nodelife.sim.timeline import SCRIPT, Timeline
 from kubectl_nodelife.sim.upgrade_run import VirtualLeader, VirtualUpgrades
-from kubectl_nodelife.sim.world import (
-    World,
-)
+from kubectl_nodelife.sim.world import World
 from kubectl_nodelife.upgrade.answers import decider_for
 from tests.sim.documents import Json, document
 from tests.upgrade.fault_plan import Plan

@@ -21,10 +21,7 @@ from kubectl_nodelife.controllers.upgrade.document import (
     Step,
     encode_document,
 )
-from kubectl_nodelife.controllers.upgrade.marks import (
-    NodeMark,
-    mark_of,
-)
+from kubectl_nodelife.controllers.upgrade.marks import NodeMark, mark_of
 from kubectl_nodelife.controllers.upgrade.memory import HostState, UpgradePorts, WorkReport
 from kubectl_nodelife.controllers.upgrade.newcomers import is_ordinary
 from kubectl_nodelife.controllers.upgrade.policy import UpgradePolicy, policy_from
@@ -39,10 +36,7 @@ from kubectl_nodelife.engine.actions import (
 from kubectl_nodelife.engine.cache import Cache
 from kubectl_nodelife.engine.events import Outcome
 from kubectl_nodelife.kube.meta import ObjectMeta
-from kubectl_nodelife.kube.node import (
-    Lease,
-    Node,
-)
+from kubectl_nodelife.kube.node import Lease, Node
 from kubectl_nodelife.kube.times import SECOND_NS, format_time
 from kubectl_nodelife.kube.workload import DaemonSet
 from tests.upgrade.stand_cluster import GRACE_NS, LEASE_KEY, RUN, START_NS, StandCluster

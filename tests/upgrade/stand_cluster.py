@@ -53,11 +53,7 @@ from kubectl_nodelife.kube.pod import (
     PodStatus,
 )
 from kubectl_nodelife.kube.times import MINUTE_NS, SECOND_NS, format_time
-from kubectl_nodelife.kube.wellknown import (
-    LABEL_ZONE,
-    NO_SCHEDULE,
-    TAINT_NODE_UNSCHEDULABLE,
-)
+from kubectl_nodelife.kube.wellknown import LABEL_ZONE, NO_SCHEDULE, TAINT_NODE_UNSCHEDULABLE
 from kubectl_nodelife.kube.workload import DaemonSet, DaemonSetSpec
 
 START_NS = 1_800_000_000 * SECOND_NS

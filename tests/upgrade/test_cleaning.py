@@ -7,11 +7,7 @@ from typing import Any
 import pytest
 
 from kubectl_nodelife.controllers.upgrade.document import RunPhase
-from kubectl_nodelife.controllers.upgrade.leaving import (
-    Leftover,
-    left_objects,
-    leftovers,
-)
+from kubectl_nodelife.controllers.upgrade.leaving import Leftover, left_objects, leftovers
 from kubectl_nodelife.controllers.upgrade.marks import (
     LABEL_RUN,
     CordonOwner,

@@ -16,12 +16,7 @@ from kubectl_nodelife.controllers.upgrade.claims import DrainVerdict
 from kubectl_nodelife.drain.plan import make_plan
 from kubectl_nodelife.kube.times import MINUTE_NS, SECOND_NS
 from kubectl_nodelife.sim.kubectl.options import DrainOptions
-from kubectl_nodelife.upgrade.drain_answers import (
-    DrainFacts,
-    drain_answer,
-    node_drain,
-    pods_taken,
-)
+from kubectl_nodelife.upgrade.drain_answers import DrainFacts, drain_answer, node_drain, pods_taken
 from tests.drain.build import (
     Json,
     budget,

@@ -6,12 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from kubectl_nodelife.acts.upgrade.lease import check_start, foreign_marks
-from kubectl_nodelife.controllers.upgrade.document import (
-    RunDocument,
-    RunPhase,
-    Step,
-    StepNode,
-)
+from kubectl_nodelife.controllers.upgrade.document import RunDocument, RunPhase, Step, StepNode
 from kubectl_nodelife.controllers.upgrade.leaving import leftovers
 from kubectl_nodelife.controllers.upgrade.marks import (
     ANNOTATION,

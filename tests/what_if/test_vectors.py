@@ -10,16 +10,7 @@ from __future__ import annotations
 import pytest
 
 from tests.simulating import NO_LIMIT
-from tests.what_if.stand import (
-    SIX,
-    ask,
-    budget,
-    node,
-    of,
-    of_node,
-    service,
-    workload,
-)
+from tests.what_if.stand import SIX, ask, budget, node, of, of_node, service, workload
 
 NEAR = pytest.approx
 WEB = workload("web", ["a1", "b1", "b2"])

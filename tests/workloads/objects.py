@@ -6,12 +6,7 @@ from typing import Any
 
 import msgspec
 
-from kubectl_nodelife.kube.meta import (
-    KubeObject,
-    LabelSelector,
-    ObjectMeta,
-    OwnerReference,
-)
+from kubectl_nodelife.kube.meta import KubeObject, LabelSelector, ObjectMeta, OwnerReference
 from kubectl_nodelife.kube.pod import Pod, PodCondition, PodSpec, PodStatus
 from kubectl_nodelife.kube.times import SECOND_NS
 from kubectl_nodelife.kube.workload import (

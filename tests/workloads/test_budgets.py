@@ -10,10 +10,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from kubectl_nodelife.kube.meta import (
-    OwnerReference,
-    Time,
-)
+from kubectl_nodelife.kube.meta import OwnerReference, Time
 from kubectl_nodelife.kube.pod import Pod
 from kubectl_nodelife.kube.times import SECOND_NS
 from kubectl_nodelife.kube.workload import (

@@ -7,19 +7,10 @@ from __future__ import annotations
 
 import pytest
 
-from kubectl_nodelife.kube.meta import (
-    Time,
-)
+from kubectl_nodelife.kube.meta import Time
 from kubectl_nodelife.kube.pod import Pod
-from kubectl_nodelife.kube.workload import (
-    Condition,
-    PodDisruptionBudget,
-)
-from kubectl_nodelife.workloads.budgets import (
-    Allowed,
-    EvictionRefused,
-    decide_eviction,
-)
+from kubectl_nodelife.kube.workload import Condition, PodDisruptionBudget
+from kubectl_nodelife.workloads.budgets import Allowed, EvictionRefused, decide_eviction
 from tests.workloads.objects import NOW, make_budget, make_pod
 
 # --- the Eviction API ----------------------------------------------------------------------------

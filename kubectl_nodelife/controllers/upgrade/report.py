@@ -33,10 +33,7 @@ from kubectl_nodelife.controllers.upgrade.counts import pool_scope
 from kubectl_nodelife.controllers.upgrade.document import NOT_BEGUN, RunPhase
 from kubectl_nodelife.controllers.upgrade.gates import BLIND
 from kubectl_nodelife.controllers.upgrade.marks import NodeMark, NodeState
-from kubectl_nodelife.controllers.upgrade.policy import (
-    Duration,
-    fits_ns,
-)
+from kubectl_nodelife.controllers.upgrade.policy import Duration, fits_ns
 from kubectl_nodelife.controllers.upgrade.upgrade_pass import UpgradePass
 from kubectl_nodelife.kube.codec import UNDECODABLE
 from kubectl_nodelife.kube.node import Lease

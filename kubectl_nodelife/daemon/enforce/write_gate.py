@@ -31,10 +31,7 @@ from typing import Any, Final
 import msgspec
 from msgspec.structs import replace
 
-from kubectl_nodelife.controllers.daemonset.node_status_index import (
-    surge_count,
-    unavailable_count,
-)
+from kubectl_nodelife.controllers.daemonset.node_status_index import surge_count, unavailable_count
 from kubectl_nodelife.controllers.nodelifecycle.taints import is_for_lost_node
 from kubectl_nodelife.daemon.decisions import DecisionTask
 from kubectl_nodelife.daemon.flags import Orders

@@ -39,11 +39,7 @@ from kubectl_nodelife.outlook.what_if.document import (
     WriteSpans,
 )
 from kubectl_nodelife.outlook.what_if.node_futures import node_futures
-from kubectl_nodelife.outlook.what_if.play_reading import (
-    PlayReading,
-    act_of_each,
-    zone_futures,
-)
+from kubectl_nodelife.outlook.what_if.play_reading import PlayReading, act_of_each, zone_futures
 from kubectl_nodelife.outlook.what_if.question import Plays, given_flags
 from kubectl_nodelife.outlook.what_if.sentences import (
     DRAINED,

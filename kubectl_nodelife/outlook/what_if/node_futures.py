@@ -30,12 +30,7 @@ from kubectl_nodelife.outlook.what_if.document import (
     NodeFuture,
     PlayExtreme,
 )
-from kubectl_nodelife.outlook.what_if.play_reading import (
-    Played,
-    PlayReading,
-    seconds,
-    zone_changes,
-)
+from kubectl_nodelife.outlook.what_if.play_reading import Played, PlayReading, seconds, zone_changes
 from kubectl_nodelife.outlook.what_if.service_levels import Outage, ServedObject
 from kubectl_nodelife.sim.reading import Happened
 
