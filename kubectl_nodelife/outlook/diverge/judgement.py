@@ -164,19 +164,23 @@ def _of_the_manager(
     if stale_ns is not None and not contradicted:
         yield _stalled(record, waiting, now_ns, _not_renewed(record, stale_ns), CERTAIN)
     elif due_ns is not None:
-        if record.lease.error and _all_silent(record, due_ns, now_ns):
+        if record.lease.error and _all_silent(record, waiting, now_ns):
             why = f"(its Lease gives no answer: {record.lease.error})"
             yield _stalled(record, waiting, now_ns, why, LIKELY)
         else:
             yield from _silent_controllers(record, waiting, now_ns)
 
 
-def _all_silent(record: Observations, due_ns: int, now_ns: int) -> bool:
-    """True if no controller at all has written, since that was due, for longer than other settings
-    explain; in a dump, if none wrote when it was due, or later."""
+def _all_silent(record: Observations, waiting: Sequence[OverdueWrite], now_ns: int) -> bool:
+    """True if no controller at all was at work when one of these was due, nor has been since, for
+    longer than other settings explain; in a dump, when the first of them was.
+    """
+    dues = [lag.due_ns for lag in waiting]
     if record.one_moment:
-        return not _wrote(record, record.last_write_ns, due_ns)
-    return now_ns - max(due_ns, record.last_write_ns or 0) > _patience_ns(record)
+        dues = [min(dues)]
+    else:
+        dues = [due_ns for due_ns in dues if now_ns - due_ns > _patience_ns(record)]
+    return any(not _wrote(record, record.last_write_ns, due_ns) for due_ns in dues)
 
 
 def _patience_ns(record: Observations) -> int:
