@@ -75,6 +75,8 @@ def lies_of_dump(wrong: Wrong, told: Document) -> list[str]:
     for item in told["items"]:
         about = item["object"]["name"] if item["kind"] != "missing" else item["controller"]
         is_so = item["note"] or (wrong.off == about and item["kind"] in ("disabled", "missing"))
+        if wrong.flag == "node-eviction-rate":  # by the rate that is assumed it is due
+            is_so |= item["kind"] == "missing" and item["action"] == "AddTaint"
         if not is_so and not (wrong.flag and item["kind"] == "settings" and about == wrong.flag):
             lies.append(f"{item['kind']} {item['message']}")
     if told["verdict"] == "agrees" and not re.search(r"runs: cm-1 renews", told["because"]):

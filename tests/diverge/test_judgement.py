@@ -13,6 +13,7 @@ from kubectl_nodelife.outlook.diverge.observations import (
     REMOVED,
     TAINTED,
     UNTAINTED,
+    LeaseObservation,
     ObservedWrite,
     WriteAuthor,
 )
@@ -93,6 +94,16 @@ def test_taint_eviction_alone_is_disabled() -> None:
     assert kinds(made) == ["disabled", "missing"]
     assert made.findings[0].name == "taint-eviction"
     assert "--controllers=-taint-eviction-controller" in made.because
+
+
+@pytest.mark.parametrize("lease", [HELD, UNREADABLE])
+def test_taints_that_a_lower_rate_holds_back_accuse_nobody(lease: LeaseObservation) -> None:
+    """They are missing by the rate that is assumed, and nothing else was due since."""
+    lost_one = write(1, 0, came=1)
+    waiting = write(2, 10, "AddTaint", cause=1)
+    for last_s in (1, 11):
+        seen = {"last_write_ns": at(last_s), "last_writes": {"node-lifecycle": at(last_s)}}
+        assert kinds(judged(300, lost_one, waiting, lease=lease, **seen)) == ["missing"]
 
 
 def test_nothing_is_judged_while_it_is_cold() -> None:

@@ -164,11 +164,22 @@ def _of_the_manager(
     if stale_ns is not None and not contradicted:
         yield _stalled(record, waiting, now_ns, _not_renewed(record, stale_ns), CERTAIN)
     elif due_ns is not None:
-        if record.lease.error and _all_silent(record, waiting, now_ns):
+        if record.lease.error and _all_silent(record, _by_no_rate(waiting), now_ns):
             why = f"(its Lease gives no answer: {record.lease.error})"
             yield _stalled(record, waiting, now_ns, why, LIKELY)
         else:
             yield from _silent_controllers(record, waiting, now_ns)
+
+
+def _by_no_rate(waiting: Iterable[OverdueWrite]) -> list[OverdueWrite]:
+    """Those that no eviction rate holds back: a zone whose rate is lower, or 0, than is assumed
+    waits with its taints while the controller is at work.
+    """
+    return [
+        lag
+        for lag in waiting
+        if lag.write.action != "AddTaint" or not lag.write.what.endswith(NO_EXECUTE)
+    ]
 
 
 def _all_silent(record: Observations, waiting: Sequence[OverdueWrite], now_ns: int) -> bool:
@@ -177,7 +188,7 @@ def _all_silent(record: Observations, waiting: Sequence[OverdueWrite], now_ns: i
     """
     dues = [lag.due_ns for lag in waiting]
     if record.one_moment:
-        dues = [min(dues)]
+        dues = sorted(dues)[:1]
     else:
         dues = [due_ns for due_ns in dues if now_ns - due_ns > _patience_ns(record)]
     return any(not _wrote(record, record.last_write_ns, due_ns) for due_ns in dues)
@@ -248,7 +259,7 @@ def _silent_controllers(
     """Controllers that wrote nothing since they should, for longer than other settings explain."""
     for name in dict.fromkeys(lag.write.controller for lag in waiting):
         mine = [lag for lag in waiting if lag.write.controller == name]
-        due_ns = earliest(mine) or now_ns
+        due_ns = earliest(_by_no_rate(mine)) or now_ns
         wrote = _wrote(record, record.last_writes.get(name), due_ns)
         patience = _patience_ns(record) + (GC_NS if name == POD_GC else 0)
         if wrote or now_ns - due_ns <= patience:
