@@ -25,6 +25,7 @@ import click
 from kubectl_nodelife.dumps.file_size import SIZE_GIVEN, STRICT_GIVEN
 from kubectl_nodelife.errors import BadInput
 from kubectl_nodelife.live.connection import Connection as Connection
+from kubectl_nodelife.live.connection import parse_timeout
 from kubectl_nodelife.report import terminal
 from kubectl_nodelife.report.formats import FORMATTERS
 from kubectl_nodelife.report.formats import Output as Output
@@ -185,10 +186,7 @@ def connection_flags(callback: Callback) -> Callback:
         given = Connection(**{flag.field: kwargs.pop(flag.field) for flag in CONNECTION_FLAGS})
         outer = ctx.find_object(Connection) or Connection()
         ctx.obj = outer.overridden_by(given)
-        if given.request_timeout:
-            from kubectl_nodelife.live.target import parse_timeout
-
-            parse_timeout(given.request_timeout)  # where a daemon answers nobody else reads it
+        parse_timeout(given.request_timeout)  # where a daemon answers nobody else reads it
         lead_to(ctx.obj)
         return ctx.invoke(callback, *args, connection=ctx.obj, **kwargs)
 

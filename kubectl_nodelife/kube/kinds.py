@@ -179,6 +179,31 @@ KINDS: tuple[Kind, ...] = (
     Kind("PodGroup", PodGroup, "podgroups", True, ("scheduling.k8s.io/v1beta1",)),
 )
 
+DRAIN_KINDS: Final = (
+    "Node",
+    "Pod",
+    "Lease",
+    "Namespace",
+    "PodDisruptionBudget",
+    "ReplicaSet",
+    "Deployment",
+    "StatefulSet",
+    "DaemonSet",
+    "ReplicationController",
+    "Job",
+    "HorizontalPodAutoscaler",
+    "PersistentVolumeClaim",
+    "PersistentVolume",
+    "StorageClass",
+    "ValidatingWebhookConfiguration",
+    "MutatingWebhookConfiguration",
+    "ValidatingAdmissionPolicy",
+    "ValidatingAdmissionPolicyBinding",
+    "Service",
+    "EndpointSlice",
+)
+"""What is read where a drain is played: by drains, plans, budgets and forecasts."""
+
 OPTIONAL_KINDS: Final = ("EvictionRequest", "Eviction", "PodGroup")
 """Kinds behind feature gates that are off by default: an API server may not serve them."""
 

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from kubectl_nodelife.errors import BadInput
+
 _LEADING = (
     "kubeconfig",
     "context",
@@ -89,3 +91,27 @@ class Connection(NamedTuple):
         No token and no certificate is among it.
         """
         return {"kubeconfig": self.kubeconfig, "context": self.context, "as": self.impersonate}
+
+
+def parse_timeout(text: str | None) -> int | None:
+    """--request-timeout in ns: a Go duration, or a bare number of seconds; "0" and none: no limit.
+
+    Raises BadInput. Follows `ParseTimeout`.
+    """
+    if not text or text == "0":
+        return None
+    from kubectl_nodelife.kube.times import parse_duration
+
+    try:
+        if text.isdecimal():
+            return int(text) * 1_000_000_000
+        timeout = parse_duration(text)
+    except ValueError:
+        timeout = -1
+    if timeout < 0:
+        raise BadInput(
+            f'invalid timeout value "{text}"',
+            on="--request-timeout",
+            remedy="give a number with a unit, such as 1s, 2m or 3h",
+        )
+    return timeout or None

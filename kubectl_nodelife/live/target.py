@@ -26,8 +26,7 @@ from msgspec.structs import replace
 
 from kubectl_nodelife.errors import BadInput
 from kubectl_nodelife.kube.quantity import value as quantity_value
-from kubectl_nodelife.kube.times import parse_duration
-from kubectl_nodelife.live.connection import Connection
+from kubectl_nodelife.live.connection import Connection, parse_timeout
 from kubectl_nodelife.live.kubeconfig import (
     Cluster,
     Context,
@@ -135,28 +134,6 @@ def connection_warnings(target: Target) -> list[str]:
     if target.cluster.insecure_skip_tls_verify:
         return [f"the certificate of {target.server} is not checked (insecure-skip-tls-verify)"]
     return []
-
-
-def parse_timeout(text: str | None) -> int | None:
-    """--request-timeout in ns: a Go duration, or a bare number of seconds; "0" and none: no limit.
-
-    Raises BadInput. Follows `ParseTimeout`.
-    """
-    if not text or text == "0":
-        return None
-    try:
-        if text.isdecimal():
-            return int(text) * 1_000_000_000
-        timeout = parse_duration(text)
-    except ValueError:
-        timeout = -1
-    if timeout < 0:
-        raise BadInput(
-            f'invalid timeout value "{text}"',
-            on="--request-timeout",
-            remedy="give a number with a unit, such as 1s, 2m or 3h",
-        )
-    return timeout or None
 
 
 def parse_size(text: str | None, given_by: str = "--max-response-size") -> int:

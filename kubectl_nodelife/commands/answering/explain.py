@@ -11,12 +11,11 @@ from kubectl_nodelife.commands.answering.query import (
     flags_of,
     output_of,
 )
-from kubectl_nodelife.commands.cluster.drain import KINDS as DRAIN_KINDS
 from kubectl_nodelife.commands.cluster.look import KindsToRead
 from kubectl_nodelife.daemon.kinds import KINDS as WATCHED
 from kubectl_nodelife.drain.notices import WEBHOOK_KINDS
 from kubectl_nodelife.errors import NodelifeError
-from kubectl_nodelife.kube.kinds import OPTIONAL_KINDS
+from kubectl_nodelife.kube.kinds import DRAIN_KINDS, OPTIONAL_KINDS
 from kubectl_nodelife.kube.meta import KubeObject
 from kubectl_nodelife.kube.unreadable import unreadable_sentences
 from kubectl_nodelife.outlook.explain_document import Explanation, continued, explanation_of

@@ -36,9 +36,9 @@ from kubectl_nodelife.commands.answering.query import (
     output_of,
     word,
 )
-from kubectl_nodelife.commands.cluster.drain import KINDS as DRAIN_KINDS
 from kubectl_nodelife.commands.cluster.look import KindsToRead
 from kubectl_nodelife.errors import BadInput, Failed
+from kubectl_nodelife.kube.kinds import DRAIN_KINDS
 from kubectl_nodelife.kube.times import SECOND_NS, format_duration
 from kubectl_nodelife.outlook.situation import on_nodes_steps
 from kubectl_nodelife.outlook.view import ClusterView

@@ -13,36 +13,11 @@ from kubectl_nodelife.commands.flags import Where
 from kubectl_nodelife.drain.snapshot import PlanSnapshot
 from kubectl_nodelife.engine.settings import Settings
 from kubectl_nodelife.errors import BadInput, Failed, NotFound
-from kubectl_nodelife.kube.kinds import OPTIONAL_KINDS, find_resource
+from kubectl_nodelife.kube.kinds import DRAIN_KINDS, OPTIONAL_KINDS, find_resource
 from kubectl_nodelife.kube.names import first_names, parse_names
 from kubectl_nodelife.kube.selectors import label_selector, matches
 from kubectl_nodelife.outlook.view import ClusterView
 from kubectl_nodelife.workloads.force_advice import release_of
-
-KINDS: Final = (
-    "Node",
-    "Pod",
-    "Lease",
-    "Namespace",
-    "PodDisruptionBudget",
-    "ReplicaSet",
-    "Deployment",
-    "StatefulSet",
-    "DaemonSet",
-    "ReplicationController",
-    "Job",
-    "HorizontalPodAutoscaler",
-    "PersistentVolumeClaim",
-    "PersistentVolume",
-    "StorageClass",
-    "ValidatingWebhookConfiguration",
-    "MutatingWebhookConfiguration",
-    "ValidatingAdmissionPolicy",
-    "ValidatingAdmissionPolicyBinding",
-    "Service",
-    "EndpointSlice",
-)
-
 
 POLICIES_SINCE: Final = 28
 """The first release that may have ValidatingAdmissionPolicies without alpha features."""
@@ -78,8 +53,8 @@ def snapshot_of(view: ClusterView, read_all: str = "") -> PlanSnapshot:
     """
     cache = view.cache
     if view.watched:
-        cache = cache.as_listed((*KINDS, *OPTIONAL_KINDS), view.now_ns)
-    read = {kind for kind in KINDS if kind not in view.unread}
+        cache = cache.as_listed((*DRAIN_KINDS, *OPTIONAL_KINDS), view.now_ns)
+    read = {kind for kind in DRAIN_KINDS if kind not in view.unread}
     if not view.nodes_listed:
         read.remove("Node")
     read |= _kinds_named(read_all)
@@ -112,7 +87,7 @@ def source_of(view: ClusterView) -> dict[str, Any]:
 def _kinds_named(text: str) -> set[str]:
     """The kinds of a list such as `pdb,pods`, or `all`. Raises BadInput."""
     if text == "all":
-        return set(KINDS)
+        return set(DRAIN_KINDS)
     names = set()
     for word in filter(None, map(str.strip, text.split(","))):
         kind = find_resource(word)
@@ -130,7 +105,7 @@ def _unread_warnings(view: ClusterView) -> Iterator[str]:
 
 
 KINDS_TO_READ: Final = KindsToRead(
-    KINDS, ("Node", "Pod"), missing_parts=_unread_warnings, optional=OPTIONAL_KINDS
+    DRAIN_KINDS, ("Node", "Pod"), missing_parts=_unread_warnings, optional=OPTIONAL_KINDS
 )
 
 

@@ -18,13 +18,12 @@ import msgspec
 
 from kubectl_nodelife import __version__
 from kubectl_nodelife.commands.cluster.direct import bulk_client, or_refused, server_now_ns
-from kubectl_nodelife.commands.cluster.drain import KINDS as DRAIN_KINDS
 from kubectl_nodelife.daemon.paths import config_file
 from kubectl_nodelife.daemon.settings import DetectedSettings, detect_settings, load_config
 from kubectl_nodelife.engine.cache import Cache
 from kubectl_nodelife.errors import Failed
 from kubectl_nodelife.kube.codec import decode
-from kubectl_nodelife.kube.kinds import OPTIONAL_KINDS, Kind, kind_named
+from kubectl_nodelife.kube.kinds import DRAIN_KINDS, OPTIONAL_KINDS, Kind, kind_named
 from kubectl_nodelife.kube.meta import KubeObject
 from kubectl_nodelife.kube.times import format_micro_time
 from kubectl_nodelife.kube.wellknown import ANNOTATION_KINDS, ANNOTATION_MOMENT, ANNOTATION_RUNNING
