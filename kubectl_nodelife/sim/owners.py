@@ -508,15 +508,16 @@ class JobController:
     def _finished_ns(self, lost: Pod, seen_ns: int) -> int:
         """When the Job takes the pod for finished, by what it is in the sync. Follows
         `getFinishedTime`: where no container has ended, the instant since which the pod is not
-        Ready counts, before that of its deletion.
+        Ready counts, before that of its deletion. Both are cut to whole seconds.
         """
         cut_ns = self._owners.cut_ns
         pod = self._api.store.pods.get(lost.key)
         if pod is not None and pod.uid == lost.uid:
             ready, statuses = pod.status.condition(READY), pod.status.container_statuses or ()
             runs = all(c.state.terminated is None for c in statuses)
-            if runs and ready and ready.status == "False" and ready.last_transition_time:
-                return ready.last_transition_time
+            since = ready.last_transition_time if ready and ready.status == "False" else None
+            if runs and since and (cut_ns is None or since <= seen_ns - SECOND_NS):
+                return since
         return whole_seconds(seen_ns) if cut_ns is None else seen_ns - cut_ns
 
     # --- a sync ----------------------------------------------------------------------------------

@@ -48,13 +48,17 @@ def test_a_job_within_its_limit_does_not(limit: int) -> None:
     assert bool(found[1].landing) == (limit == 2)
 
 
+@pytest.mark.parametrize("finalizers", [[], [JOB_TRACKING]])
 @pytest.mark.parametrize("cut_ms", [0, 250, 500, 999])
 def test_the_estimate_holds_in_whichever_part_of_a_second_the_command_is_typed(
-    cut_ms: int,
+    cut_ms: int, finalizers: list[str]
 ) -> None:
-    """The back-off counts from whole seconds: kubectl's try after 10 s is in time, or in vain."""
+    """The back-off counts from whole seconds, those of the pod's deletion or of its Ready condition
+    while it is there: kubectl's try after 10 s is in time, or in vain.
+    """
     guard = budget("batch", "batch", healthy=2, desired=1, expected=2, minAvailable=1)
-    pods = [owned("Job", "batch", "a1", i) for i in range(2)]
+    kept = {"metadata": {"finalizers": finalizers}}
+    pods = [owned("Job", "batch", "a1", i, **kept) for i in range(2)]
     objects = (NODES, workload("Job", "batch", 0), pods, guard)
     taken = snapshot(*objects, now_ns=NOW_NS + cut_ms * MILLISECOND_NS)
     found = make_plan(taken, ("a1",), DrainOptions()).estimate
