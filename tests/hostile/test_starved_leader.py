@@ -151,6 +151,7 @@ async def test_a_leader_that_cannot_work_gives_its_lease_up(
         await until(lambda: ready(two.served, "b1") == "Unknown")
         resource.prlimit(pid, limit, before)
         assert two.holders.wrote["first"] and two.holders.wrote["second"]
+        assert two.holders.broken == []
         assert max(two.holders.wrote["first"]) < taken_at + 1, "nothing without its intent"
         health = await two.first.health()
         assert not health["enforcement"]["enforcing"] and health["enforcement"]["because"]
