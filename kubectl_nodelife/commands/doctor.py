@@ -29,22 +29,6 @@ if TYPE_CHECKING:
 CLUSTER_SECONDS: Final = 10
 _KUBECTL_SECONDS: Final = 10
 _FORBIDDEN: Final = 403
-LISTED: Final = {
-    "/api": "nodes pods events namespaces persistentvolumeclaims persistentvolumes "
-    "replicationcontrollers services",
-    "/apis/coordination.k8s.io": "leases",
-    "/apis/apps": "daemonsets controllerrevisions deployments replicasets statefulsets",
-    "/apis/autoscaling": "horizontalpodautoscalers",
-    "/apis/batch": "jobs",
-    "/apis/discovery.k8s.io": "endpointslices",
-    "/apis/policy": "poddisruptionbudgets",
-    "/apis/storage.k8s.io": "storageclasses",
-    "/apis/admissionregistration.k8s.io": "mutatingwebhookconfigurations "
-    "validatingadmissionpolicies validatingadmissionpolicybindings validatingwebhookconfigurations",
-}
-"""What verbs list, by group, as v1; what is behind feature gates by default is left out. It is what
-`rbac` grants, whose module would take more than the rest of this verb.
-"""
 _OLDEST_KUBECTL: Final = 26
 """Minor version of the first kubectl that asks plugins for completion."""
 _HINT: Final = "The exit code is 0 all the same; with --exit-code it is 4 where a check failed."
@@ -214,14 +198,18 @@ def _rights(target: Target) -> Finding:
 
 async def _refused(target: Target) -> list[str]:
     """The resources of which the server refuses a list. Raises NodelifeError."""
+    from kubectl_nodelife.commands.access_rules import BEHIND_GATES, RULES
     from kubectl_nodelife.live.client import ApiError
 
     refused = []
     async with _asking(target) as connected:
-        for group, names in LISTED.items():
-            for name in names.split():
+        for group, resources, verbs in RULES:
+            if "list" not in verbs or (group, resources, verbs) in BEHIND_GATES:
+                continue
+            path = f"/apis/{group}/v1" if group else "/api/v1"
+            for name in resources:
                 try:
-                    await connected.read(f"{group}/v1/{name}?limit=1", retry=False)
+                    await connected.read(f"{path}/{name}?limit=1", retry=False)
                 except ApiError as error:
                     refused += [name] if error.code == _FORBIDDEN else []
     return refused
