@@ -64,13 +64,12 @@ _NODES: Final = columns(
     "node | zone:2 | unknown in | tainted in | deletions | back:1 | pods | at risk:4"
 )
 _WRITES: Final = columns("write | today:3 | first | last | then:3 | first | last")
-_RANKED: Final = columns(
-    "rank | target | nodes:6 | at zero | services:3 | for:2 | budgets:7 | pending | stuck:4 | "
-    "evicted:5 | down"
-)
-_DRAINED: Final = columns(
-    "rank | target | nodes:6 | at zero | services:3 | for:2 | budgets:7 | pending | stuck:4 | "
-    "not drained:1 | evicted:5 | down"
+_RANKED, _DRAINED = (
+    columns(
+        "rank | target | nodes:6 | at zero | services:3 | for:2 | budgets:7 | pending | stuck:4 | "
+        f"{of_drains}evicted:5 | down"
+    )
+    for of_drains in ("", "not drained:1 | ")
 )
 _POINTS: Final = {
     act: columns(f"namespace | kind | single point of failure | by the {noun} of")
