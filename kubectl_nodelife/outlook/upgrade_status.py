@@ -27,7 +27,6 @@ from kubectl_nodelife.controllers.upgrade.document import (
     request_on,
 )
 from kubectl_nodelife.controllers.upgrade.marks import (
-    IN_FLIGHT,
     NodeMark,
     NodeState,
     UnreadableMark,
@@ -253,7 +252,7 @@ def _estimate(view: RunNodes) -> Json | None:
     since = "now" if view.is_led else "when a leader goes on"
     if run.phase is RunPhase.PAUSED:
         since = "when the run is resumed"
-    elif view.is_led and _is_held(view):
+    elif view.is_led and time_left.is_held:
         since = "when what holds it ends"
     return {
         "nodes": time_left.nodes,
@@ -263,17 +262,6 @@ def _estimate(view: RunNodes) -> Json | None:
         "from": since,
         "assumptions": list(time_left.rests_on),
     }
-
-
-def _is_held(view: RunNodes) -> bool:
-    """True if the run does not go on by itself: a gate holds it, other than a window, or nothing is
-    in flight, and what may be claimed is held, other than by a window or a soak.
-    """
-    report, passing = view.report, ("window: ", "soak: ")
-    marks = [mark for mark in view.marks.values() if mark is not None]
-    is_busy = bool(view.gone) or any(mark.state in IN_FLIGHT for mark in marks)
-    holds = [why for why in report.holds.values() if not why.startswith(passing)]
-    return bool(report.gates.keys() - {"window"}) or bool(holds and not is_busy)
 
 
 def _not_evaluated(view: RunNodes) -> Iterator[str]:
@@ -347,7 +335,7 @@ def checks_of(state: NodeState, waits_for: str, *, is_told: bool) -> list[Json]:
 
 class RunNodes:
     """A run as nodes and Lease show it. `marks`: None for an annotation that cannot be read.
-    `of_others`: the marks of other runs. `gone`: the nodes whose newcomers are waited for.
+    `of_others`: the marks of other runs.
 
     `report`: the leader's last report; `is_led`: whether it still runs.
     """
@@ -368,9 +356,6 @@ class RunNodes:
         self.is_led: bool = _leader(lease, now_ns)["alive"]
         self.report = _report(run, lease, is_led=self.is_led)
         self.now_ns = now_ns
-        gone = gone_nodes(run.step.nodes, (), self.nodes) if run is not None else {}
-        followed = {mark.for_ for mark in self.marks.values() if mark is not None}
-        self.gone = {name: entry for name, entry in gone.items() if name not in followed}
 
     def rows(self, names: Collection[str] = ()) -> list[Json]:
         """A row for each node that the run is about, or for each of these."""
@@ -395,9 +380,13 @@ class RunNodes:
         for name, why in self._unclaimed():
             held = self.report.holds.get(name, "its turn has not come")
             yield self._row(name, SKIPPED if why else WAITING, why or held)
-        for name, entry in self.gone.items():
-            row = self._row(name, GONE, "its object is gone; waiting for its newcomer")
-            yield row | {"pool": entry.pool, "zone": entry.zone}
+        run = self.run
+        gone = gone_nodes(run.step.nodes, (), self.nodes) if run is not None else {}
+        followed = {mark.for_ for mark in self.marks.values() if mark is not None}
+        for name, entry in gone.items():
+            if name not in followed:
+                row = self._row(name, GONE, "its object is gone; waiting for its newcomer")
+                yield row | {"pool": entry.pool, "zone": entry.zone}
 
     def _unclaimed(self) -> Iterator[tuple[str, str]]:
         """The nodes without a mark of the run, and why each is left out; "" for one that waits."""

@@ -36,7 +36,7 @@ from kubectl_nodelife.controllers.upgrade.claims import (
     why_undrainable,
 )
 from kubectl_nodelife.controllers.upgrade.document import NOT_BEGUN, RunPhase, Step, StepNode
-from kubectl_nodelife.controllers.upgrade.gates import failed_and_down
+from kubectl_nodelife.controllers.upgrade.gates import WINDOW, failed_and_down
 from kubectl_nodelife.controllers.upgrade.marks import (
     ANNOTATION,
     LEFT_TO_A_PERSON,
@@ -149,7 +149,7 @@ def hold_of(p: UpgradePass, name: str) -> ClaimHold | None:
         return ClaimHold(BY_ROOM, short)
     high_ns = high_estimate_ns(p.policy, verdict.high_seconds)
     if fits_ns(p.policy.window, p.clock_ns, high_ns) != p.clock_ns:
-        return ClaimHold("window", f"closes before {high_ns // SECOND_NS}s from now, its estimate")
+        return ClaimHold(WINDOW, f"closes before {high_ns // SECOND_NS}s from now, its estimate")
     return None
 
 

@@ -17,7 +17,7 @@ from typing import Final, NamedTuple
 import msgspec
 from msgspec.structs import replace
 
-from kubectl_nodelife.controllers.upgrade.claiming import pools_in_turn
+from kubectl_nodelife.controllers.upgrade.claiming import SOAK, pools_in_turn
 from kubectl_nodelife.controllers.upgrade.claims import (
     SLACK,
     UpgradeCandidate,
@@ -31,7 +31,7 @@ from kubectl_nodelife.controllers.upgrade.claims import (
 )
 from kubectl_nodelife.controllers.upgrade.counts import pool_scope
 from kubectl_nodelife.controllers.upgrade.document import NOT_BEGUN, RunPhase
-from kubectl_nodelife.controllers.upgrade.gates import BLIND
+from kubectl_nodelife.controllers.upgrade.gates import BLIND, WINDOW
 from kubectl_nodelife.controllers.upgrade.marks import NodeMark, NodeState
 from kubectl_nodelife.controllers.upgrade.policy import Duration, fits_ns
 from kubectl_nodelife.controllers.upgrade.upgrade_pass import UpgradePass
@@ -49,7 +49,7 @@ class TimeLeft(NamedTuple):
     """Seconds from now until the run is over, at least, as expected, at most.
 
     `nodes`: how many are in flight, waited for, or still to be claimed. `rests_on`: what is
-    assumed.
+    assumed. `is_held`: the run does not go on by itself, so that it counts from when it does.
     """
 
     nodes: int
@@ -57,6 +57,7 @@ class TimeLeft(NamedTuple):
     expected: float
     high: float
     rests_on: tuple[str, ...]
+    is_held: bool = False
 
 
 def time_left(p: UpgradePass) -> TimeLeft | None:
@@ -84,7 +85,17 @@ def time_left(p: UpgradePass) -> TimeLeft | None:
         / SECOND_NS
         for phases, share in zip(phase_times(policy), shares, strict=True)
     )
-    return TimeLeft(count, low, expected, high * SLACK, assumptions(policy, times.nodes))
+    rests_on = assumptions(policy, times.nodes)
+    return TimeLeft(count, low, expected, high * SLACK, rests_on, _is_held(p))
+
+
+def _is_held(p: UpgradePass) -> bool:
+    """True if a gate holds the run, other than a window, or nothing is in flight, and what may be
+    claimed is held, other than by a window or a soak.
+    """
+    claims_wait = any(hold.by not in (WINDOW, SOAK) for hold in p.holds.values())
+    is_busy = bool(p.in_flight or p.gone)
+    return bool(p.gates.keys() - {WINDOW}) or (claims_wait and not is_busy)
 
 
 class _Rest:
