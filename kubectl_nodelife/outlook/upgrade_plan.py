@@ -12,7 +12,7 @@ from kubectl_nodelife.document import document
 from kubectl_nodelife.engine.actions import Action, EvictPod, NodeMarkPatch, RecordEvent
 from kubectl_nodelife.kube.kinds import kind_named
 from kubectl_nodelife.kube.times import in_seconds
-from kubectl_nodelife.sim.upgrade_course import LowPoint, PlayedRun, PlayedStep
+from kubectl_nodelife.sim.upgrade_course import INSTANTS, LowPoint, PlayedRun, PlayedStep
 from kubectl_nodelife.upgrade.findings import CLAIM, PlannedNode, UpgradePlan
 
 Json = dict[str, Any]
@@ -131,15 +131,7 @@ def _node(node: PlannedNode, writes: list[Json]) -> Json:
             "unblockAll": remedies,
         },
         "step": turn.step if turn is not None else None,
-        "times": turn
-        and {
-            "claimed": in_seconds(turn.claimed_ns),
-            "drained": in_seconds(turn.drained_ns),
-            "worked": in_seconds(turn.worked_ns),
-            "settled": in_seconds(turn.settled_ns),
-            "released": in_seconds(turn.released_ns),
-            "done": in_seconds(turn.done_ns),
-        },
+        "times": turn and {what: in_seconds(turn.at.get(what)) for what in INSTANTS.values()},
         "writes": writes if node.decision == CLAIM else [],
     }
 

@@ -535,7 +535,8 @@ def _rows(summary: RunSummary, last: float) -> Iterator[Row]:
         if row.bars:
             yield row
     yield from _drains(summary.records, last)
-    yield from played_rows(summary.records, last, _whole)
+    if (course := summary.course) is not None:
+        yield from played_rows(course, course.origin_ns - summary.start_ns, last, _whole)
     yield from rows_of(folded(map(_fate, summary.nodes)), last, _whole)
 
 

@@ -8,9 +8,8 @@ with the time in which a gate holds it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
-from itertools import pairwise
 from typing import Any, Final
 
 from kubectl_nodelife.drain.results import UNKNOWN, BudgetPoint
@@ -21,8 +20,7 @@ from kubectl_nodelife.report.drain_html import budget_lines
 from kubectl_nodelife.report.formats import Block, Page
 from kubectl_nodelife.report.html import Bar, Row, draw_lanes, render_page
 from kubectl_nodelife.report.table import Table, columns
-from kubectl_nodelife.sim.timeline import Record
-from kubectl_nodelife.sim.upgrade_course import PlayedNode
+from kubectl_nodelife.sim.upgrade_course import PlayedRun, spans
 from kubectl_nodelife.upgrade.findings import CLAIM, REFUSED_BY, PlannedNode, UpgradePlan
 
 _MANY: Final = 40
@@ -173,10 +171,7 @@ def _step_rows(plan: UpgradePlan) -> list[list[object]]:
 
 def _node_row(node: PlannedNode) -> list[object]:
     turn = node.turn
-    times: list[float | None] = [None] * 4
-    if turn is not None:
-        instants = (turn.claimed_ns, turn.drained_ns, turn.released_ns, turn.done_ns)
-        times = [None if at is None else at / SECOND_NS for at in instants]
+    at = turn.at if turn is not None else {}
     return [
         node.name,
         node.pool,
@@ -185,7 +180,10 @@ def _node_row(node: PlannedNode) -> list[object]:
         turn.step if turn is not None else "-",
         node.verdict.verdict,
         len(node.verdict.moving),
-        *(clock(at) for at in times),
+        *(
+            clock(at[what] / SECOND_NS if what in at else None)
+            for what in ("claimed", "drained", "released", "done")
+        ),
         node.reason or node.verdict.sentence,
     ]
 
@@ -223,7 +221,7 @@ def page(plan: UpgradePlan, source: dict[str, Any]) -> str:
         consequences=list(lowest_lines(plan)),
         moment=moment and {"time": moment.get("time", ""), "origin": moment.get("origin", "")},
         findings=[*finding_lines(plan), *undone_lines(plan)],
-        phases=PHASES,
+        phases=PLAYED[1:],
         available=bool(plan.course.turns),
         when=draw_lanes(rows, 0.0, last),
         steps=Table(_STEP_COLUMNS, _step_rows(plan)).cells(wide=True),
@@ -256,7 +254,7 @@ def _rows(plan: UpgradePlan) -> Iterator[Row]:
         yield Row(where, style="group", note=f"{done} of {counted(len(nodes), 'node')}")
         nodes.sort(key=lambda n: (n.turn is None, n.turn.claimed_ns if n.turn else 0, n.name))
         for node in nodes:
-            bars = list(turn_bars(node.turn)) if node.turn is not None else []
+            bars = list(_bars(node.turn.entered, plan.course.end_ns)) if node.turn else []
             why = node.reason.partition(": ")[0]
             mark = "" if node.decision == "claim" else f"{node.decision}: {why}"
             yield Row(node.name, bars, node.reason or node.verdict.sentence, node.decision, mark)
@@ -276,78 +274,47 @@ _STYLES: Final = {
     **{word.partition(" ")[0]: style for style, word in PHASES},
     **dict.fromkeys(("Failed", "Held"), "stuck"),
 }
-"""The class of each state, by its word in the records."""
-_OVER: Final = ("Finished", "Aborted")
-_CONTROLLER: Final = "upgrade"
-_RESTORED: Final = "Restored"
-"""Given back before it was done: the word is ours, for such a node has no mark any more."""
-
-_Course = list[tuple[float, str]]
-"""What is so from each instant on, in seconds; `""`: nothing any more."""
+"""The class of each state."""
 
 
-def turn_bars(turn: PlayedNode) -> Iterator[Bar]:
-    """The states of a node of a planned run."""
-    instants = (
-        turn.claimed_ns,
-        turn.drained_ns,
-        turn.worked_ns,
-        turn.settled_ns,
-        turn.released_ns,
-        turn.done_ns,
-    )
-    for (style, _), begin, end in zip(PHASES, instants, instants[1:], strict=False):
-        if begin is not None and end is not None and end > begin:
-            yield Bar(begin / SECOND_NS, end / SECOND_NS, style)
+def _bars(
+    changes: Sequence[tuple[int, Any]],
+    end_ns: int,
+    styles: Mapping[Any, str] = _STYLES,
+    *,
+    title: str = "",
+    from_ns: int = 0,
+) -> Iterator[Bar]:
+    """What is so from each instant on, the last until `end_ns`, in the class of each.
+
+    `from_ns`: how long before the course the page begins.
+    """
+    for at_ns, until_ns, says in spans(changes, end_ns):
+        if says in styles and until_ns > at_ns:
+            begin, end = ((ns + from_ns) / SECOND_NS for ns in (at_ns, until_ns))
+            yield Bar(begin, end, styles[says], title or says)
 
 
 def played_rows(
-    records: Iterable[Record], last: float, instant_text: Callable[[float], str]
+    course: PlayedRun, from_ns: int, last: float, instant_text: Callable[[float], str]
 ) -> Iterator[Row]:
-    """The run, then its nodes in the order of their claims; nothing where no upgrade was played.
+    """The run, then its nodes in the order of their claims.
 
-    `last`: the end of the course, in seconds.
+    `from_ns`: how long before the course the page begins; `last`: when it ends, in seconds of it.
     """
-    nodes: dict[str, _Course] = {}
-    gates: dict[str, _Course] = {}
-    phases: _Course = []
-    for record in records:
-        at, detail = record.at, record.detail
-        if record.controller != _CONTROLLER or record.error:
-            continue
-        if record.action == "SetGate":
-            course = gates.setdefault(detail["gate"], [])
-            course.append((at, detail["gate"] if detail["holds"] else ""))
-        elif record.action == "SetUpgradePhase":
-            phases.append((at, detail["to"]))
-        elif record.action == "RestoreNode":
-            nodes.setdefault(record.object.name, []).append((at, _RESTORED))
-        elif record.object.kind == "Node" and detail.get("to", "") != detail.get("from", ""):
-            nodes.setdefault(record.object.name, []).append((at, detail.get("to", "")))
-    if gates or phases or nodes:
-        over = next((at for at, phase in phases if phase in _OVER), last)
-        held = [bar for course in gates.values() for bar in _bars(course, over, _held)]
-        words = _words(phases, instant_text)
-        yield Row("the upgrade", sorted(held), "when a gate holds it", "group", words)
-    for name, course in nodes.items():
-        states = [each for each in course if each[1]]
-        words = _words(states[-1:], instant_text)
-        yield Row(name, list(_bars(course, last, _style_of)), words=words)
 
+    def words(changes: Sequence[tuple[int, str]]) -> str:
+        texts = (f"{says} {instant_text((at + from_ns) / SECOND_NS)}" for at, says in changes)
+        return " → ".join(texts)
 
-def _held(gate: str) -> str:
-    return "held"
-
-
-def _style_of(state: str) -> str:
-    return _STYLES.get(state, "")
-
-
-def _bars(course: _Course, last: float, style_of: Callable[[str], str]) -> Iterator[Bar]:
-    for (at, says), (end, _) in pairwise([*course, (last, "")]):
-        if end > at and (style := style_of(says) if says else ""):
-            yield Bar(at, end, style, says)
-
-
-def _words(course: _Course, instant_text: Callable[[float], str]) -> str:
-    return " → ".join(f"{says} {instant_text(at)}" for at, says in course)
+    end_ns, held = int(last * SECOND_NS) - from_ns, list[Bar]()
+    for gate, changes in course.gates.items():
+        over_ns = course.over_ns or end_ns
+        held += _bars(changes, over_ns, {True: "held"}, title=gate, from_ns=from_ns)
+    yield Row("the upgrade", sorted(held), "when a gate holds it", "group", words(course.phases))
+    for turn in course.turns.values():
+        ended = [each for each in turn.entered if each[1]][-1:]
+        if turn.restored:  # the word is ours, for such a node has no mark any more
+            ended = [(turn.at["done"], "Restored")]
+        name = turn.name if turn.now == turn.name else f"{turn.name}, now {turn.now}"
+        yield Row(name, list(_bars(turn.entered, end_ns, from_ns=from_ns)), words=words(ended))

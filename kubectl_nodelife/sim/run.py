@@ -42,6 +42,7 @@ class RunSummary(msgspec.Struct, frozen=True):
     nodes: list[NodeLoss]
     workloads: list[WorkloadLoss]
     loops: list[PodLoop]
+    course: PlayedRun | None = None
     only: str = ""
 
     def document(self) -> dict[str, Any]:
@@ -77,6 +78,7 @@ def summarize_run(
         nodes=nodes,
         workloads=courses.workload_losses(),
         loops=pod_loops(courses),
+        course=run.course,
     )
 
 
@@ -97,7 +99,7 @@ def narrowed(summary: RunSummary, run: Run, kind: str, key: Key) -> RunSummary |
         return None
     records = _with_causes(summary.records, chosen)
     only = f"{kind.lower()}/{'/'.join(filter(None, key))}"
-    return replace(summary, records=records, nodes=nodes, workloads=[], only=only)
+    return replace(summary, records=records, nodes=nodes, workloads=[], course=None, only=only)
 
 
 def _about(record: Record) -> tuple[str, Key]:
@@ -267,10 +269,10 @@ def run(
             return tick
 
         drive(next_tick, upgrades or branch.host)
-        upgrade = upgrades.summary(timeline) if upgrades is not None else None
-        course = upgrades.course(timeline) if upgrades is not None else None
-        if course is not None:
+        upgrade, course = None, upgrades.course(timeline) if upgrades is not None else None
+        if upgrades is not None and upgrades.watch is not None and course is not None:
             course.by_chance = bool(placement.equals)
+            upgrade = upgrades.watch.document(course)
         world.end()
     end_ns = setting.start_ns + duration_ns
     return Run(setting, end_ns, timeline, world.api.store, world.failures, upgrade, course)

@@ -12,10 +12,10 @@ which it claims nothing; None: not reached.
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeVar
 
 from kubectl_nodelife.controllers.upgrade.claiming import SOAK
 from kubectl_nodelife.controllers.upgrade.claims import (
@@ -64,10 +64,24 @@ Entries = Sequence[tuple[int, Action]]
 """What happened and was not refused."""
 
 
+INSTANTS: Final = {
+    NodeState.DRAINING: "claimed",
+    NodeState.WORKING: "drained",
+    NodeState.SETTLING: "worked",
+    NodeState.PROVING: "settled",
+    NodeState.SOAKING: "released",
+    NodeState.DONE: "done",
+}
+"""What has come to a node that enters each state."""
+
+
 @dataclass(slots=True)
 class PlayedNode:
-    """One node of a run, from its claim to its end.
+    """One node of a run, from its claim to its end. One that is replaced goes on as its newcomer,
+    by whose name it is known `now`.
 
+    `entered`: each of its states, and when; "": it bears no mark any more. `at`: when what
+    INSTANTS says came to it since it was claimed last; `done` is its end, however it ended.
     `restored`: why it was given back without the work; `failed`: why it is not proven. `""`: none.
     `tried_ns`: when it was claimed first in its step; later claims follow drains that did not end.
     """
@@ -75,16 +89,23 @@ class PlayedNode:
     name: str
     pool: str
     zone: str
-    step: int
-    claimed_ns: int
-    tried_ns: int
-    drained_ns: int | None = None
-    worked_ns: int | None = None
-    settled_ns: int | None = None
-    released_ns: int | None = None
-    done_ns: int | None = None
+    now: str
+    step: int = -1
+    tried_ns: int = 0
+    entered: list[tuple[int, str]] = field(default_factory=list)
+    at: dict[str, int] = field(default_factory=dict)
     restored: str = ""
     failed: str = ""
+
+    @property
+    def claimed_ns(self) -> int:
+        """When it was claimed last."""
+        return self.at["claimed"]
+
+    @property
+    def fate(self) -> str:
+        """The state in which it ended, though its marks may have gone since."""
+        return next((state for _, state in reversed(self.entered) if state), "")
 
 
 @dataclass(slots=True)
@@ -111,29 +132,47 @@ class LowPoint(NamedTuple):
 
 @dataclass(slots=True)
 class PlayedRun:
-    """A run to its end, from when its first leader may claim.
+    """A run to its end, from `origin_ns` on, when its first leader may claim.
 
+    `phases`: of the run; `gates`: when each began to hold it (True), or no longer did.
     `available`: how many nodes of the run's pools are available, from each instant on. `held`: the
     nodes that are never claimed, and what holds them. `free_share`: the least free share of cpu and
     memory. `moves`: how often a pod that moves is moved, as (mean, most); `waiting`: pods that
-    would stay Pending, and why. `phase`: the run's, at the end. `decided`: what its leaders
-    decided, each with its instant in ns since the epoch. `by_chance`: a pod got one of several
-    nodes of the same score.
+    would stay Pending, and why. `decided`: what its leaders decided, each with its instant in ns
+    since the epoch. `by_chance`: a pod got one of several nodes of the same score.
     """
 
+    origin_ns: int = 0
     turns: dict[str, PlayedNode] = field(default_factory=dict)
     steps: list[PlayedStep] = field(default_factory=list)
+    phases: list[tuple[int, str]] = field(default_factory=list)
+    gates: dict[str, list[tuple[int, bool]]] = field(default_factory=dict)
     held: dict[str, ClaimHold] = field(default_factory=dict)
     available: list[tuple[int, int]] = field(default_factory=list)
     lowest: dict[NodeScope, LowPoint] = field(default_factory=dict)
     free_share: dict[str, float] = field(default_factory=dict)
     evictions: int = 0
     moves: tuple[float, int] = (0.0, 0)
+    zone_states: dict[str, list[str]] = field(default_factory=dict)
     waiting: list[str] = field(default_factory=list)
-    end_ns: int = 0
-    phase: str = str(RunPhase.RUNNING)
     decided: list[tuple[int, Action]] = field(default_factory=list)
     by_chance: bool = False
+
+    @property
+    def phase(self) -> str:
+        """The run's, at the end."""
+        return self.phases[-1][1] if self.phases else str(RunPhase.RUNNING)
+
+    @property
+    def over_ns(self) -> int | None:
+        """When the run was over; None: never."""
+        return next((at_ns for at_ns, phase in reversed(self.phases) if phase in OVER), None)
+
+    @property
+    def end_ns(self) -> int:
+        """When the run was over, else when the last node came to its end."""
+        ends = (turn.at.get("done") or turn.claimed_ns for turn in self.turns.values())
+        return self.over_ns or max(ends, default=0)
 
     def does(self, name: str) -> bool:
         """True if the node is claimed and neither given back nor failed."""
@@ -148,97 +187,91 @@ class PlayedRun:
         return held.because if held is not None else ""
 
 
-_REACHED: Final = {
-    NodeState.WORKING: "drained_ns",
-    NodeState.SETTLING: "worked_ns",
-    NodeState.PROVING: "settled_ns",
-    NodeState.SOAKING: "released_ns",
-    NodeState.DONE: "done_ns",
-}
+class _Reader:
+    """Reads nodes, steps, phases and gates from what happened and was not refused.
 
-
-class PlayReader:
-    """Reads turns and steps from a run's records.
-
-    `nodes`: as they were when the run began. `soaks_ns`: when the run began to soak after a step.
+    `nodes`: as they were when they were seen first. `soaks_ns`: when the run began to soak.
     """
 
     def __init__(
         self,
+        course: PlayedRun,
         nodes: Mapping[str, Node],
         policy: UpgradePolicy,
-        origin_ns: int,
-        soaks_ns: Sequence[int] = (),
+        soaks_ns: Sequence[int],
     ) -> None:
-        self._nodes, self._policy, self._origin_ns = nodes, policy, origin_ns
-        self._soaks_ns = soaks_ns
+        self._course, self._nodes, self._policy = course, nodes, policy
+        self._soaks_ns = [soak_ns - course.origin_ns for soak_ns in soaks_ns]
         self._width = 0
         self._open: set[str] = set()
-        self._in_place_of: dict[str, str] = {}
-        self.course = PlayedRun()
+        self._was: dict[str, str] = {}
+        """Of a newcomer, the node that was claimed."""
 
-    def read(self, entries: Iterable[tuple[int, Action]]) -> PlayedRun:
-        """The course. `entries`: what happened and was not refused."""
-        course = self.course
+    def read(self, entries: Entries) -> None:
+        course = self._course
         for at_ns, action in entries:
-            if isinstance(action, UpdateRun):
-                self._width = self._width if action.window is None else action.window
-                course.phase = action.phase or course.phase
-                if action.phase in OVER:
-                    course.end_ns = at_ns - self._origin_ns
-            elif isinstance(action, NodeMarkPatch) and action.from_ != action.to:
-                self._mark(action, at_ns - self._origin_ns)
-            elif isinstance(action, EvictPod):
-                course.evictions += 1
-        ends = [turn.done_ns or turn.claimed_ns for turn in course.turns.values()]
-        course.end_ns = course.end_ns or max(ends, default=0)
-        return course
+            at_ns -= course.origin_ns
+            match action:
+                case UpdateRun(window=window, phase=phase):
+                    self._width = self._width if window is None else max(0, window)
+                    course.phases += [(at_ns, phase)] if phase else []
+                case SetGate(gate=gate, holds=holds):
+                    course.gates.setdefault(gate, []).append((at_ns, holds))
+                case NodeMarkPatch() if action.from_ != action.to:
+                    self._mark(action, at_ns)
+                case FailWithoutMark(node=node, because=because):
+                    if turn := course.turns.get(self._was.get(node, node)):
+                        self._enter(turn, NodeState.FAILED, at_ns, because)
+                case EvictPod():
+                    course.evictions += 1
 
     def _mark(self, action: NodeMarkPatch, at_ns: int) -> None:
-        before = _replaced_by(action)
-        if before:
-            self._in_place_of[action.node] = before
-        name = self._in_place_of.get(action.node, action.node)
+        if before := _replaced_by(action):
+            self._was[action.node] = self._was.get(before, before)
+        name = self._was.get(action.node, action.node)
         if action.to == NodeState.DRAINING:
             self._claim(name, at_ns)
-            return
-        turn = self.course.turns.get(name)
-        if turn is None:
-            return
-        if action.to in _REACHED:
-            setattr(turn, _REACHED[NodeState(action.to)], at_ns)
-        elif action.from_ == NodeState.DRAINING:
-            turn.restored, turn.done_ns = action.because, at_ns
-        elif action.to in (NodeState.FAILED, NodeState.HELD):
-            turn.failed, turn.done_ns = action.because, at_ns
-        if turn.done_ns is not None and name in self._open:  # marks go once more, at the run's end
-            self._open.discard(name)
+        if turn := self._course.turns.get(name):
+            turn.now = action.node
+            self._enter(turn, action.to, at_ns, action.because)
+
+    def _enter(self, turn: PlayedNode, state: str, at_ns: int, because: str) -> None:
+        before = turn.entered[-1][1] if turn.entered else ""
+        turn.entered.append((at_ns, state))
+        if state in INSTANTS:
+            turn.at[INSTANTS[NodeState(state)]] = at_ns
+        elif before == NodeState.DRAINING:
+            turn.restored, turn.at["done"] = because, at_ns
+        elif state in (NodeState.FAILED, NodeState.HELD):
+            turn.failed, turn.at["done"] = because, at_ns
+        if "done" in turn.at and turn.name in self._open:  # marks go once more, at the run's end
+            self._open.discard(turn.name)
             if not self._open:
-                self.course.steps[turn.step].end_ns = at_ns
+                self._course.steps[turn.step].end_ns = at_ns
 
     def _claim(self, name: str, at_ns: int) -> None:
-        node = self._nodes[name]
-        zone = zone_name(node)
-        pool = turn_of(node, self._policy)
-        steps = self.course.steps
+        node, steps = self._nodes[name], self._course.steps
+        zone, pool = zone_name(node), turn_of(node, self._policy)
+        turn = self._course.turns.setdefault(name, PlayedNode(name, pool, zone, name))
         if not steps or self._is_another(steps[-1], pool, at_ns):
-            steps.append(PlayedStep(pool, max(0, self._width), at_ns))
+            steps.append(PlayedStep(pool, self._width, at_ns))
         step, number = steps[-1], len(steps) - 1
         step.names.append(name)
         step.end_ns = None
         if zone not in step.zones:
             step.zones.append(zone)
         self._open.add(name)
-        before = self.course.turns.get(name)
-        tried_ns = before.tried_ns if before is not None and before.step == number else at_ns
-        self.course.turns[name] = PlayedNode(name, pool, zone, number, at_ns, tried_ns)
+        if turn.step != number:
+            turn.step, turn.tried_ns = number, at_ns
+        turn.at.clear()
+        turn.restored = turn.failed = ""
 
     def _is_another(self, step: PlayedStep, pool: str, at_ns: int) -> bool:
         """True if a claim now begins a new step: another pool or window, or after a soak."""
-        differs = (step.pool, step.width) != (pool, max(0, self._width))
+        differs = (step.pool, step.width) != (pool, self._width)
         if step.end_ns is None:
             return differs
-        soaked = any(step.end_ns <= soak - self._origin_ns <= at_ns for soak in self._soaks_ns)
+        soaked = any(step.end_ns <= soak_ns <= at_ns for soak_ns in self._soaks_ns)
         if soaked:
             step.soak_ns = int(self._policy.soak_ns)
         return soaked or differs
@@ -337,6 +370,7 @@ class UpgradeWatch:
     def _node_changed(self, old: Node | None, new: Node | None, cause: Action | None) -> None:
         node = new or old
         assert node is not None
+        self._nodes.setdefault(node.name, node)
         if is_control_plane(node):
             return
         before = self._scopes[CLUSTER]
@@ -399,46 +433,47 @@ class UpgradeWatch:
             at_zero = isinstance(new, PodDisruptionBudget) and not new.status.disruptions_allowed
             self._at_zero.put(budget.key, at_zero, self._api.now_ns)
 
-    def document(
-        self, entries: Entries, failures: Iterable[Outcome], now_ns: int
-    ) -> dict[str, Any]:
+    def document(self, course: PlayedRun) -> dict[str, Any]:
         """The contract's `final.upgrade`."""
-        done = self._done(entries, failures)
-        states = _States(done, now_ns)
-        ended = [at for at, a in done if isinstance(a, UpdateRun) and a.phase in OVER]
-        fates = states.fates
-        mean, most = moves_of_pods(a for _, a in done)
-        lowest = self._lows.get(CLUSTER, LowPoint(0, self.began_ns))
-        touched = {name for names in fates.values() for name in names} | states.replaced
+        now_ns, began_ns = self._api.now_ns, self.began_ns
+        end_ns = now_ns if course.over_ns is None else course.over_ns + course.origin_ns
+        turns = course.turns.values()
+        mean, most = course.moves
+        lowest = self._lows.get(CLUSTER, LowPoint(0, began_ns))
+        fates = {state: sorted(t.now for t in turns if t.fate == state) for state in _FATES}
+        touched = {name for names in fates.values() for name in names}
+        touched |= {turn.name for turn in turns if turn.now != turn.name}
         return {
-            **{state: sorted(fates[state]) for state in ("done", "failed", "held")},
+            **{state.lower(): names for state, names in fates.items()},
             "skipped": sorted(set(self.selected) - touched),
-            "seconds": _seconds((ended[-1] if ended else now_ns) - self.began_ns),
+            "seconds": _seconds(end_ns - began_ns),
             "lowestAvailable": {
                 "all": lowest.available,
                 "byPool": self._lowest_by("pool"),
                 "byZone": self._lowest_by(_ZONES),
-                "at": _seconds(lowest.at_ns - self.began_ns),
+                "at": _seconds(lowest.at_ns - began_ns),
             },
             "lowestReady": self._lowest_ready,
             "lowestFreeShare": {key: round(share, 4) for key, share in self._shares.items()},
-            "zoneStates": _zone_states(done),
-            "evictions": sum(isinstance(a, EvictPod) for _, a in done),
+            "zoneStates": course.zone_states,
+            "evictions": course.evictions,
             "movesOfAPod": {"mean": round(mean, 2), "max": most},
             "pendingPodSeconds": self._pending.seconds(now_ns),
             "budgetZeroSeconds": self._at_zero.seconds(now_ns),
-            "waitSeconds": self._waited(done, now_ns),
-            "longestState": states.longest,
+            "waitSeconds": self._waited(course, now_ns),
+            "longestState": _longest(turns, now_ns - course.origin_ns),
         }
 
     def course(self, entries: Entries, failures: Iterable[Outcome], cold_ns: int) -> PlayedRun:
         """The run's course. `cold_ns`: how long its leader watched before it claimed anything."""
-        done = self._done(entries, failures)
+        refused = {outcome.action.id for outcome in failures}
+        done = [(at, a) for at, a in entries if at >= self.began_ns and a.id not in refused]
         origin_ns = self.began_ns + cold_ns
-        course = PlayReader(self._nodes, self._policy, origin_ns, self._soaks_ns).read(done)
+        course = PlayedRun(origin_ns, free_share=dict(self._shares))
+        _Reader(course, self._nodes, self._policy, self._soaks_ns).read(done)
         course.decided = [entry for entry in done if entry[1].controller == CONTROLLER]
         course.moves = moves_of_pods(a for _, a in done)
-        course.free_share = dict(self._shares)
+        course.zone_states = _zone_states(done)
         course.lowest = {
             scope: LowPoint(low.available, max(0, low.at_ns - origin_ns))
             for scope, low in self._lows.items()
@@ -450,63 +485,42 @@ class UpgradeWatch:
             course.available.append((max(0, at_ns - origin_ns), count))
         return course
 
-    def _done(self, entries: Entries, failures: Iterable[Outcome]) -> Entries:
-        """What was decided since the start and not refused."""
-        refused = {outcome.action.id for outcome in failures}
-        return [(at, a) for at, a in entries if at >= self.began_ns and a.id not in refused]
-
     def _lowest_by(self, kind: str) -> dict[str, int]:
         """The lowest of each pool, or zone; 0 of one that came later."""
         scopes = sorted(scope for scope in self._scopes if scope.kind == kind)
         lows = [self._lows[scope].available if scope in self._lows else 0 for scope in scopes]
         return {s.pool or s.zone: low for s, low in zip(scopes, lows, strict=True)}
 
-    def _waited(self, done: Entries, now_ns: int) -> dict[str, dict[str, float]]:
+    def _waited(self, course: PlayedRun, now_ns: int) -> dict[str, dict[str, float]]:
         """For how long gates held the run, and what else held a candidate."""
-        gates = _gates(done, now_ns)
+        end_ns = now_ns - course.origin_ns
+        gates = {
+            gate: _seconds(sum(until - at for at, until, holds in spans(changes, end_ns) if holds))
+            for gate, changes in sorted(course.gates.items())
+        }
         scopes = {by: waits.seconds(now_ns) for by, waits in sorted(self._waits.items())}
         return {"byGate": gates, "byScope": {k: v for k, v in scopes.items() if k not in gates}}
 
 
-_FATES: Final = {NodeState.DONE: "done", NodeState.FAILED: "failed", NodeState.HELD: "held"}
+_FATES: Final = (NodeState.DONE, NodeState.FAILED, NodeState.HELD)
+_Says = TypeVar("_Says")
 
 
-class _States:
-    """The nodes that are done, failed, held or replaced, and of each state the longest time (s)
-    that a node was in it.
-    """
+def spans(changes: Sequence[tuple[int, _Says]], end_ns: int) -> Iterator[tuple[int, int, _Says]]:
+    """From when to when each of these is so, the last one until `end_ns`."""
+    ends = [at_ns for at_ns, _ in changes[1:]]
+    for (at_ns, says), until_ns in zip(changes, [*ends, end_ns], strict=True):
+        yield at_ns, until_ns, says
 
-    def __init__(self, entries: Entries, now_ns: int) -> None:
-        self.longest: dict[str, float] = {}
-        self.fates: dict[str, set[str]] = defaultdict(set)
-        self.replaced: set[str] = set()
-        since: dict[str, tuple[str, int]] = {}
-        fate: dict[str, str] = {}
-        for at_ns, action in entries:
-            if isinstance(action, NodeMarkPatch) and action.from_ != action.to:
-                before = _replaced_by(action) or action.node
-                if before != action.node:
-                    self.replaced.add(before)
-                    fate.pop(before, None)
-                self._left(since.pop(before, since.pop(action.node, None)), at_ns)
-                if action.to:
-                    since[action.node] = (action.to, at_ns)
-                if action.to in _FATES:
-                    fate[action.node] = _FATES[NodeState(action.to)]
-                elif action.to:
-                    fate.pop(action.node, None)
-            elif isinstance(action, FailWithoutMark):
-                self._left(since.pop(action.node, None), at_ns)
-                fate[action.node] = "failed"
-        for entered in since.values():
-            self._left(entered, now_ns)
-        for name, word in fate.items():
-            self.fates[word].add(name)
 
-    def _left(self, entered: tuple[str, int] | None, at_ns: int) -> None:
-        if entered is not None and entered[0] in IN_FLIGHT:
-            seconds = _seconds(at_ns - entered[1])
-            self.longest[entered[0]] = max(seconds, self.longest.get(entered[0], 0.0))
+def _longest(turns: Iterable[PlayedNode], end_ns: int) -> dict[str, float]:
+    """The longest time (s) that a node was in each of the states in flight."""
+    longest: dict[str, float] = {}
+    for turn in turns:
+        for at_ns, until_ns, state in spans(turn.entered, end_ns):
+            if state in IN_FLIGHT:
+                longest[state] = max(_seconds(until_ns - at_ns), longest.get(state, 0.0))
+    return longest
 
 
 def _replaced_by(action: NodeMarkPatch) -> str:
@@ -522,16 +536,6 @@ def _zone_states(entries: Entries) -> dict[str, list[str]]:
         if isinstance(action, SetZoneState) and action.to not in ("Normal", "Initial"):
             states.setdefault(zone_display(action.zone), {})[action.to] = None
     return {zone: list(seen) for zone, seen in sorted(states.items())}
-
-
-def _gates(entries: Entries, now_ns: int) -> dict[str, float]:
-    """Gate -> for how many seconds it held."""
-    held: dict[str, _Integral] = {}
-    for at_ns, action in entries:
-        if isinstance(action, SetGate):
-            gate = action.gate
-            held.setdefault(gate, _Integral(at_ns)).put(gate, action.holds, at_ns)
-    return {gate: times.seconds(now_ns) for gate, times in sorted(held.items())}
 
 
 def _seconds(span_ns: int) -> float:

@@ -10,7 +10,7 @@ epoch.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, Final
+from typing import Final
 
 from msgspec.structs import replace
 
@@ -253,14 +253,15 @@ class VirtualUpgrades:
 
     def course(self, timeline: Timeline) -> PlayedRun | None:
         """The run's course so far; None where none was begun."""
-        if self.watch is None or self._last is None:
+        if self.watch is None:
             return None
         world, last = self.world, self._last
-        cold_ns = last.cold_ns
+        cold_ns = last.cold_ns if last is not None else 0
         course = self.watch.course(timeline.entries, world.failures, cold_ns)
-        skipped = last.last.skipped if last.last is not None else {}
-        held = {name: ClaimHold("", why) for name, why in skipped.items()} | last.holds
-        course.held = {name: hold for name, hold in held.items() if name not in course.turns}
+        if last is not None and last.last is not None:
+            held = {name: ClaimHold("", why) for name, why in last.last.skipped.items()}
+            held |= last.holds
+            course.held = {name: hold for name, hold in held.items() if name not in course.turns}
         placement = world.scheduler.placement
         course.waiting = [
             f"{pod.namespace}/{pod.name}: {placement.no_room(pod)}"
@@ -268,13 +269,6 @@ class VirtualUpgrades:
             if not pod.spec.node_name and pod.status.phase in ("", "Pending")
         ][:MOST_WAITING]
         return course
-
-    def summary(self, timeline: Timeline) -> dict[str, Any] | None:
-        """The result of the run; None where none was begun."""
-        if self.watch is None:
-            return None
-        world = self.world
-        return self.watch.document(timeline.entries, world.failures, world.api.now_ns)
 
     # The host
 

@@ -261,7 +261,7 @@ class _Planning:
         shorter_ns = longer_ns = 0.0
         for number, step in enumerate(played.steps):
             turns = [turn for turn in played.turns.values() if turn.step == number]
-            whole = [turn for turn in turns if turn.drained_ns is not None]
+            whole = [turn for turn in turns if "drained" in turn.at]
             took_ns = sum(_end_of(turn) - turn.tried_ns for turn in whole)
             if not took_ns:
                 continue
@@ -392,7 +392,7 @@ def play_run(
 
 def _end_of(turn: PlayedNode) -> int:
     """When the node was in service again."""
-    return turn.released_ns or turn.done_ns or turn.claimed_ns
+    return turn.at.get("released") or turn.at.get("done") or turn.claimed_ns
 
 
 def _saved_ns(
@@ -401,16 +401,16 @@ def _saved_ns(
     """How much sooner than when it was played the node may be in service again: in a drain that
     ends, nothing is given back to be tried again.
     """
-    assert turn.drained_ns is not None
-    drain_ns = turn.drained_ns - turn.tried_ns
-    quick_ns = int(verdict.low_seconds * SECOND_NS)
-    settling_ns = proving_ns = 0
-    if turn.worked_ns is not None and turn.settled_ns is not None:
-        settling_ns = max(0, turn.settled_ns - turn.worked_ns - least.settle_ns)
-    if turn.settled_ns is not None and turn.released_ns is not None:
-        proving_ns = max(0, turn.released_ns - turn.settled_ns - least.prove_ns)
-    work_ns = expected.work_ns - least.work_ns
-    return max(0, drain_ns - quick_ns) + work_ns + settling_ns + proving_ns
+    at = turn.at
+    drain_ns = at["drained"] - turn.tried_ns - int(verdict.low_seconds * SECOND_NS)
+    saved_ns = max(0, drain_ns) + expected.work_ns - least.work_ns
+    for begin, end, least_ns in (
+        ("worked", "settled", least.settle_ns),
+        ("settled", "released", least.prove_ns),
+    ):
+        if begin in at and end in at:
+            saved_ns += max(0, at[end] - at[begin] - least_ns)
+    return saved_ns
 
 
 def _added_ns(
@@ -421,8 +421,7 @@ def _added_ns(
     limit_ns: int,
 ) -> int:
     """How much later it may be, within the time limit of its drain."""
-    assert turn.drained_ns is not None
-    drain_ns = turn.drained_ns - turn.claimed_ns
+    drain_ns = turn.at["drained"] - turn.claimed_ns
     slow_ns = max(int(1.1 * drain_ns) + 10 * SECOND_NS, int(verdict.high_seconds * SECOND_NS))
     slow_ns = min(slow_ns, limit_ns or slow_ns)
     return max(0, slow_ns - drain_ns) + sum(most) - sum(expected)

@@ -128,3 +128,48 @@ def test_a_fault_that_nothing_can_notice_is_told(how: str, words: str) -> None:
     came = story(objects=[node("b1"), node("b2")], events=events, duration="10m")
     (told, *_) = [r for r in came.records if r.detail.get("reason") == "FaultWithoutEffect"]
     assert told.object.name == "b1" and words in told.reason
+
+
+ACT: Json = {"selector": "pool=blue", "policy": {"soak": "10s"}, "work": WORK}
+
+
+def late(name: str) -> Json:
+    """A node of the pool that is upgraded."""
+    one = node(name)
+    one["metadata"]["labels"]["pool"] = "blue"
+    one["status"]["nodeInfo"] = {"bootID": f"boot-{name}", "kubeletVersion": "v1.35.2"}
+    return one
+
+
+THREE = [late("b1"), late("b2"), late("b3")]
+
+
+def test_a_newcomer_goes_on_where_the_node_before_it_was() -> None:
+    came = story(
+        objects=THREE,
+        events=[{"at": "1m", "upgrade": {**ACT, "work": {**WORK, "mode": "replace"}}}],
+        duration="1h",
+    )
+    assert came.course is not None
+    one = came.course.turns["b1"]
+    assert one.now == "b1-2" and [state for _, state in one.entered if state] == WAY
+    assert came.final["upgrade"]["done"] == ["b1-2", "b2-2", "b3-2"]
+
+
+def test_a_node_that_came_after_the_start_is_read_too() -> None:
+    target = {"target": ["bootID=changed"]}
+    events = [
+        {"at": "1m", "upgrade": {**ACT, "policy": target}},
+        {"at": "2m", "apply": late("b4")},
+    ]
+    came = story(objects=THREE, events=events, duration="1h")
+    assert came.course is not None
+    assert came.course.turns.keys() == {"b1", "b2", "b3", "b4"}
+
+
+def test_the_course_says_of_a_newcomer_that_never_came_that_its_node_failed() -> None:
+    fault = {"nodes": ["b1"], "how": "never-returns"}
+    act = {**ACT, "work": {**WORK, "mode": "replace"}, "faults": [fault]}
+    came = story(objects=THREE, events=[{"at": "1m", "upgrade": act}], duration="2h")
+    assert came.course is not None
+    assert "no newcomer" in came.course.turns["b1"].failed and not came.course.does("b1")

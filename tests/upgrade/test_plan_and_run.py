@@ -106,9 +106,9 @@ def told_by(plan: UpgradePlan) -> Told:
     cold = plan.estimate.cold if plan.estimate is not None else 0.0
     told = []
     for turn in plan.course.turns.values():
-        for what, at_ns in (("claimed", turn.claimed_ns), ("released", turn.released_ns)):
-            if at_ns is not None:
-                told.append((what, turn.name, round(cold + at_ns / SECOND_NS, 3)))
+        for what in ("claimed", "released"):
+            if what in turn.at:
+                told.append((what, turn.name, round(cold + turn.at[what] / SECOND_NS, 3)))
     return sorted(told, key=lambda one: (one[2], one))
 
 
