@@ -1,6 +1,9 @@
 """The page of `drain-plan`: the answer in one line, what stops the drain and what it costs for
 good, then nodes, pods, workloads, budgets; of a drain that was carried out, each wave's promised
 and real time.
+
+As a page of HTML it has lanes of waves, nodes and pods, and of budgets over time, then the same
+blocks. templates/drain.html makes the markup.
 """
 
 from __future__ import annotations
@@ -25,12 +28,23 @@ from kubectl_nodelife.drain.results import (
     NodePlan,
     PlannedPlacement,
     PodPlan,
+    WavePlan,
     WorkloadPlan,
 )
 from kubectl_nodelife.drain.snapshot import ADMISSION
 from kubectl_nodelife.kube.names import counted, first_names
 from kubectl_nodelife.kube.times import clock
 from kubectl_nodelife.report.formats import Block, Page
+from kubectl_nodelife.report.html import (
+    Bar,
+    LaneChart,
+    Row,
+    budget_lines,
+    draw_lanes,
+    is_level,
+    parts_of,
+    render_page,
+)
 from kubectl_nodelife.report.table import Table, columns
 from kubectl_nodelife.report.terminal import BAD, GOOD, WARN, ColoredText
 from kubectl_nodelife.sim.kubectl.options import FLAG_DELETE_EMPTYDIR_DATA, FLAG_FORCE
@@ -42,13 +56,7 @@ _VERDICTS: Final = {
     "never": "This drain does not finish",
     "refused": "kubectl refuses this drain as it is",
 }
-_TIMED: Final = {
-    "ready": "This drain finishes in {}",
-    "slow": "This drain finishes, after waiting, in {}",
-    "unknown": (
-        "Nothing that was read stops this drain, but not everything was read{lacking}; it takes {}"
-    ),
-}
+_TAKES: Final = {"ready": " in", "slow": ", in", "unknown": "; it takes"}
 _NAMED: Final = 5
 _FEW_NODES: Final = 12
 _FEW_KINDS: Final = 3
@@ -84,15 +92,16 @@ def headlines(plan: DrainPlan) -> list[str]:
 
 def _ending(plan: DrainPlan) -> str:
     lacking = _lacking({missing.kind for missing in plan.not_evaluated})
-    if plan.estimate is None or plan.verdict not in _TIMED:
-        return _VERDICTS[plan.verdict].format(lacking=lacking)
+    text = _VERDICTS[plan.verdict].format(lacking=lacking)
+    if plan.estimate is None or plan.verdict not in _TAKES:
+        return text
     may_fail = [node.may_fail for node in plan.nodes if node.may_fail]
     if may_fail and plan.verdict == SLOW:
         which = f" {may_fail[0]}"
         if len(plan.nodes) > 1:
             which = f": {len(may_fail)} of {len(plan.nodes)} nodes may not be drained{which}"
         return f"This drain may not finish{which}; it takes {span(plan.estimate)}"
-    return _TIMED[plan.verdict].format(span(plan.estimate), lacking=lacking)
+    return f"{text}{_TAKES[plan.verdict]} {span(plan.estimate)}"
 
 
 def _lacking(kinds: set[str]) -> str:
@@ -129,7 +138,8 @@ def consequences(plan: DrainPlan) -> Iterator[str]:
     bare = [pod for pod in pods if pod.gone_for_good]
     if bare:
         needed = f" ({FLAG_FORCE})" if FLAG_FORCE in plan.flags_needed else ""
-        yield f"gone for good{needed}, no controller makes them anew: {_names(bare)}"
+        named = first_names([_name(pod) for pod in bare], _NAMED)
+        yield f"gone for good{needed}, no controller makes them anew: {named}"
     kept_here = [pod for pod in pods if pod.data_lost]
     if kept_here:
         needed = FLAG_DELETE_EMPTYDIR_DATA
@@ -154,10 +164,6 @@ def _together(names: Sequence[str], of: int) -> str:
         return f"together can go: all {of} nodes"
     named = first_names(names, _FEW_NODES)
     return f"together can go, at most: {named} ({len(names)} of {of} nodes)"
-
-
-def _names(pods: Iterable[PodPlan]) -> str:
-    return first_names([_name(pod) for pod in pods], _NAMED)
 
 
 def _name(pod: PodPlan) -> str:
@@ -246,7 +252,12 @@ def _blocks(plan: DrainPlan, wide: bool, not_seen: str) -> Iterable[Block]:
         lines = [not_seen, *(f"Of the rest: {line}" for line in lines)]
     yield "\n".join(lines)
     yield "\n".join(consequences(plan))
-    yield "\n".join(_blocker_lines(plan))
+    yield "\n".join(blocker_lines(plan))
+    yield from tables(plan, wide=wide)
+
+
+def tables(plan: DrainPlan, *, wide: bool) -> Iterator[Block]:
+    """What follows the answer: nodes, pods, workloads and budgets, and what the plan rests on."""
     yield Table(_NODE_COLUMNS, [_node_row(node) for node in plan.nodes])
     pods = _pods_to_show(plan, wide)
     yield Table(_POD_COLUMNS, [_pod_row(pod) for pod in pods])
@@ -264,27 +275,24 @@ def _blocks(plan: DrainPlan, wide: bool, not_seen: str) -> Iterable[Block]:
         )
 
 
-def blockers(plan: DrainPlan) -> list[PodPlan]:
-    """The pods that stop the plan, those with a gate of their own first."""
-    stopped = [pod for pod in plan.pods() if pod.verdict in (NEVER, REFUSED)]
-    return sorted(stopped, key=lambda pod: pod.gate == "none")
-
-
-def _blocker_lines(plan: DrainPlan) -> Iterable[str]:
-    """One line a blocker: what, why, and the cheapest way out. Alike ones are counted."""
+def blocker_lines(plan: DrainPlan) -> Iterator[str]:
+    """What stops the plan, pods with a gate of their own first: what, why, and the cheapest way
+    out. Alike ones are one.
+    """
     seen: dict[tuple[str, str], list[PodPlan]] = {}
-    for pod in blockers(plan):
+    stopped = [pod for pod in plan.pods() if pod.verdict in (NEVER, REFUSED)]
+    for pod in sorted(stopped, key=lambda pod: pod.gate == "none"):
         if pod.gate != "none" or pod.verdict == NEVER:
             seen.setdefault((pod.gate, pod.reason), []).append(pod)
     for (gate, reason), pods in seen.items():
-        first = f"{pods[0].namespace}/{pods[0].name}"
         more = f" and {len(pods) - 1} more" if len(pods) > 1 else ""
-        yield f"{pods[0].verdict} ({gate}): {first}{more}: {reason}"
+        line = f"{pods[0].verdict} ({gate}): {_name(pods[0])}{more}: {reason}"
         remedy = pods[0].remedy
         if remedy is not None:
-            yield f"  to unblock: {remedy.change} (risk: {remedy.risk})"
+            line += f"\n  to unblock: {remedy.change} (risk: {remedy.risk})"
         elif pods[0].hint:
-            yield f"  {pods[0].hint}"
+            line += f"\n  {pods[0].hint}"
+        yield line
 
 
 def _pods_to_show(plan: DrainPlan, wide: bool) -> list[PodPlan]:
@@ -297,12 +305,12 @@ def _pods_to_show(plan: DrainPlan, wide: bool) -> list[PodPlan]:
 
 
 def _footnotes(plan: DrainPlan) -> Iterable[str]:
-    yield from limits(plan)
+    yield from _limits(plan)
     for assumption in plan.assumptions:
         yield f"assumed: {assumption}"
 
 
-def limits(plan: DrainPlan) -> Iterator[str]:
+def _limits(plan: DrainPlan) -> Iterator[str]:
     """How far the plan is from the best that any could be, when it cordons and why, and what it
     knows nothing of."""
     bound, waves = plan.bound, counted(len(plan.waves), "wave")
@@ -370,7 +378,7 @@ def landing_text(landing: list[PlannedPlacement]) -> str:
 def _workload_row(workload: WorkloadPlan) -> tuple[object, ...]:
     return (
         workload.namespace,
-        workload_name(workload),
+        _workload_name(workload),
         ColoredText(workload.outage, BAD if workload.outage == "full" else WARN),
         outage_length(workload),
         workload.ready,
@@ -381,7 +389,7 @@ def _workload_row(workload: WorkloadPlan) -> tuple[object, ...]:
     )
 
 
-def workload_name(workload: WorkloadPlan) -> str:
+def _workload_name(workload: WorkloadPlan) -> str:
     """`deployment/web`, the topmost owner."""
     kind, _, name = workload.top.partition("/")
     return f"{kind.lower()}/{name}"
@@ -433,3 +441,159 @@ def _result(promised: Estimate | None, seconds: float | None, errors: Mapping[st
     if seconds < promised.low:
         return "drained, sooner than promised"
     return "drained, as promised"
+
+
+# --- as HTML --------------------------------------------------------------------------------------
+
+_MOST_BUDGETS = 40
+_MOST_NOTES = 200
+_BARS = (
+    ("waiting", "waits for its turn or its budget"),
+    ("going", "is terminating"),
+    ("starting", "replacement starts"),
+    ("stuck", "does not go"),
+)
+_MAINTENANCE = ("maintenance", "maintenance")
+
+
+def html_page(plan: DrainPlan, source: dict[str, Any]) -> str:
+    """The page as HTML."""
+    shown = plan.with_flags or plan
+    parts = parts_of(tables(shown, wide=True))
+    notes, budgets = [*parts.below, *shown.warnings], _moving_budgets(shown)
+    return render_page(
+        "drain",
+        title=f"Drain plan of {first_names([node.name for node in plan.nodes], 3)}",
+        verdict=plan.verdict,
+        headline=headline(plan),
+        consequences=list(consequences(plan)),
+        moment=source.get("moment"),
+        blockers=_blockers(plan),
+        with_flags=plan.with_flags and " ".join(plan.flags_needed),
+        then=headline(shown),
+        blockers_then=_blockers(shown),
+        bars=(*_BARS, _MAINTENANCE) if shown.maintenance else _BARS,
+        when=plan_chart(shown),
+        waves=[(index + 1, chart) for index, chart in wave_charts(shown)],
+        budgets=draw_lanes(budgets[:_MOST_BUDGETS], 0.0, horizon(shown)) if budgets else None,
+        more_budgets=len(budgets[_MOST_BUDGETS:]),
+        parts=parts,
+        notes=notes[:_MOST_NOTES],
+        more_notes=len(notes[_MOST_NOTES:]),
+    )
+
+
+def _blockers(plan: DrainPlan) -> list[str]:
+    """What stops the drain, as much of it as can be read."""
+    lines = list(blocker_lines(plan))
+    more = len(lines) - _MOST_NOTES
+    return lines if more <= 0 else [*lines[:_MOST_NOTES], f"and {more} more reasons"]
+
+
+def _moving_budgets(plan: DrainPlan) -> list[Row]:
+    """A lane of each budget whose pods become fewer or more, the scarcest first."""
+    moving = [budget for budget in plan.budgets if not is_level(budget.points)]
+    moving.sort(key=lambda budget: min(point.allowed for point in budget.points))
+    return [
+        Row(
+            f"{budget.namespace}/{budget.name}",
+            words=f"{budget.rule}: {budget.healthy} healthy of {budget.expected},"
+            f" {budget.desired} needed, {budget.allowed} may go",
+            lines=budget_lines(budget.points),
+        )
+        for budget in moving
+    ]
+
+
+MOST_POD_ROWS: Final = 250
+"""With more pods than that a chart has one bar for each node."""
+MOST_ROWS: Final = 2000
+"""A row of a node whose name has 253 characters takes 600 bytes of the page."""
+
+
+def horizon(plan: DrainPlan) -> float:
+    """The last instant worth showing, in seconds."""
+    times = [t for pod in plan.pods() for t in (pod.start, pod.gone, pod.end) if t is not None]
+    times += [t for wave in plan.waves for t in (wave.start, wave.end) if t is not None]
+    times += [node.end for node in plan.nodes if node.end is not None]
+    times += [wave.end + plan.maintenance for wave in plan.waves if wave.end is not None]
+    return max([1.0, *times])
+
+
+def plan_chart(plan: DrainPlan) -> LaneChart:
+    """The chart of nodes and their pods; for waves of our own, of waves and nodes."""
+    last = horizon(plan)
+    by_pod = not plan.own_waves and len(plan.pods()) <= MOST_POD_ROWS
+    rows: list[Row] = []
+    for wave in plan.waves:
+        if plan.own_waves:
+            span = _span(wave.start, wave.end, last, "wave")
+            size = counted(len(wave.nodes), "node")
+            rows.append(Row(f"wave {wave.index + 1}", span, size, "group", note=size))
+        rows += _wave_rows(plan, wave, by_pod, last)
+    return draw_lanes(rows[:MOST_ROWS], 0.0, last)
+
+
+def wave_charts(plan: DrainPlan) -> list[tuple[int, LaneChart]]:
+    """(index, chart) of each wave of our own, on its own axis: a maintenance lies between them."""
+    if not plan.own_waves or len(plan.pods()) > 4 * MOST_POD_ROWS:
+        return []
+    charts = []
+    for wave in plan.waves:
+        if wave.start is not None:
+            last = wave.end if wave.end is not None else horizon(plan)
+            rows = list(_wave_rows(plan, wave, True, last))
+            charts.append((wave.index, draw_lanes(rows, wave.start, max(last, wave.start + 1))))
+    return charts
+
+
+def _wave_rows(plan: DrainPlan, wave: WavePlan, by_pod: bool, last: float) -> Iterable[Row]:
+    nodes = {node.name: node for node in plan.nodes}
+    for name in wave.nodes:
+        node = nodes[name]
+        pods = [pod for pod in wave.pods if pod.node == name and pod.verdict != KEPT]
+        span = [*_span(node.start, node.end, last, "node"), *_maintenance(plan, wave, last)]
+        yield Row(name, span, name, "group", _mark(pods), counted(len(pods), "pod"))
+        if by_pod:
+            for pod in pods:
+                yield _pod_lane(pod, node.start or 0.0, last)
+
+
+def _span(begin: float | None, end: float | None, last: float, style: str) -> list[Bar]:
+    return [] if begin is None else [Bar(begin, last if end is None else end, style)]
+
+
+def _maintenance(plan: DrainPlan, wave: WavePlan, last: float) -> list[Bar]:
+    """The time in which the nodes of the wave are out of service, as far as the chart reaches."""
+    if not plan.maintenance or wave.end is None or wave.end >= last:
+        return []
+    return [Bar(wave.end, min(last, wave.end + plan.maintenance), "maintenance")]
+
+
+def _mark(pods: list[PodPlan]) -> str:
+    for verdict in (REFUSED, NEVER):
+        count = sum(1 for pod in pods if pod.verdict == verdict)
+        if count:
+            return f"{count} {verdict}"
+    return ""
+
+
+def _pod_lane(pod: PodPlan, begin: float, last: float) -> Row:
+    """Waiting for the eviction, going, and until the replacement is Ready."""
+    bars = []
+    start = pod.start
+    if start is None:
+        if pod.verdict != REFUSED:
+            bars.append(Bar(begin, last, "stuck"))
+    else:
+        if start - begin > 1:
+            bars.append(Bar(begin, start, "waiting"))
+        gone = pod.gone if pod.gone is not None else last
+        bars.append(Bar(start, gone, "going" if pod.gone is not None else "stuck"))
+        if pod.end is not None and pod.end > gone:
+            bars.append(Bar(gone, pod.end, "starting"))
+    mark = ""
+    if pod.verdict not in ("ready", "slow") and (pod.verdict, pod.gate) != (UNKNOWN, "none"):
+        mark = pod.verdict if pod.gate == "none" else f"{pod.verdict}: {pod.gate}"
+    title = pod.reason.removesuffix(NOT_READ)
+    return Row(f"{pod.namespace}/{pod.name}", bars, title, f"pod {pod.verdict}", mark)

@@ -23,7 +23,7 @@ from kubectl_nodelife.drain.results import (
 )
 from kubectl_nodelife.kube.names import counted
 from kubectl_nodelife.kube.times import clock
-from kubectl_nodelife.report.drain import blockers, consequences, headline
+from kubectl_nodelife.report.drain import blocker_lines, consequences, headline
 
 _COMMENT_BREAK: Final = re.compile(r"[\x00-\x1f\x7f\u2028\u2029]+")
 _HEAD: Final = """\
@@ -128,13 +128,8 @@ def _words(plan: DrainPlan) -> Iterator[str]:
     """The plan in comments, for the one who reads the script."""
     yield headline(plan)
     yield from consequences(plan)
-    for pod in blockers(plan):
-        if pod.gate != "none":
-            yield f"{pod.verdict}: {pod.namespace}/{pod.name}: {pod.reason}"
-            if pod.remedy is not None:
-                yield f"  to unblock: {pod.remedy.change} (risk: {pod.remedy.risk})"
-            elif pod.hint:
-                yield f"  {pod.hint}"
+    for blocker in blocker_lines(plan):
+        yield from blocker.split("\n")
 
 
 def _begin(plan: DrainPlan, nodes: dict[str, NodePlan], flags: Sequence[str]) -> Iterator[str]:

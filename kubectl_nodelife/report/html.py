@@ -9,23 +9,73 @@ imported only where a page is made.
 What is here are plain values: places on a track are percents of its width, so that a chart is as
 wide as the screen or paper, and texts stand beside the tracks, where they wrap and are never cut.
 templates/lanes.html makes HTML and SVG of them. The lanes of nodes in trouble are those of
-`outlook/fates.py`.
+`outlook/fates.py`. Below the charts stand the blocks that a terminal shows (`parts_of`).
 """
 
 from __future__ import annotations
 
 import base64
 import hashlib
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import Any, Final, NamedTuple
 
+from kubectl_nodelife.drain.results import BudgetPoint
 from kubectl_nodelife.kube.times import clock
 from kubectl_nodelife.outlook.fates import BACK, Coming, Lane
-from kubectl_nodelife.report.terminal import in_text
+from kubectl_nodelife.report.formats import Block
+from kubectl_nodelife.report.terminal import BAD, WARN, ColoredText, in_text
 
 LONGEST: Final = 600
 """Characters of one text."""
+
+
+MOST_TABLE_ROWS: Final = 2000
+
+
+class PageTable(NamedTuple):
+    """A table; `more`: how many rows are left out."""
+
+    title: str
+    headers: list[str]
+    rows: list[list[str]]
+    more: int
+
+
+class BlockParts(NamedTuple):
+    """The blocks of a page: tables, the lines of text above the first of them, and those below."""
+
+    tables: list[PageTable]
+    above: list[str]
+    below: list[str]
+
+
+def parts_of(
+    blocks: Iterable[Block], titles: Mapping[str, str] | None = None, *, wide: bool = True
+) -> BlockParts:
+    """What a page of HTML shows of a page for the terminal. Of a table that is too long the rows
+    come first that say that something is wrong. `titles`: of tables, by what a row is about;
+    others are called by that word."""
+    tables, above, below = list[PageTable](), list[str](), list[str]()
+    for block in blocks:
+        if isinstance(block, str):
+            lines = (line.strip() for line in block.split("\n") if line)
+            (below if tables else above).extend(lines)
+            continue
+        every = list(block.rows)
+        if len(every) > MOST_TABLE_ROWS:
+            every.sort(key=_how_wrong, reverse=True)
+        headers, rows = block._replace(rows=every[:MOST_TABLE_ROWS]).cells(wide=wide)
+        about = headers[headers[0] == "namespace"]
+        if rows:
+            title = (titles or {}).get(about, f"{about.capitalize()}s")
+            tables.append(PageTable(title, headers, rows, len(every) - len(rows)))
+    return BlockParts(tables, above, below)
+
+
+def _how_wrong(row: Sequence[object]) -> int:
+    tones = {cell.tone for cell in row if isinstance(cell, ColoredText)}
+    return 2 if BAD in tones else int(WARN in tones)
 
 
 class Tick(NamedTuple):
@@ -306,6 +356,19 @@ def rows_of(
         bars = list(_steps(lane, last))
         words = " → ".join([*(_when(each, instant_text) for each in lane.coming), lane.stays])
         yield Row(lane.name, bars, "", "", words.removesuffix(" → "), lane.state)
+
+
+def is_level(points: Sequence[BudgetPoint]) -> bool:
+    """True if neither line of the budget's chart ever moves: a row says it as well."""
+    return len({(point.healthy, point.desired) for point in points}) <= 1
+
+
+def budget_lines(points: Sequence[BudgetPoint]) -> list[Line]:
+    """Healthy pods, and how many the budget asks for."""
+    return [
+        Line("healthy", [(point.at, point.healthy) for point in points]),
+        Line("desired", [(point.at, point.desired) for point in points]),
+    ]
 
 
 def zone_row(

@@ -25,6 +25,7 @@ from kubectl_nodelife.report.html import (
     Bar,
     Row,
     draw_lanes,
+    parts_of,
     render_page,
     rows_of,
     zone_row,
@@ -477,12 +478,10 @@ _ENDS: Final = {
     "DrainRefused": "drain refused",
 }
 
-_ShownTable = tuple[str, list[str], list[list[str]]]
-
 
 def html_page(summary: RunSummary) -> str:
     """The page as HTML."""
-    tables, story, ending, more_rows = _blocks(summary)
+    parts = parts_of(narration(summary, wide=False), _HEADINGS, wide=False)
     last = max(1.0, summary.duration_ns / SECOND_NS)
     lanes, hurt = list(_rows(summary, last)), [_workload_lane(each) for each in summary.workloads]
     only = f", {summary.only}" if summary.only else ""
@@ -494,11 +493,8 @@ def html_page(summary: RunSummary) -> str:
         more_lanes=max(0, len(lanes) - _MOST_LANES),
         hurt=draw_lanes(hurt[:_MOST_LANES], 0.0, last) if hurt else None,
         more_hurt=max(0, len(hurt) - _MOST_LANES),
-        tables_of_answer=tables,
-        more_rows=more_rows,
+        parts=parts,
         profile=summary.settings.profile.name,
-        story=story,
-        ending=ending,
     )
 
 
@@ -506,21 +502,6 @@ def _key(rows: Iterable[Row]) -> list[tuple[str, str]]:
     """What those colours mean that are there."""
     drawn = {bar.style for row in rows for bar in row.bars}
     return [(style, word) for style, word in (*_BARS, *PLAYED) if style in drawn]
-
-
-def _blocks(summary: RunSummary) -> tuple[list[_ShownTable], list[str], list[str], int]:
-    """The tables, the lines above and below them, and how many rows of tables are left out."""
-    tables, above, below, more = list[_ShownTable](), list[str](), list[str](), 0
-    for block in narration(summary, wide=False):
-        if isinstance(block, str):
-            lines = (line.strip() for line in block.split("\n") if block)
-            (below if tables else above).extend(lines)
-            continue
-        headers, rows = block.cells(wide=False)
-        if rows:
-            tables.append((_HEADINGS[headers[0]], headers, rows[:_MOST_ROWS]))
-        more += max(0, len(rows) - _MOST_ROWS)
-    return tables, above, below, more
 
 
 def _rows(summary: RunSummary, last: float) -> Iterator[Row]:

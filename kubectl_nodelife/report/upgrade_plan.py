@@ -16,9 +16,8 @@ from kubectl_nodelife.drain.results import UNKNOWN, BudgetPoint
 from kubectl_nodelife.kube.names import counted, first_names
 from kubectl_nodelife.kube.times import SECOND_NS, clock
 from kubectl_nodelife.outlook.upgrade_plan import counts_of, upgrade_plan_document
-from kubectl_nodelife.report.drain_html import budget_lines
 from kubectl_nodelife.report.formats import Block, Page
-from kubectl_nodelife.report.html import Bar, Row, draw_lanes, render_page
+from kubectl_nodelife.report.html import Bar, Row, budget_lines, draw_lanes, parts_of, render_page
 from kubectl_nodelife.report.table import Table, columns
 from kubectl_nodelife.sim.upgrade_course import PlayedRun, spans
 from kubectl_nodelife.upgrade.findings import CLAIM, REFUSED_BY, PlannedNode, UpgradePlan
@@ -206,28 +205,24 @@ def _budget_rows(plan: UpgradePlan) -> Iterator[list[object]]:
 _MOST_NODES: Final = 2000
 
 
-def page(plan: UpgradePlan, source: dict[str, Any]) -> str:
-    """The page."""
-    moment = source.get("moment") or {}
+def html_page(plan: UpgradePlan, source: dict[str, Any]) -> str:
+    """The page as HTML."""
     last = max(1.0, plan.course.end_ns / SECOND_NS)
     available = [_availability(plan)] if plan.course.turns else []
     rows = [*available, *_rows(plan)][:_MOST_NODES]
+    parts = parts_of(_blocks(plan, wide=True))
+    told = len(headlines(plan))
     return render_page(
         "upgrade",
         title=f"Upgrade plan of {counted(len(plan.nodes), 'node')}",
-        headline=headline(plan),
-        would=headlines(plan)[1:],
+        headlines=parts.above[:told],
         refused=bool(plan.refusals),
-        consequences=list(lowest_lines(plan)),
-        moment=moment and {"time": moment.get("time", ""), "origin": moment.get("origin", "")},
-        findings=[*finding_lines(plan), *undone_lines(plan)],
+        findings=parts.above[told:],
+        moment=source.get("moment"),
         phases=PLAYED[1:],
         available=bool(plan.course.turns),
         when=draw_lanes(rows, 0.0, last),
-        steps=Table(_STEP_COLUMNS, _step_rows(plan)).cells(wide=True),
-        nodes=Table(_NODE_COLUMNS, map(_node_row, plan.nodes[:_MOST_NODES])).cells(wide=True),
-        more_nodes=max(0, len(plan.nodes) - _MOST_NODES),
-        notes=notes(plan),
+        parts=parts,
     )
 
 

@@ -35,7 +35,6 @@ from kubectl_nodelife.outlook.what_if.sentences import (
     gained_at,
     why_not_back,
 )
-from kubectl_nodelife.report.drain_html import budget_lines, is_level
 from kubectl_nodelife.report.formats import Block, Page
 from kubectl_nodelife.report.html import (
     RANGE,
@@ -43,7 +42,10 @@ from kubectl_nodelife.report.html import (
     Bar,
     LaneChart,
     Row,
+    budget_lines,
     draw_lanes,
+    is_level,
+    parts_of,
     render_page,
     rows_of,
     zone_row,
@@ -361,14 +363,7 @@ _MOST_RECORDS: Final = 600
 
 def html_page(answer: WhatIf) -> str:
     """The page as HTML."""
-    tables, texts = list[tuple[str, list[str], list[list[str]]]](), list[str]()
-    for block in _blocks(answer, wide=True):
-        if isinstance(block, Table):
-            headers, rows = block.cells(wide=True)
-            what = headers[headers[0] == "namespace"]
-            tables += [(f"{what.capitalize()}s", headers, rows)] if rows else []
-        else:
-            texts += block.split("\n") if block else []
+    parts = parts_of(_blocks(answer, wide=True))
     last = _last(answer)
     lanes = list(_rows(answer, last))
     moved = [workload for workload in answer.workloads if not is_level(_points(workload))]
@@ -377,7 +372,7 @@ def html_page(answer: WhatIf) -> str:
         "what_if",
         title=f"What if {' and '.join(map(act_words, answer.acts))}",
         full=answer.verdict.outage == FULL,
-        headline=texts[0],
+        headline=parts.above[0],
         moment=answer.moment,
         bars=_BARS,
         when=draw_lanes(lanes[:_MOST_ROWS], 0.0, last) if lanes else None,
@@ -387,10 +382,10 @@ def html_page(answer: WhatIf) -> str:
         more_workloads=max(0, len(moved) - _MOST_CHARTS),
         level_workloads=[_level_row(workload) for workload in level[:_MOST_ROWS]],
         more_level=max(0, len(level) - _MOST_ROWS),
-        tables_of_answer=tables,
+        parts=parts,
         records=[_record(each) for each in answer.differences[:_MOST_RECORDS]],
         more_records=len(answer.differences[_MOST_RECORDS:]) + answer.truncated,
-        notes=[*texts[1:], *answer.warnings],
+        notes=[*parts.above[1:], *parts.below, *answer.warnings],
     )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from kubectl_nodelife.drain.plan import make_wave_plan
 from kubectl_nodelife.drain.results import CORDON_FIRST, DrainPlan, WaveOptions
 from kubectl_nodelife.kube.times import MINUTE_NS
-from kubectl_nodelife.report.drain_html import page, plan_chart, wave_charts
+from kubectl_nodelife.report.drain import html_page, plan_chart, wave_charts
 from kubectl_nodelife.report.html import DrawnRow
 from kubectl_nodelife.sim.kubectl.options import DrainOptions
 from tests.drain.build import node, plan, replica_set, snapshot
@@ -28,7 +28,7 @@ def test_a_maintenance_is_drawn_as_one() -> None:
     assert [bar.style for bar in first.bars] == ["node", "maintenance"]
     drain, maintenance = (float(bar.width) for bar in first.bars)
     assert maintenance > 20 * drain
-    assert "</span>maintenance</b>" in page(scarce(), {})
+    assert "</span>maintenance</b>" in html_page(scarce(), {})
 
 
 def test_a_bar_that_outlasts_its_wave_ends_with_the_chart_and_says_so() -> None:
@@ -42,13 +42,13 @@ def test_unknown_is_said_once() -> None:
     answer = plan(node("a1"), node("a2"), replica_set("web", "a1", "a1"), read={"Node", "Pod"})
     assert answer.verdict == "unknown"
     assert not any(one.words for one in plan_chart(answer).rows)
-    text = page(answer, {})
+    text = html_page(answer, {})
     assert text.count("what was not read may stop it") == 0
     assert text.count("because not read") == 1
 
 
 def test_it_is_readable_in_the_dark_on_paper_small_and_aloud() -> None:
-    text = page(scarce(), {})
+    text = html_page(scarce(), {})
     assert "@media screen and (prefers-color-scheme: dark)" in text  # paper stays white
     assert "@media (max-width: 600px)" in text and "@media print" in text
     assert "<main>" in text and text.count("<th>") == 0 and '<th scope="col">' in text

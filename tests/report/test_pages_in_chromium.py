@@ -10,7 +10,7 @@ from typing import Final
 import pytest
 
 from kubectl_nodelife.outlook.replay.replay_line import Actor, ReplayLine
-from kubectl_nodelife.report import drain_html, narration, replay, sweep, what_if
+from kubectl_nodelife.report import drain, narration, replay, sweep, what_if
 from kubectl_nodelife.report.replay import Replay
 from tests.drain.build import budget, node, plan, replica_set
 from tests.report.test_sweep_page import answer as study
@@ -45,7 +45,7 @@ return found;
 def drained() -> str:
     pods = [*replica_set("web", LONG, "a2"), *replica_set("solo", LONG)]
     held = budget("solo", "solo", healthy=1, desired=1, expected=1, minAvailable=1)
-    return drain_html.page(plan(node(LONG), node("a2"), *pods, held, nodes=(LONG,)), {})
+    return drain.html_page(plan(node(LONG), node("a2"), *pods, held, nodes=(LONG,)), {})
 
 
 def replayed() -> str:

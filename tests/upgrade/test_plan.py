@@ -13,7 +13,7 @@ from kubectl_nodelife.errors import BadInput
 from kubectl_nodelife.kube import codec
 from kubectl_nodelife.outlook.upgrade_plan import upgrade_plan_document
 from kubectl_nodelife.report.formats import render
-from kubectl_nodelife.report.upgrade_plan import headline, page, upgrade_plan_page
+from kubectl_nodelife.report.upgrade_plan import headline, html_page, upgrade_plan_page
 from kubectl_nodelife.upgrade.findings import UpgradePlan
 from kubectl_nodelife.upgrade.plan import make_upgrade_plan
 from tests.drain.build import (
@@ -269,14 +269,14 @@ def test_the_page_names_what_is_not_done() -> None:
     text = render(upgrade_plan_page(found, {}), "table")
     assert "to do c4: " in text and "lowest: 11 of 12 available in pool blue" in text
     assert render(upgrade_plan_page(found, {}), "name").splitlines()[0] == "node/a1"
-    markup = page(found, {})
+    markup = html_page(found, {})
     assert markup.count('class="plot"') == 1 and "<script" not in markup
 
 
 def test_names_are_escaped_on_the_page(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(codec, "is_dns_subdomain", lambda name: True)
     found = plan(blue("a<b>", "a2", "a3"))
-    assert "a<b>" not in page(found, {}) and "a&lt;b&gt;" in page(found, {})
+    assert "a<b>" not in html_page(found, {}) and "a&lt;b&gt;" in html_page(found, {})
 
 
 def test_progress_counts_the_nodes_that_are_done_in_the_play() -> None:

@@ -27,7 +27,7 @@ from kubectl_nodelife.drain.results import NEVER, REFUSED, DrainPlan
 from kubectl_nodelife.errors import BadInput, NotFound
 from kubectl_nodelife.outlook.view import ClusterView
 from kubectl_nodelife.outlook.works import nodes_emptied
-from kubectl_nodelife.report.drain import drain_page
+from kubectl_nodelife.report.drain import drain_page, html_page
 from kubectl_nodelife.report.drain_script import script
 from kubectl_nodelife.sim.kubectl.options import DrainOptions
 
@@ -68,9 +68,7 @@ def _text(plan: DrainPlan, source: dict[str, Any], query: Query) -> str:
         given = {flag: word(query, flag) for flag in ("kubeconfig", "context", "as")}
         return script(plan, kubectl_flags(given, source))
     if output == HTML:
-        from kubectl_nodelife.report.drain_html import page
-
-        return page(plan, source)
+        return html_page(plan, source)
     return output_of(query).render(drain_page(plan, source))
 
 

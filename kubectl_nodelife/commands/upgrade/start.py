@@ -129,9 +129,9 @@ def rendered(upgrade_plan: UpgradePlan, source: dict[str, Any], output: Output) 
     from kubectl_nodelife.report.upgrade_plan import upgrade_plan_page
 
     if output.format == "html":
-        from kubectl_nodelife.report.upgrade_plan import page
+        from kubectl_nodelife.report.upgrade_plan import html_page
 
-        return page(upgrade_plan, source)
+        return html_page(upgrade_plan, source)
     return output.render(upgrade_plan_page(upgrade_plan, source))
 
 
