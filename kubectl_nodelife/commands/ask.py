@@ -11,14 +11,7 @@ import time
 
 from kubectl_nodelife.commands.daemon_endpoint import DaemonEndpoint
 from kubectl_nodelife.commands.daemon_endpoint import resolve as resolve
-from kubectl_nodelife.daemon import client
-from kubectl_nodelife.daemon.paths import (
-    folder_of_sockets,
-    make_private,
-    recall,
-    runtime_folder,
-    socket_path,
-)
+from kubectl_nodelife.daemon import client, paths
 from kubectl_nodelife.errors import EXIT_NO, BadInput, NodelifeError, Unreachable
 from kubectl_nodelife.report import terminal
 from kubectl_nodelife.report.terminal import this_screen
@@ -49,13 +42,13 @@ def find(connection: Connection) -> DaemonEndpoint | None:
         from kubectl_nodelife.commands.via import find as find_via
 
         return find_via(connection)
-    runtime = folder_of_sockets(os.environ)
+    runtime = paths.folder_of_sockets(os.environ)
     if not runtime:
         return None
-    cached = recall(runtime, connection, os.environ)
+    cached = paths.recall(runtime, connection, os.environ)
     if cached is None:
         cached = resolve(connection, runtime)
-    return DaemonEndpoint(socket_path(runtime, cached.identity), cached)
+    return DaemonEndpoint(paths.socket_path(runtime, cached.identity), cached)
 
 
 def ask(
@@ -257,7 +250,7 @@ def say_first_look(text: str) -> None:
     The moment is kept as the age of an empty file beside the daemons' sockets; where there can be
     none, the line is put there each time.
     """
-    path = os.path.join(runtime_folder(os.environ), _FIRST_LOOK_FILE)
+    path = os.path.join(paths.runtime_folder(os.environ), _FIRST_LOOK_FILE)
     if not _shown_lately(path):
         terminal.note(text)
 
@@ -265,7 +258,7 @@ def say_first_look(text: str) -> None:
 def _shown_lately(path: str) -> bool:
     folder = os.path.dirname(path)
     try:
-        make_private(folder)
+        paths.make_private(folder)
         age = time.time() - os.stat(path).st_mtime if os.path.exists(path) else None
         if age is not None and 0 <= age < _FIRST_LOOK_EVERY_S:
             return True

@@ -24,7 +24,7 @@ from kubectl_nodelife.commands.flags import (
     output_flags,
 )
 from kubectl_nodelife.commands.writing import need_terminal
-from kubectl_nodelife.daemon import client
+from kubectl_nodelife.daemon import client, paths
 from kubectl_nodelife.daemon.flags import DEFAULTS, DaemonFlags, Options, daemon_flags
 from kubectl_nodelife.daemon.instance import (
     AlreadyRuns,
@@ -33,13 +33,6 @@ from kubectl_nodelife.daemon.instance import (
     read_secrets,
     restart,
     spawn,
-)
-from kubectl_nodelife.daemon.paths import (
-    CachedIdentity,
-    folder_of_sockets,
-    log_path,
-    make_private,
-    runtime_folder,
 )
 from kubectl_nodelife.document import document
 from kubectl_nodelife.errors import (
@@ -157,7 +150,7 @@ def run(
     return run_daemon(options, make_answers)
 
 
-def _confirm_enforcing(flags: DaemonFlags, cluster: CachedIdentity) -> DaemonFlags:
+def _confirm_enforcing(flags: DaemonFlags, cluster: paths.CachedIdentity) -> DaemonFlags:
     """Ask a person before anything is enforced. The flags with that yes.
 
     Raises Refused without an answer.
@@ -282,23 +275,23 @@ def _secrets(connection: Connection, flags: DaemonFlags = DEFAULTS) -> dict[str,
     return flags.secrets() | ({"token": connection.token} if connection.token else {})
 
 
-def _instance(connection: Connection) -> tuple[CachedIdentity, Instance]:
+def _instance(connection: Connection) -> tuple[paths.CachedIdentity, Instance]:
     """The daemon of the cluster that the flags mean, whether or not it runs. Raises Refused for one
     that is reached through the API server.
     """
     refuse_via(connection)
-    runtime = make_private(runtime_folder(os.environ))
+    runtime = paths.make_private(paths.runtime_folder(os.environ))
     cluster = ask.resolve(connection)
     return cluster, Instance(runtime, cluster.identity)
 
 
 def _all_instances() -> list[Instance]:
-    runtime = folder_of_sockets(os.environ)
+    runtime = paths.folder_of_sockets(os.environ)
     return instances(runtime) if runtime else []
 
 
 def _log(instance: Instance) -> str:
-    return log_path(dict(os.environ), instance.runtime, instance.identity)
+    return paths.log_path(dict(os.environ), instance.runtime, instance.identity)
 
 
 def _health(instance: Instance) -> dict[str, Any]:
@@ -318,7 +311,7 @@ def _health(instance: Instance) -> dict[str, Any]:
 
 
 def _report_start(
-    cluster: CachedIdentity, instance: Instance, say: Callable[[str], None] = _write_line
+    cluster: paths.CachedIdentity, instance: Instance, say: Callable[[str], None] = _write_line
 ) -> None:
     """Wait a little for the first sight of the cluster, and say how it went."""
     end = time.monotonic() + SYNC_SECONDS
@@ -408,7 +401,7 @@ def _warn(answer: dict[str, Any]) -> None:
 
 
 def _socket(connection: Connection) -> str:
-    runtime = make_private(runtime_folder(os.environ))
+    runtime = paths.make_private(paths.runtime_folder(os.environ))
     return Instance(runtime, ask.resolve(connection).identity).socket
 
 

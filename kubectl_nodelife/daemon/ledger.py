@@ -26,16 +26,7 @@ from kubectl_nodelife.daemon.changes import (
     Settlement,
     changes_of,
 )
-from kubectl_nodelife.engine.actions import (
-    Action,
-    ActionNumbers,
-    CancelEviction,
-    QueueNode,
-    RecordEvent,
-    ScheduleEviction,
-    SetZoneState,
-    UnqueueNode,
-)
+from kubectl_nodelife.engine import actions
 from kubectl_nodelife.engine.actions.identity import decode_action
 from kubectl_nodelife.engine.overlay import Overlay
 from kubectl_nodelife.engine.settlement import APPLIED, CONFIRMED, SUPERSEDED, settle_action
@@ -47,20 +38,20 @@ _SETTLED_KEPT: Final = 50_000
 _RESTARTED = "the daemon was restarted, and no longer plans it"
 
 # A decision of our own -> the one about the same thing that it takes the place of.
-_REPLACES: Final[dict[type[Action], type[Action]]] = {
-    ScheduleEviction: ScheduleEviction,
-    CancelEviction: ScheduleEviction,
-    QueueNode: QueueNode,
-    UnqueueNode: QueueNode,
-    SetZoneState: SetZoneState,
+_REPLACES: Final[dict[type[actions.Action], type[actions.Action]]] = {
+    actions.ScheduleEviction: actions.ScheduleEviction,
+    actions.CancelEviction: actions.ScheduleEviction,
+    actions.QueueNode: actions.QueueNode,
+    actions.UnqueueNode: actions.QueueNode,
+    actions.SetZoneState: actions.SetZoneState,
 }
 
-_TAKES_BACK: Final = (CancelEviction, UnqueueNode)
+_TAKES_BACK: Final = (actions.CancelEviction, actions.UnqueueNode)
 
 _STANDS: Final = frozenset(_REPLACES.values())
 
 # What follows from what the cluster shows, and is over when it is said: nothing visible comes of it
-_STATEMENTS: Final = (RecordEvent, SetZoneState)
+_STATEMENTS: Final = (actions.RecordEvent, actions.SetZoneState)
 _NOTHING_PLANNED: Final = "it follows from what the cluster shows; nothing planned depends on it"
 
 ObjectKey = tuple[str, tuple[str, str]]
@@ -74,20 +65,20 @@ class _Entry:
 
     __slots__ = ("action", "changes", "dependents", "events", "outcome", "why")
 
-    def __init__(self, action: Action, changes: Iterable[ChangeRecord]) -> None:
+    def __init__(self, action: actions.Action, changes: Iterable[ChangeRecord]) -> None:
         self.action = action
         self.changes = tuple(changes)
         self.outcome = WOULD
         self.why = ""
-        self.dependents: list[Action] | None = None
-        self.events: list[Action] | None = None
+        self.dependents: list[actions.Action] | None = None
+        self.events: list[actions.Action] | None = None
 
-    def add_dependent(self, action: Action) -> None:
+    def add_dependent(self, action: actions.Action) -> None:
         """The action ends when this one does."""
         self.dependents = self.dependents or []
         self.dependents.append(action)
 
-    def add_event(self, event: Action) -> None:
+    def add_event(self, event: actions.Action) -> None:
         """The Event reports this decision."""
         self.events = self.events or []
         self.events.append(event)
@@ -105,7 +96,7 @@ class Ledger:
         """`next_id` numbers changes, `next_action` actions; both go on over restarts."""
         self.next_id = next_id
         self.digest = Digests(token_bytes(KEY_BYTES))  # the key is gone with the process
-        self.numbers = ActionNumbers(next_action)
+        self.numbers = actions.ActionNumbers(next_action)
         self.untold: frozenset[str] = frozenset()  # controllers of which no plan is kept
         self.new: list[ChangeRecord] = []
         self.settled: list[Settlement] = []
@@ -115,11 +106,11 @@ class Ledger:
         self._inherited: dict[str, list[ChangeRecord]] = {}
         for change in inherited:
             self._inherited.setdefault(_identity_of(change), []).append(change)
-        self._standing: dict[tuple[type[Action], ObjectKey], Action] = {}
+        self._standing: dict[tuple[type[actions.Action], ObjectKey], actions.Action] = {}
 
     def note(
         self,
-        action: Action,
+        action: actions.Action,
         now_ns: int,
         node: str,
         patch: str,
@@ -134,7 +125,7 @@ class Ledger:
 
     def _note(
         self,
-        action: Action,
+        action: actions.Action,
         now_ns: int,
         node: str,
         patch: str,
@@ -163,14 +154,14 @@ class Ledger:
         elif _unseen(action):
             self._settle_with(entry, cause)
 
-    def note_enforced(self, action: Action, now_ns: int, node: str, patch: str) -> None:
+    def note_enforced(self, action: actions.Action, now_ns: int, node: str, patch: str) -> None:
         """A decision was made that is to be carried out."""
         self._note(action, now_ns, node, patch)
         entry = self._open.get(action.id)
         for change in entry.changes if entry is not None else ():
             change.mode = ENFORCE
 
-    def note_done(self, action: Action, now_ns: int) -> None:
+    def note_done(self, action: actions.Action, now_ns: int) -> None:
         """Something was done that was not planned, and on which nothing depends."""
         self.numbers.ensure(action)
         for change in changes_of(action, now_ns, self.next_id, "", None, "", self.digest):
@@ -179,26 +170,28 @@ class Ledger:
             self.new.append(change)
             self.changed[change.id] = change
 
-    def hold(self, action: Action, because: str, until_ns: int) -> None:
+    def hold(self, action: actions.Action, because: str, until_ns: int) -> None:
         """A guard holds a decision back; it has not ended."""
         entry = self._open.get(action.id)
         for change in entry.changes if entry is not None else ():
             change.outcome, change.why, change.held_until_ns = HELD, because, until_ns or None
             self._changed(change)
 
-    def attempted(self, action: Action) -> None:
+    def attempted(self, action: actions.Action) -> None:
         """A request of it is sent."""
         entry = self._open.get(action.id)
         for change in entry.changes if entry is not None else ():
             change.attempts += 1
 
-    def amend(self, by: Action) -> None:
+    def amend(self, by: actions.Action) -> None:
         """The planned action of that number is from now on described in other words."""
         entry = self._open.get(by.id)
         if entry is not None:
             entry.action = by
 
-    def settle(self, action: Action, outcome: str, now_ns: int, why: str, error: str = "") -> None:
+    def settle(
+        self, action: actions.Action, outcome: str, now_ns: int, why: str, error: str = ""
+    ) -> None:
         """A planned action has ended, and with it what depends on it and cannot be seen.
 
         One that was never noted, since nothing was left to do, ends what led to it all the same.
@@ -269,7 +262,7 @@ class Ledger:
         """How many plans are open, those included that cannot be seen."""
         return sum(len(entry.changes) for entry in self._open.values())
 
-    def _replace(self, action: Action, now_ns: int) -> tuple[str, int, str] | None:
+    def _replace(self, action: actions.Action, now_ns: int) -> tuple[str, int, str] | None:
         """A newer decision about the same thing ends the one that stands.
 
         One that only takes back is itself at its end then: (outcome, instant, why).
@@ -287,7 +280,7 @@ class Ledger:
             return SUPERSEDED, now_ns, "what it takes back was only planned"
         return None if self._entry(action.cause) else (SUPERSEDED, now_ns, _NOTHING_PLANNED)
 
-    def _settle_with(self, entry: _Entry, cause: Action | None) -> None:
+    def _settle_with(self, entry: _Entry, cause: actions.Action | None) -> None:
         """Settle a change that cannot be seen with its cause: now if that has ended, else then."""
         above, action = self._entry(cause), entry.action
         at_ns = entry.changes[0].time_ns if entry.changes else 0
@@ -295,7 +288,7 @@ class Ledger:
             if type(action) in _STATEMENTS:
                 self._end(action, SUPERSEDED, at_ns, _NOTHING_PLANNED, "")
             return
-        if isinstance(action, RecordEvent) and _is_decision(above.action):
+        if isinstance(action, actions.RecordEvent) and _is_decision(above.action):
             above.add_event(action)
             return
         if above.outcome == WOULD:
@@ -303,13 +296,13 @@ class Ledger:
         else:
             self._end(action, above.outcome, at_ns, above.why, "")
 
-    def _entry(self, action: Action | None) -> _Entry | None:
+    def _entry(self, action: actions.Action | None) -> _Entry | None:
         if action is None:
             return None
         return self._open.get(action.id) or self._past.get(action.id)
 
     def _end(
-        self, action: Action, outcome: str, now_ns: int, why: str, error: str
+        self, action: actions.Action, outcome: str, now_ns: int, why: str, error: str
     ) -> _Entry | None:
         entry = self._open.pop(action.id, None)
         if entry is None:
@@ -345,7 +338,7 @@ class Ledger:
         self.settled.append(Settlement(*ended, change.attempts, until_ns, change.id))
         self.changed[change.id] = change
 
-    def _id_of(self, action: Action | None) -> int | None:
+    def _id_of(self, action: actions.Action | None) -> int | None:
         """The first record of the action, or of the nearest one before it that has a record."""
         while action is not None:
             entry = self._entry(action)
@@ -360,19 +353,19 @@ def _identity_of(change: ChangeRecord) -> str:
     return change.identity or f"change {change.id}"
 
 
-def _same(action: Action | None, other: Action) -> bool:
+def _same(action: actions.Action | None, other: actions.Action) -> bool:
     """True if these are one decision."""
     return action is not None and action.id == other.id
 
 
-def _is_decision(action: Action) -> bool:
+def _is_decision(action: actions.Action) -> bool:
     """True if something visible will come of it."""
     return _unseen(action) and type(action) not in _TAKES_BACK
 
 
-def _unseen(action: Action) -> bool:
+def _unseen(action: actions.Action) -> bool:
     """True if the cluster never shows it."""
-    return not action.writes or isinstance(action, RecordEvent)
+    return not action.writes or isinstance(action, actions.RecordEvent)
 
 
 def outcome_of(change: ChangeRecord, overlay: Overlay) -> tuple[str, str]:
@@ -388,7 +381,7 @@ def outcome_of(change: ChangeRecord, overlay: Overlay) -> tuple[str, str]:
     return SUPERSEDED, _RESTARTED
 
 
-def planned_action(change: ChangeRecord) -> Action | None:
+def planned_action(change: ChangeRecord) -> actions.Action | None:
     """The action of an open plan; None where the journal does not hold it."""
     if not change.data:
         return None

@@ -25,6 +25,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from kubectl_nodelife.controllers import CONTROLLERS
+from kubectl_nodelife.daemon import paths
 from kubectl_nodelife.daemon.flags import Options, from_anywhere, with_limits
 from kubectl_nodelife.daemon.instance import AlreadyRuns, Instance, notify_parent
 from kubectl_nodelife.daemon.intents import WRITES
@@ -32,14 +33,6 @@ from kubectl_nodelife.daemon.journal import open_journal
 from kubectl_nodelife.daemon.listener import raise_descriptor_limit
 from kubectl_nodelife.daemon.logs import begin_log
 from kubectl_nodelife.daemon.own_program import HandOver
-from kubectl_nodelife.daemon.paths import (
-    config_file,
-    lock_file,
-    log_path,
-    make_private,
-    runtime_folder,
-    state_folder,
-)
 from kubectl_nodelife.daemon.run import Daemon, MakeAnswers
 from kubectl_nodelife.daemon.settings import (
     DetectedSettings,
@@ -78,14 +71,14 @@ def _run(options: Options, make_answers: MakeAnswers) -> int:
     options = from_anywhere(options)
     environ = dict(options.environ)
     target = find_target(options.overrides, options.environ)
-    config = load_config(config_file(environ))
+    config = load_config(paths.config_file(environ))
     options = with_limits(options, config.section(target.server, target.context))
     target = find_target(options.overrides, options.environ)
     identity = cluster_identity(target)
     asked = RequestedSettings(options.flags.profile, options.flags.assignments, config)
     # The user's mistakes are reported before anything is started.
     resolve_settings(asked, DetectedSettings(), Cache(), target.server, target.context)
-    runtime = make_private(runtime_folder(environ))
+    runtime = paths.make_private(paths.runtime_folder(environ))
     instance = Instance(runtime, identity)
     instance.take()
     about = {"pid": os.getpid(), "socket": instance.socket, "server": target.server}
@@ -94,7 +87,7 @@ def _run(options: Options, make_answers: MakeAnswers) -> int:
         client = Client(_session(target, options.environ))
         key = await cluster_key(client)
         with claim_state(environ, identity, key, about) as folder:
-            path = f"{folder}/daemon.log" if folder else log_path(environ, runtime, identity)
+            path = f"{folder}/daemon.log" if folder else paths.log_path(environ, runtime, identity)
             begin_log(path, to_terminal=options.ready_fd is None)
             journal = open_journal(f"{folder}/journal.db" if folder else ":memory:")
             daemon = Daemon(options, client, instance, journal, make_answers)
@@ -165,7 +158,7 @@ def claim_state(
     before, its own folder is taken, and the other's stays as it is. Raises AlreadyRuns.
     """
     try:
-        folder, lock = _claim(make_private(state_folder(environ)), identity, key, about)
+        folder, lock = _claim(paths.make_private(paths.state_folder(environ)), identity, key, about)
     except AlreadyRuns:
         raise
     except (Failed, OSError):
@@ -180,25 +173,25 @@ def claim_state(
 def _claim(root: str, identity: str, key: str, about: Mapping[str, Any]) -> tuple[str, int]:
     """The folder and its lock. Raises AlreadyRuns, Failed, OSError."""
     link = f"{root}/{identity}"
-    before = make_private(os.path.realpath(link))
+    before = paths.make_private(os.path.realpath(link))
     folder = f"{root}/{key}" if key else before
     if folder == before:
         return folder, _take(folder, about)
     if os.path.islink(link):  # another cluster than the last time
-        lock = _take(make_private(folder), about)
+        lock = _take(paths.make_private(folder), about)
     elif not os.path.exists(folder):
         lock = _take(before, about)
         os.rename(before, folder)
     else:
         os.close(_take(before, about))
-        lock = _take(make_private(folder), about)
+        lock = _take(paths.make_private(folder), about)
         _move_into(before, folder, identity)
     _link(link, key)
     return folder, lock
 
 
 def _take(folder: str, about: Mapping[str, Any]) -> int:
-    lock = lock_file(f"{folder}/{LOCK}")
+    lock = paths.lock_file(f"{folder}/{LOCK}")
     if lock is None:
         with open(f"{folder}/{LOCK}", encoding="utf-8") as file:
             holder = file.read()

@@ -17,20 +17,7 @@ from typing import Final, TypeGuard
 
 import msgspec
 
-from kubectl_nodelife.engine.actions import (
-    Action,
-    AddTaints,
-    ClaimNode,
-    DeletePod,
-    EvictPod,
-    MarkPodNotReady,
-    RecordEvent,
-    RemoveTaints,
-    SetNodeConditions,
-    SetPodReady,
-    SetPodReason,
-    SetUnschedulable,
-)
+from kubectl_nodelife.engine import actions
 from kubectl_nodelife.kube.times import SECOND_NS
 from kubectl_nodelife.kube.wellknown import NO_EXECUTE, TRUE, UNKNOWN
 
@@ -149,24 +136,24 @@ class Guard:
         self.on_close: Callable[[Breaker, str], None] = lambda breaker, how: None
         self.sent = 0
         self.breakers: dict[tuple[str, str], Breaker] = {}
-        self.set_of: Callable[[DeletePod], tuple[str, int]] = lambda action: ("", 0)
-        self._recovering: tuple[Action, int] | None = None
+        self.set_of: Callable[[actions.DeletePod], tuple[str, int]] = lambda action: ("", 0)
+        self._recovering: tuple[actions.Action, int] | None = None
         self._set_deletions: dict[str, deque[int]] = {}
         self._taints: deque[int] = deque()
         self._tainting: dict[str, int] = {}
         self._deletions: deque[int] = deque()
         self._claims: deque[int] = deque()
         self._ends: dict[str, deque[bool]] = {}
-        self._half_open: dict[str, tuple[Action, int]] = {}
+        self._half_open: dict[str, tuple[actions.Action, int]] = {}
 
     # The decision
 
-    def admit(self, action: Action, view: WriteConditions, now_ns: int) -> Admission:
+    def admit(self, action: actions.Action, view: WriteConditions, now_ns: int) -> Admission:
         """Go, Hold or Refuse for the action at this instant; after Go, `sending` must follow."""
         closed = self._gate(action, view, now_ns)
         if closed is not None:
             return closed
-        if isinstance(action, RecordEvent):
+        if isinstance(action, actions.RecordEvent):
             return GO
         recovery = is_recovery(action)
         for breaker in self.breakers.values():
@@ -177,7 +164,7 @@ class Guard:
             return Refuse(f"--max-writes {self.caps.total} is used up")
         return GO if recovery else self._caps(action, view, now_ns)
 
-    def _gate(self, action: Action, view: WriteConditions, now_ns: int) -> Hold | None:
+    def _gate(self, action: actions.Action, view: WriteConditions, now_ns: int) -> Hold | None:
         later = now_ns + _RETRY_NS
         if not view.leads:
             return Hold(later, "the Lease is not held")
@@ -196,7 +183,7 @@ class Guard:
         return None
 
     def _held_by(
-        self, breaker: Breaker, action: Action, recovery: bool, now_ns: int
+        self, breaker: Breaker, action: actions.Action, recovery: bool, now_ns: int
     ) -> Hold | None:
         if breaker.verb and breaker.verb != verb_of(action):
             return None
@@ -214,21 +201,21 @@ class Guard:
             return Hold(now_ns + _RETRY_NS, f"{breaker.because}; one write tries")
         return Hold(now_ns + _RETRY_NS, breaker.because)
 
-    def _one_at_a_time(self, action: Action, now_ns: int) -> Hold | None:
+    def _one_at_a_time(self, action: actions.Action, now_ns: int) -> Hold | None:
         """Under an open breaker, recovery waits for the recovery before it."""
         other = self._recovering
         if other is None or other[0] is action or now_ns >= other[1] + MINUTE_NS:
             return None
         return Hold(now_ns + _RETRY_NS, "recovery goes one at a time while a breaker is open")
 
-    def _caps(self, action: Action, view: WriteConditions, now_ns: int) -> Admission:
+    def _caps(self, action: actions.Action, view: WriteConditions, now_ns: int) -> Admission:
         caps = self.caps
         if is_capped_taint(action):
             share = self._share(action, view, now_ns)
             if share:
                 return Hold(now_ns + _RETRY_NS, share)
             return _within(self._taints, caps.taints_a_minute, "NoExecute taints", now_ns)
-        if isinstance(action, ClaimNode):
+        if isinstance(action, actions.ClaimNode):
             return _within(self._claims, caps.claims_a_minute, "claims of nodes", now_ns)
         if is_capped_deletion(action):
             of_set = self._within_set(action, now_ns)
@@ -237,7 +224,7 @@ class Guard:
             return _within(self._deletions, caps.deletions_a_minute, "deletions", now_ns)
         return GO
 
-    def _within_set(self, action: Action, now_ns: int) -> Admission:
+    def _within_set(self, action: actions.Action, now_ns: int) -> Admission:
         """A bad template must not take the pods of a set faster than a person can press pause."""
         most = self.caps.set_deletions_a_minute
         if most is None or not is_daemon_deletion(action):
@@ -248,7 +235,7 @@ class Guard:
         times = self._set_deletions.setdefault(uid, deque())
         return _within(times, most, "deletions of pods of one DaemonSet", now_ns)
 
-    def _share(self, action: Action, view: WriteConditions, now_ns: int) -> str:
+    def _share(self, action: actions.Action, view: WriteConditions, now_ns: int) -> str:
         """Why tainting one node more would be too much of a zone or of the cluster.
 
         A taint that was sent counts at once, before the cluster shows it.
@@ -282,15 +269,15 @@ class Guard:
 
     # What is remembered
 
-    def sending(self, action: Action, now_ns: int) -> None:
+    def sending(self, action: actions.Action, now_ns: int) -> None:
         """The action is about to be sent."""
-        if isinstance(action, RecordEvent):
+        if isinstance(action, actions.RecordEvent):
             return
         self.sent += 1
         if is_capped_taint(action):
             self._taints.append(now_ns)
             self._tainting[action.target[1][1]] = now_ns
-        elif isinstance(action, ClaimNode):
+        elif isinstance(action, actions.ClaimNode):
             self._claims.append(now_ns)
         elif is_capped_deletion(action):
             self._deletions.append(now_ns)
@@ -300,7 +287,7 @@ class Guard:
         if is_recovery(action):
             self._recovering = (action, now_ns)
 
-    def ended(self, action: Action, code: int, message: str, now_ns: int) -> None:
+    def ended(self, action: actions.Action, code: int, message: str, now_ns: int) -> None:
         """The outcome of a write: errors of the server open the breaker for that verb and kind.
 
         What the API server refuses (4xx) has written nothing: it does not count towards the total,
@@ -308,11 +295,11 @@ class Guard:
         """
         if self._recovering is not None and self._recovering[0] is action:
             self._recovering = None
-        if code in _REFUSED and not isinstance(action, RecordEvent):
+        if code in _REFUSED and not isinstance(action, actions.RecordEvent):
             self.sent -= 1
-        if isinstance(action, EvictPod) and code == TOO_MANY_REQUESTS and self._deletions:
+        if isinstance(action, actions.EvictPod) and code == TOO_MANY_REQUESTS and self._deletions:
             self._deletions.pop()
-        if isinstance(action, (RecordEvent, EvictPod)) or self.caps.errors is None:
+        if isinstance(action, (actions.RecordEvent, actions.EvictPod)) or self.caps.errors is None:
             return
         verb = verb_of(action)
         bad = code in (0, 401, 429) or (code >= 500 and "failed calling webhook" not in message)
@@ -363,7 +350,7 @@ class Guard:
         self._half_open.clear()
 
 
-def verb_of(action: Action) -> str:
+def verb_of(action: actions.Action) -> str:
     """The action's kind of write, for the breaker: its class and the kind of its object."""
     return f"{type(action).__name__} {action.target[0]}"
 
@@ -380,40 +367,40 @@ def _within(times: deque[int], most: int | None, what: str, now_ns: int) -> Admi
     return Hold(times[0] + MINUTE_NS, f"{most} {what} in the last minute are the cap")
 
 
-def is_harm(action: Action) -> bool:
+def is_harm(action: actions.Action) -> bool:
     """True if it hurts if it is wrong."""
-    if isinstance(action, SetNodeConditions):
+    if isinstance(action, actions.SetNodeConditions):
         return any(c.type == "Ready" and c.status == UNKNOWN for c in action.conditions)
-    if isinstance(action, AddTaints):
+    if isinstance(action, actions.AddTaints):
         return any(t.effect == NO_EXECUTE for t in action.taints)
-    if isinstance(action, DeletePod):
+    if isinstance(action, actions.DeletePod):
         if action.controller == "pod-gc":
             return bool(action.if_node_gone or action.if_node_out_of_service)
         return action.controller != "daemonset"
-    if isinstance(action, SetPodReady):
+    if isinstance(action, actions.SetPodReady):
         return action.status != TRUE
-    return isinstance(action, (MarkPodNotReady, SetPodReason, EvictPod))
+    return isinstance(action, (actions.MarkPodNotReady, actions.SetPodReason, actions.EvictPod))
 
 
-def is_recovery(action: Action) -> bool:
+def is_recovery(action: actions.Action) -> bool:
     """True if it takes a lifecycle taint, a cordon or the mark of a lost node's pod back."""
-    if isinstance(action, RemoveTaints):
+    if isinstance(action, actions.RemoveTaints):
         return True
-    if isinstance(action, SetPodReady):
+    if isinstance(action, actions.SetPodReady):
         return action.status == TRUE
-    return isinstance(action, SetUnschedulable) and not action.unschedulable
+    return isinstance(action, actions.SetUnschedulable) and not action.unschedulable
 
 
-def is_capped_deletion(action: Action) -> bool:
+def is_capped_deletion(action: actions.Action) -> bool:
     """True if it counts as one of the deletions a minute."""
-    return isinstance(action, (DeletePod, EvictPod))
+    return isinstance(action, (actions.DeletePod, actions.EvictPod))
 
 
-def is_daemon_deletion(action: Action) -> TypeGuard[DeletePod]:
+def is_daemon_deletion(action: actions.Action) -> TypeGuard[actions.DeletePod]:
     """True if it deletes a pod for the DaemonSet controller."""
-    return isinstance(action, DeletePod) and action.controller == "daemonset"
+    return isinstance(action, actions.DeletePod) and action.controller == "daemonset"
 
 
-def is_capped_taint(action: Action) -> bool:
+def is_capped_taint(action: actions.Action) -> bool:
     """True if it counts as one of the NoExecute taints a minute."""
-    return isinstance(action, AddTaints) and is_harm(action)
+    return isinstance(action, actions.AddTaints) and is_harm(action)

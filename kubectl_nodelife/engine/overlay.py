@@ -20,14 +20,7 @@ from typing import cast
 
 import msgspec
 
-from kubectl_nodelife.engine.actions import (
-    Action,
-    ActionNumbers,
-    AddTaints,
-    RecordEvent,
-    RemoveTaints,
-    SetNodeConditions,
-)
+from kubectl_nodelife.engine import actions
 from kubectl_nodelife.engine.cache import Cache, Key
 from kubectl_nodelife.engine.events import Event, Gone, Heartbeats, Put
 from kubectl_nodelife.engine.settlement import (
@@ -49,7 +42,7 @@ ObjectKey = tuple[str, Key]
 class SettledAction(msgspec.Struct, frozen=True):
     """How a planned action ended."""
 
-    action: Action
+    action: actions.Action
     outcome: str
     at_ns: int
     why: str
@@ -62,21 +55,21 @@ class Overlay:
     kept here as observed (None: the cluster has none).
     """
 
-    def __init__(self, cache: Cache, numbers: ActionNumbers | None = None) -> None:
+    def __init__(self, cache: Cache, numbers: actions.ActionNumbers | None = None) -> None:
         """`numbers`: for actions that come without a number of the engine's."""
         self._cache = cache
-        self._numbers = numbers or ActionNumbers()
+        self._numbers = numbers or actions.ActionNumbers()
         self._observed: dict[ObjectKey, KubeObject | None] = {}
         self._freed: dict[ObjectKey, KubeObject | None] = {}  # the cache may still show plans
         self._planned: dict[ObjectKey, list[OverlayEntry]] = {}
-        self._created: dict[str, dict[ObjectKey, Action]] = {}
+        self._created: dict[str, dict[ObjectKey, actions.Action]] = {}
         self._pods_of: dict[str, dict[ObjectKey, None]] = {}  # node -> its pods with a plan
         self._entries: dict[int, OverlayEntry] = {}  # by the action's number
-        self._led_to: dict[int, list[tuple[ObjectKey, Action]]] = {}
-        self._fallen: list[Action] = []
+        self._led_to: dict[int, list[tuple[ObjectKey, actions.Action]]] = {}
+        self._fallen: list[actions.Action] = []
         self.settled: list[SettledAction] = []
 
-    def pending(self) -> Iterator[Action]:
+    def pending(self) -> Iterator[actions.Action]:
         """The actions that have not settled."""
         for entry in self.entries():
             yield entry.action
@@ -94,12 +87,12 @@ class Overlay:
         """
         return self._observed
 
-    def planned(self, key: ObjectKey) -> Iterator[Action]:
+    def planned(self, key: ObjectKey) -> Iterator[actions.Action]:
         """The actions for one object that have not settled."""
         for entry in self._planned.get(key, ()):
             yield entry.action
 
-    def created(self, kind: str) -> Iterator[Action]:
+    def created(self, kind: str) -> Iterator[actions.Action]:
         """The creations of a kind that have not settled."""
         yield from self._created.get(kind, {}).values()
 
@@ -133,22 +126,24 @@ class Overlay:
             if not others:
                 del self._pods_of[pod.spec.node_name]
 
-    def _show(self, key: ObjectKey, view: KubeObject | None, cause: Action | None) -> list[Event]:
+    def _show(
+        self, key: ObjectKey, view: KubeObject | None, cause: actions.Action | None
+    ) -> list[Event]:
         if not self._planned.get(key):
             self._forget(key)
         kind, name = key
         return [Put(kind, view, cause) if view is not None else Gone(kind, name, cause)]
 
-    def give_up(self, action: Action, now_ns: int, why: str) -> list[Event]:
+    def give_up(self, action: actions.Action, now_ns: int, why: str) -> list[Event]:
         """Take one plan back, and what was planned because of it. What the view makes of that."""
         return [*self._withdraw(action.target, [action], now_ns, why), *self._fall(now_ns)]
 
-    def withdraw(self, planned: Action, now_ns: int, why: str) -> list[Event]:
+    def withdraw(self, planned: actions.Action, now_ns: int, why: str) -> list[Event]:
         """Take one plan back, and nothing that it led to; what the view makes of that."""
         self._led_to.pop(planned.id, None)
         return self._withdraw(planned.target, [planned], now_ns, why)
 
-    def amend(self, by: Action) -> list[Event]:
+    def amend(self, by: actions.Action) -> list[Event]:
         """The plan of that number in other words, for the same object and of the same instant."""
         self._entries[by.id].action = by
         created = self._created.get(by.target[0], {})
@@ -171,9 +166,9 @@ class Overlay:
             view += self._alive(event.node, now_ns)
         return [*view, *self._fall(now_ns)] if self._fallen else view
 
-    def project(self, action: Action, now_ns: int) -> list[Event]:
+    def project(self, action: actions.Action, now_ns: int) -> list[Event]:
         """Lay a decided action over the view. What it changes there comes back as an event."""
-        if not action.writes or isinstance(action, RecordEvent):
+        if not action.writes or isinstance(action, actions.RecordEvent):
             return []
         self._numbers.ensure(action)
         key = action.target
@@ -194,7 +189,7 @@ class Overlay:
         self._note_causes(key, action)
         planned = self._planned.setdefault(key, [])
         released: list[Event] = []
-        if isinstance(action, RemoveTaints):
+        if isinstance(action, actions.RemoveTaints):
             if self._take_back(action, planned, self._observed[key], now_ns):
                 released = self._release_pods(after, now_ns)
         else:
@@ -264,7 +259,7 @@ class Overlay:
     def _alive(self, node: str, now_ns: int) -> list[Event]:
         """The kubelet reports again: had the conditions been written, it would now undo them."""
         key = ("Node", ("", node))
-        losses = [plan for plan in self.planned(key) if isinstance(plan, SetNodeConditions)]
+        losses = [plan for plan in self.planned(key) if isinstance(plan, actions.SetNodeConditions)]
         observed = self._observed.get(key)
         if not losses or not isinstance(observed, Node):
             return []
@@ -291,7 +286,7 @@ class Overlay:
                     view += self._withdraw(key, [entry.action], now_ns, why)
         return view
 
-    def _groundless(self, action: Action, view: KubeObject | None) -> str:
+    def _groundless(self, action: actions.Action, view: KubeObject | None) -> str:
         """Why a decision on a pod does not stand from the beginning: a plan that was withdrawn may
         look to a controller as if the pod had come to the node only now.
         """
@@ -300,7 +295,7 @@ class Overlay:
         node = self.view(("Node", ("", view.spec.node_name)))
         return lost_premise(action, view, node) if isinstance(node, Node) else ""
 
-    def _note_causes(self, key: ObjectKey, action: Action) -> None:
+    def _note_causes(self, key: ObjectKey, action: actions.Action) -> None:
         """Under each planned action that led to this one."""
         cause = action.cause
         while cause is not None:
@@ -319,7 +314,7 @@ class Overlay:
         return view
 
     def _withdraw(
-        self, key: ObjectKey, plans: Iterable[Action], now_ns: int, why: str
+        self, key: ObjectKey, plans: Iterable[actions.Action], now_ns: int, why: str
     ) -> list[Event]:
         """Take plans for an object back that have not settled, and show it without them."""
         ids = {action.id for action in plans}
@@ -338,7 +333,7 @@ class Overlay:
             events += self._release_pods(view, now_ns)
         return events
 
-    def _take_back_whole(self, key: ObjectKey, action: Action, now_ns: int) -> list[Event]:
+    def _take_back_whole(self, key: ObjectKey, action: actions.Action, now_ns: int) -> list[Event]:
         """An object that only we had planned is no longer planned, nor what was to become of it."""
         self._settle(action, SUPERSEDED, now_ns, "what it takes back was never written")
         view = self._withdraw(key, self.planned(key), now_ns, action.because)
@@ -346,7 +341,7 @@ class Overlay:
 
     def _take_back(
         self,
-        action: RemoveTaints,
+        action: actions.RemoveTaints,
         planned: list[OverlayEntry],
         observed: KubeObject | None,
         now_ns: int,
@@ -357,7 +352,7 @@ class Overlay:
         taken_back = False
         for entry in list(planned):
             added = entry.action
-            if isinstance(added, AddTaints) and all(
+            if isinstance(added, actions.AddTaints) and all(
                 any(t.matches(r) for r in action.taints) for t in added.taints
             ):
                 planned.remove(entry)
@@ -369,13 +364,13 @@ class Overlay:
             self._settle(action, SUPERSEDED, now_ns, "the taint was never written")
         return taken_back
 
-    def _give_way(self, action: Action, planned: list[OverlayEntry], now_ns: int) -> None:
+    def _give_way(self, action: actions.Action, planned: list[OverlayEntry], now_ns: int) -> None:
         """Earlier plans of the same kind are no longer what we would do."""
         for entry in [e for e in planned if type(e.action) is type(action)]:
             planned.remove(entry)
             self._settle(entry.action, SUPERSEDED, now_ns, "a later one takes its place")
 
-    def _add(self, planned: list[OverlayEntry], action: Action, now_ns: int) -> None:
+    def _add(self, planned: list[OverlayEntry], action: actions.Action, now_ns: int) -> None:
         shown = self._observed.get(action.target) if action.replaces else None
         if shown is not None and action.shown_by(shown):
             self._settle(action, SUPERSEDED, now_ns, "the cluster shows it still")
@@ -383,7 +378,7 @@ class Overlay:
         entry = self._entries[action.id] = OverlayEntry(action, now_ns)
         planned.append(entry)
 
-    def _settle(self, action: Action, outcome: str, now_ns: int, why: str) -> None:
+    def _settle(self, action: actions.Action, outcome: str, now_ns: int, why: str) -> None:
         self.settled.append(SettledAction(action, outcome, now_ns, why))
         self._entries.pop(action.id, None)
         if action.id in self._led_to:

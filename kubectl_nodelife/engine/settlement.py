@@ -11,14 +11,7 @@ from collections.abc import Iterable
 
 import msgspec
 
-from kubectl_nodelife.engine.actions import (
-    Action,
-    DeletePod,
-    MarkPodNotReady,
-    PodAction,
-    ScheduleEviction,
-    SetNodeConditions,
-)
+from kubectl_nodelife.engine import actions
 from kubectl_nodelife.engine.cache import Cache
 from kubectl_nodelife.engine.events import Event, Put
 from kubectl_nodelife.kube.meta import KubeObject
@@ -34,7 +27,7 @@ CONFIRMED, SUPERSEDED = "confirmed", "superseded"
 class OverlayEntry(msgspec.Struct):
     """An action in the overlay, planned at `at_ns`; it leaves it confirmed or superseded."""
 
-    action: Action
+    action: actions.Action
     at_ns: int
 
 
@@ -62,13 +55,13 @@ def is_old(event: Event, cache: Cache) -> bool:
     return known is not None and known.uid == event.obj.uid and is_newer(known, version)
 
 
-def settle_action(action: Action, obj: KubeObject) -> tuple[str, str] | None:
+def settle_action(action: actions.Action, obj: KubeObject) -> tuple[str, str] | None:
     """(outcome, why) where the object as the cluster shows it settles the action."""
     if action.uid and obj.uid and action.uid != obj.uid:
         return SUPERSEDED, "another object has the name now"
     if action.shown_by(obj):
         return CONFIRMED, "the cluster shows it"
-    if isinstance(action, SetNodeConditions) and isinstance(obj, Node):
+    if isinstance(action, actions.SetNodeConditions) and isinstance(obj, Node):
         posted = max((c.last_heartbeat_time or 0 for c in obj.status.conditions), default=0)
         decided_on = max((c.last_heartbeat_time or 0 for c in action.conditions), default=0)
         if posted > decided_on:
@@ -76,25 +69,25 @@ def settle_action(action: Action, obj: KubeObject) -> tuple[str, str] | None:
     return None
 
 
-def lost_premise(action: Action, pod: Pod | None, node: Node) -> str:
+def lost_premise(action: actions.Action, pod: Pod | None, node: Node) -> str:
     """Why a plan for a pod of this node does not stand, "" where it does.
 
     `pod`: as the cluster shows it; `node`: as it is with all that is planned for it.
     """
-    if isinstance(action, MarkPodNotReady):
+    if isinstance(action, actions.MarkPodNotReady):
         return f"node {node.name} is Ready again" if node.is_ready else ""
-    if isinstance(action, PodAction) and action.if_node_gone:
+    if isinstance(action, actions.PodAction) and action.if_node_gone:
         return f"node {node.name} exists again"
     if _is_taint_eviction(action):
         return _why_it_stays(pod, node)
-    if isinstance(action, DeletePod) and action.force and _is_terminating(pod):
+    if isinstance(action, actions.DeletePod) and action.force and _is_terminating(pod):
         out = any(t.key == TAINT_NODE_OUT_OF_SERVICE for t in node.spec.taints)
         return "" if out and not node.is_ready else f"node {node.name} is in service again"
     return ""
 
 
 def sign_of_life_since(
-    action: SetNodeConditions, node: Node | None, renewed_ns: int | None, decided_ns: int
+    action: actions.SetNodeConditions, node: Node | None, renewed_ns: int | None, decided_ns: int
 ) -> str:
     """The last news of a kubelet since its node was to be called lost, "" where nothing was.
 
@@ -109,10 +102,10 @@ def sign_of_life_since(
     return "its Lease was renewed after that was decided" if renewed else ""
 
 
-def _is_taint_eviction(action: Action) -> bool:
+def _is_taint_eviction(action: actions.Action) -> bool:
     """True if NoExecute taints led to it."""
-    return isinstance(action.cause, ScheduleEviction) or (
-        isinstance(action, DeletePod) and bool(action.taints)
+    return isinstance(action.cause, actions.ScheduleEviction) or (
+        isinstance(action, actions.DeletePod) and bool(action.taints)
     )
 
 

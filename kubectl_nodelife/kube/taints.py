@@ -17,20 +17,11 @@ from functools import lru_cache
 
 import msgspec
 
+from kubectl_nodelife.kube import wellknown
 from kubectl_nodelife.kube.meta import Time
 from kubectl_nodelife.kube.node import Taint
 from kubectl_nodelife.kube.pod import Toleration
 from kubectl_nodelife.kube.selectors import parse_int64
-from kubectl_nodelife.kube.wellknown import (
-    NO_EXECUTE,
-    TAINT_EFFECTS,
-    TAINT_NODE_NOT_READY,
-    TAINT_NODE_UNREACHABLE,
-    TOLERATION_EQUAL,
-    TOLERATION_EXISTS,
-    TOLERATION_GT,
-    TOLERATION_LT,
-)
 
 _TAINT_NAME = r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?"
 _TAINT_KEY = re.compile(rf"(?:{_TAINT_NAME}/)?{_TAINT_NAME}")
@@ -49,11 +40,11 @@ def tolerates(toleration: Toleration, taint: Taint, *, comparison_operators: boo
     if toleration.key and toleration.key != taint.key:
         return False
     operator = toleration.operator
-    if operator == TOLERATION_EXISTS:
+    if operator == wellknown.TOLERATION_EXISTS:
         return True
-    if not operator or operator == TOLERATION_EQUAL:
+    if not operator or operator == wellknown.TOLERATION_EQUAL:
         return toleration.value == taint.value
-    if comparison_operators and operator in (TOLERATION_LT, TOLERATION_GT):
+    if comparison_operators and operator in (wellknown.TOLERATION_LT, wellknown.TOLERATION_GT):
         return _compares(operator, taint.value, toleration.value)
     return False
 
@@ -62,7 +53,7 @@ def _compares(operator: str, taint_value: str, toleration_value: str) -> bool:
     taint_number, limit = parse_int64(taint_value), parse_int64(toleration_value)
     if taint_number is None or limit is None:
         return False
-    return taint_number < limit if operator == TOLERATION_LT else taint_number > limit
+    return taint_number < limit if operator == wellknown.TOLERATION_LT else taint_number > limit
 
 
 def first_tolerating(
@@ -139,7 +130,7 @@ def min_toleration_seconds(tolerations: Iterable[Toleration]) -> int | None:
 
 def no_execute_taints(taints: Iterable[Taint]) -> tuple[Taint, ...]:
     """The taints with effect NoExecute, in order. Follows `getNoExecuteTaints`."""
-    return tuple(taint for taint in taints if taint.effect == NO_EXECUTE)
+    return tuple(taint for taint in taints if taint.effect == wellknown.NO_EXECUTE)
 
 
 def add_or_update_taints(taints: tuple[Taint, ...], new: Iterable[Taint]) -> tuple[Taint, ...]:
@@ -214,15 +205,15 @@ def parse_taint_to_remove(text: str) -> Taint:
     """
     body, colon, effect = text.removesuffix("-").partition(":")
     key, _, value = body.partition("=")
-    _check_taint(text, key, effect if colon else NO_EXECUTE)
+    _check_taint(text, key, effect if colon else wellknown.NO_EXECUTE)
     return Taint(key=key, effect=effect, value=value)
 
 
 def _check_taint(text: str, key: str, effect: str) -> None:
     if _TAINT_KEY.fullmatch(key) is None:
         raise ValueError(f"taint {text!r}: {key!r} is not a valid key")
-    if effect not in TAINT_EFFECTS:
-        effects = ", ".join(TAINT_EFFECTS)
+    if effect not in wellknown.TAINT_EFFECTS:
+        effects = ", ".join(wellknown.TAINT_EFFECTS)
         raise ValueError(f"taint {text!r}: unknown effect {effect!r}; it is one of {effects}")
 
 
@@ -239,16 +230,19 @@ def default_tolerations(
     for NoExecute or every effect, counts as the pod's own word, whatever its operator or seconds.
     Pods that tolerate the same get the very same tuple.
     """
-    own = {t.key for t in tolerations if t.effect in ("", NO_EXECUTE)}
+    own = {t.key for t in tolerations if t.effect in ("", wellknown.NO_EXECUTE)}
     if "" in own:
         return tolerations
     added = tuple(
         Toleration(
-            key=key, operator=TOLERATION_EXISTS, effect=NO_EXECUTE, toleration_seconds=seconds
+            key=key,
+            operator=wellknown.TOLERATION_EXISTS,
+            effect=wellknown.NO_EXECUTE,
+            toleration_seconds=seconds,
         )
         for key, seconds in (
-            (TAINT_NODE_NOT_READY, not_ready_seconds),
-            (TAINT_NODE_UNREACHABLE, unreachable_seconds),
+            (wellknown.TAINT_NODE_NOT_READY, not_ready_seconds),
+            (wellknown.TAINT_NODE_UNREACHABLE, unreachable_seconds),
         )
         if key not in own
     )

@@ -18,17 +18,7 @@ from typing import Final
 
 import msgspec
 
-from kubectl_nodelife.engine.actions import (
-    Action,
-    AddTaints,
-    DeletePod,
-    MarkPodNotReady,
-    NodeAction,
-    PodAction,
-    RemoveTaints,
-    SetNodeConditions,
-    SetPodCondition,
-)
+from kubectl_nodelife.engine import actions
 from kubectl_nodelife.engine.calls import (
     Answer,
     Get,
@@ -81,7 +71,7 @@ class QueuedAction(msgspec.Struct):
     `overtaken`: what came later has gone ahead of it.
     """
 
-    action: Action
+    action: actions.Action
     seen: KubeObject | None
     decided_ns: int
     since_ns: int
@@ -153,7 +143,11 @@ class ActionSender:
         sent as things are. The gate is looked at again when it is sent.
         """
         action, guard = item.action, self._port.guard
-        if item.intent is not None or not isinstance(action, MarkPodNotReady) or guard.breakers:
+        if (
+            item.intent is not None
+            or not isinstance(action, actions.MarkPodNotReady)
+            or guard.breakers
+        ):
             return
         if guard.admit(action, self._port.view(), self._port.monotonic_ns()) != GO:
             return
@@ -163,7 +157,7 @@ class ActionSender:
         if not isinstance(call, (Get, ListObjects, WaitUntil)):
             item.intent = asyncio.ensure_future(self._begin(action, call))
 
-    async def _begin(self, action: Action, call: Write) -> int:
+    async def _begin(self, action: actions.Action, call: Write) -> int:
         """Bring an intent to the disk. Raises OSError."""
         version = checked_by_server(call.preconditions).get("resourceVersion", "")
         request = request_of_call(call)
@@ -257,10 +251,10 @@ class ActionSender:
         was_shown = seen is not None and seen.uid == action.uid
         if action.uid and was_shown and (obj is None or obj.uid != action.uid):
             return NOT_WANTED
-        if isinstance(action, PodAction) and isinstance(obj, Pod):
+        if isinstance(action, actions.PodAction) and isinstance(obj, Pod):
             node = self._node(obj.spec.node_name)
             why = lost_premise(action, obj, node) if node is not None else ""
-        elif isinstance(action, AddTaints):
+        elif isinstance(action, actions.AddTaints):
             node = self._node(action.node)
             recovered = node is not None and node.is_ready and is_harm(action)
             why = f"node {action.node} is Ready again" if recovered else ""
@@ -288,9 +282,9 @@ class ActionSender:
         if len(self._own_nodes) > 2 * len(cache.nodes):
             self._own_nodes = {n: own for n, own in self._own_nodes.items() if n in cache.nodes}
 
-    async def _lacks_evidence(self, action: Action) -> Result | None:
+    async def _lacks_evidence(self, action: actions.Action) -> Result | None:
         """Why a node cannot be called lost. Raises Superseded where its kubelet has reported."""
-        if action.controller != NODE_LIFECYCLE or not isinstance(action, SetNodeConditions):
+        if action.controller != NODE_LIFECYCLE or not isinstance(action, actions.SetNodeConditions):
             return None
         evidence = self._port.evidence
         if evidence is None:
@@ -355,13 +349,13 @@ class ActionSender:
                 port.journal.note(intent, "failed", NOT_SENT, "not sent: given up before its turn")
             raise
 
-    async def _send(self, action: Action, call: Write, intent: int) -> Answer:
+    async def _send(self, action: actions.Action, call: Write, intent: int) -> Answer:
         """Send what may be sent at this instant, and report the answer."""
         port, now_ns = self._port, self._port.monotonic_ns()
         port.guard.sending(action, now_ns)
         port.journal.note(intent, "sent")
         self.sending.add(action.target)
-        untainted = action.node if isinstance(action, RemoveTaints) else ""
+        untainted = action.node if isinstance(action, actions.RemoveTaints) else ""
         self._untainting[untainted] += bool(untainted)
         self.writing += 1
         port.recorder.sending(action)
@@ -398,7 +392,7 @@ class ActionSender:
             else:
                 self._locks[target] = (lock, users - 1)
 
-    def _check_gate(self, action: Action) -> None:
+    def _check_gate(self, action: actions.Action) -> None:
         """Raises NotSent where the action may not be sent at this instant."""
         if self.stopped:
             raise NotSent("enforcing has ended")
@@ -407,12 +401,12 @@ class ActionSender:
         if admission != GO:
             raise NotSent(getattr(admission, "because", ""))
 
-    async def _check_taints(self, action: Action) -> None:
+    async def _check_taints(self, action: actions.Action) -> None:
         """Raises Moot where an eviction's taint is off by our own doing, though no watch shows it.
 
         What is on its way to take it off is waited for.
         """
-        if action.controller != TAINT_EVICTION or not isinstance(action, PodAction):
+        if action.controller != TAINT_EVICTION or not isinstance(action, actions.PodAction):
             return
         pod = self._port.cache.get(*action.target)
         if not isinstance(pod, Pod):
@@ -431,10 +425,10 @@ class ActionSender:
         Only news count, as in `_why_moot`. Upstream sends what it has decided.
         """
         action = item.action
-        if not isinstance(action, NodeAction) or not is_harm(action):
+        if not isinstance(action, actions.NodeAction) or not is_harm(action):
             return
         node = self._node(action.node)
-        if isinstance(action, SetNodeConditions):
+        if isinstance(action, actions.SetNodeConditions):
             evidence = self._port.evidence
             if evidence is None:
                 raise Superseded(_NO_EVIDENCE)
@@ -443,7 +437,7 @@ class ActionSender:
         elif node is not None and node.is_ready and _is_news(node, item.seen):
             raise Moot(f"node {node.name} is Ready again", node)
 
-    def _is_open_for(self, action: Action) -> bool:
+    def _is_open_for(self, action: actions.Action) -> bool:
         """True if the gate is still open for what the server wants to have a moment later."""
         try:
             self._check_gate(action)
@@ -462,7 +456,7 @@ class ActionSender:
         await asyncio.sleep(max(0.0, (at_ns - self._port.monotonic_ns()) / SECOND_NS))
 
 
-def note_bug(port: ExecutorPort, action: Action, error: Exception) -> Result:
+def note_bug(port: ExecutorPort, action: actions.Action, error: Exception) -> Result:
     """A bug of ours: nothing more of this action is sent. The error's text and the action may quote
     secrets, and are shown nowhere.
     """
@@ -472,9 +466,11 @@ def note_bug(port: ExecutorPort, action: Action, error: Exception) -> Result:
     return Result(0, f"a bug of ours: {bug.what()}")
 
 
-def _is_patient(action: Action) -> bool:
+def _is_patient(action: actions.Action) -> bool:
     """True if it waits for as long as it takes: an eviction that is due is not decided anew."""
-    return action.controller == TAINT_EVICTION and isinstance(action, (SetPodCondition, DeletePod))
+    return action.controller == TAINT_EVICTION and isinstance(
+        action, (actions.SetPodCondition, actions.DeletePod)
+    )
 
 
 def _is_news(obj: KubeObject, seen: KubeObject | None) -> bool:

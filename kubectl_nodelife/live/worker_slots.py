@@ -16,15 +16,7 @@ from contextlib import asynccontextmanager
 from heapq import heappop, heappush
 from typing import Final
 
-from kubectl_nodelife.engine.actions import (
-    Action,
-    AdoptObject,
-    CreateControllerRevision,
-    CreatePod,
-    PodAction,
-    RaiseCollisionCount,
-    UpdateDaemonSetStatus,
-)
+from kubectl_nodelife.engine import actions
 from kubectl_nodelife.engine.cache import Cache
 from kubectl_nodelife.engine.dependent_writes import (
     NODE_LIFECYCLE,
@@ -105,7 +97,7 @@ class WorkerSlots:
         self._sets = Slots(max(1, daemon_set_syncs))
         self._free = Slots(1_000_000)
 
-    def of(self, action: Action) -> tuple[Slots, Hashable]:
+    def of(self, action: actions.Action) -> tuple[Slots, Hashable]:
         """Which slots the action needs one of, and for which key."""
         if action.controller == NODE_LIFECYCLE:
             return self._of_node_lifecycle(action), queue_key(action, self._cache)[2]
@@ -115,7 +107,7 @@ class WorkerSlots:
             return self._sets, self._set_of(action)
         return self._free, action.target
 
-    def _of_node_lifecycle(self, action: Action) -> Slots:
+    def _of_node_lifecycle(self, action: actions.Action) -> Slots:
         if is_of_node_queue(action):
             return self._node_queue
         if is_of_pod_queue(action):
@@ -124,7 +116,7 @@ class WorkerSlots:
             return self._taint_loop
         return self._pass
 
-    def _is_tainted(self, action: Action) -> bool:
+    def _is_tainted(self, action: actions.Action) -> bool:
         """True if the node has a lost node's taint already: a pass exchanges it at once."""
         node = self._cache.node(action.target[1][1])
         return node is not None and any(
@@ -132,20 +124,20 @@ class WorkerSlots:
             for key in (TAINT_NODE_NOT_READY, TAINT_NODE_UNREACHABLE)
         )
 
-    def _is_in_turn(self, action: Action) -> bool:
+    def _is_in_turn(self, action: actions.Action) -> bool:
         """True if it is about an orphan, or a pod that was never scheduled."""
         pod = self._cache.pods.get(action.target[1])
         never = pod is not None and not pod.spec.node_name
-        return isinstance(action, PodAction) and (bool(action.if_node_gone) or never)
+        return isinstance(action, actions.PodAction) and (bool(action.if_node_gone) or never)
 
-    def _set_of(self, action: Action) -> Hashable:
-        if isinstance(action, CreatePod):
+    def _set_of(self, action: actions.Action) -> Hashable:
+        if isinstance(action, actions.CreatePod):
             return action.namespace, action.owner
-        if isinstance(action, (UpdateDaemonSetStatus, RaiseCollisionCount)):
+        if isinstance(action, (actions.UpdateDaemonSetStatus, actions.RaiseCollisionCount)):
             return action.namespace, action.name
-        if isinstance(action, AdoptObject):
+        if isinstance(action, actions.AdoptObject):
             return action.namespace, action.owner.name
-        if isinstance(action, CreateControllerRevision):
+        if isinstance(action, actions.CreateControllerRevision):
             obj: KubeObject | None = action.revision
         else:
             obj = self._cache.get(*action.target)

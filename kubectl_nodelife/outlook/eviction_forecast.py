@@ -31,6 +31,7 @@ from kubectl_nodelife.engine.cache import Cache, Key
 from kubectl_nodelife.engine.pace import FASTER_QPS, Pace
 from kubectl_nodelife.engine.settings import Settings
 from kubectl_nodelife.engine.workqueue import RateLimitedTimedQueue
+from kubectl_nodelife.kube import wellknown
 from kubectl_nodelife.kube.node import Node, Taint
 from kubectl_nodelife.kube.pod import Pod, Toleration, is_daemon_pod
 from kubectl_nodelife.kube.taints import (
@@ -39,13 +40,6 @@ from kubectl_nodelife.kube.taints import (
     min_toleration_seconds,
 )
 from kubectl_nodelife.kube.times import SECOND_NS, format_time
-from kubectl_nodelife.kube.wellknown import (
-    DISRUPTION_TARGET,
-    NO_EXECUTE,
-    TAINT_NODE_NOT_READY,
-    TAINT_NODE_UNREACHABLE,
-    TRUE,
-)
 
 MOMENT_NS: Final = 10 * SECOND_NS
 """A controller whose newest write is no older is at work."""
@@ -124,13 +118,13 @@ def clock_time(at_ns: int) -> str:
 
 def is_marked(pod: Pod | None) -> bool:
     """True if taint-eviction has announced the deletion of the pod on it."""
-    target = pod.status.condition(DISRUPTION_TARGET) if pod is not None else None
-    return target is not None and target.status == TRUE and target.reason == _MARK
+    target = pod.status.condition(wellknown.DISRUPTION_TARGET) if pod is not None else None
+    return target is not None and target.status == wellknown.TRUE and target.reason == _MARK
 
 
 def is_at_work(pods: Iterable[Pod], now_ns: int) -> bool:
     """True if taint-eviction has written to one of these pods a moment ago."""
-    marks = (pod.status.condition(DISRUPTION_TARGET) for pod in pods if is_marked(pod))
+    marks = (pod.status.condition(wellknown.DISRUPTION_TARGET) for pod in pods if is_marked(pod))
     written = (mark.last_transition_time for mark in marks if mark is not None)
     return any(at_ns is not None and now_ns - at_ns <= MOMENT_NS for at_ns in written)
 
@@ -153,8 +147,8 @@ def comes_at(
 
 
 LOST = (
-    Taint(key=TAINT_NODE_UNREACHABLE, effect=NO_EXECUTE),
-    Taint(key=TAINT_NODE_NOT_READY, effect=NO_EXECUTE),
+    Taint(key=wellknown.TAINT_NODE_UNREACHABLE, effect=wellknown.NO_EXECUTE),
+    Taint(key=wellknown.TAINT_NODE_NOT_READY, effect=wellknown.NO_EXECUTE),
 )
 _DEFAULT_GRACE_SECONDS = 30
 

@@ -11,26 +11,13 @@ from collections.abc import Collection, Iterator, Sequence
 from typing import Final
 
 from kubectl_nodelife.controllers.nodelifecycle.taints import MIRRORING_KEYS
+from kubectl_nodelife.controllers.upgrade import marks
 from kubectl_nodelife.controllers.upgrade.counts import FOREIGN_TAINTS, foreign_mark
-from kubectl_nodelife.controllers.upgrade.marks import (
-    TAKEN,
-    CordonOwner,
-    UnreadableMark,
-    mark_of,
-    readable_mark,
-)
+from kubectl_nodelife.kube import wellknown
 from kubectl_nodelife.kube.field_managers import TAINTS
 from kubectl_nodelife.kube.node import Node, NodeCondition, Taint
 from kubectl_nodelife.kube.pod import Pod
 from kubectl_nodelife.kube.times import MINUTE_NS, format_time, human_duration
-from kubectl_nodelife.kube.wellknown import (
-    DRAIN_COMPLETED,
-    DRAIN_IN_PROGRESS,
-    FALSE,
-    LIFECYCLE_CONDITIONS,
-    TAINT_NODE_UNSCHEDULABLE,
-    TRUE,
-)
 from kubectl_nodelife.kube.workload import Event
 from kubectl_nodelife.outlook.explain import ExplainedQuestion
 from kubectl_nodelife.outlook.replay import replay_line
@@ -73,7 +60,7 @@ def who_section(
     ]
     sentences = sentences or ["It is neither cordoned nor tainted."]
     ready = node.ready()
-    is_asked = node.spec.unschedulable and ready is not None and ready.status == TRUE
+    is_asked = node.spec.unschedulable and ready is not None and ready.status == wellknown.TRUE
     first = [*(cordon if is_asked else ()), *deletion]  # of a lost node other things are asked
     return ExplainedQuestion(WHO, sentences, answer=" ".join(first), goes_before=True)
 
@@ -88,8 +75,8 @@ def _cordon(node: Node, lines: Sequence[ReplayLine], now_ns: int) -> Iterator[st
         yield f"It is cordoned; who did it is unknown: {_why_not(node)}."
         return
     by = "" if line.actor.kind == "kubelet" else f" by {line.actor}"
-    then, mark = replay_line.what_next(line.actor, node.name), readable_mark(node)
-    if mark is not None and mark.cordon == CordonOwner.OURS and mark.state in TAKEN:
+    then, mark = replay_line.what_next(line.actor, node.name), marks.readable_mark(node)
+    if mark is not None and mark.cordon == marks.CordonOwner.OURS and mark.state in marks.TAKEN:
         then = f"upgrade run {mark.run} uncordons it"
     yield f"Cordoned {_when(line, now_ns)}{by}{f': {then}' if then else ''}."
 
@@ -97,7 +84,7 @@ def _cordon(node: Node, lines: Sequence[ReplayLine], now_ns: int) -> Iterator[st
 def _taints(node: Node, lines: Sequence[ReplayLine], now_ns: int) -> Iterator[str]:
     for taint in node.spec.taints:
         line = _last(lines, "taint", taint.key, taint.effect)
-        if taint.key == TAINT_NODE_UNSCHEDULABLE and not node.spec.unschedulable:
+        if taint.key == wellknown.TAINT_NODE_UNSCHEDULABLE and not node.spec.unschedulable:
             stale = mark_of_taint(node, taint, now_ns)
             assert stale is not None
             yield f"Taint {stale.sentence}."
@@ -142,13 +129,13 @@ def _drains(node: Node, lines: Sequence[ReplayLine], now_ns: int) -> Iterator[st
 
 
 def _conditions(node: Node, lines: Sequence[ReplayLine], now_ns: int) -> Iterator[str]:
-    for type_ in LIFECYCLE_CONDITIONS:
+    for type_ in wellknown.LIFECYCLE_CONDITIONS:
         condition = node.status.condition(type_)
         line = _last(lines, "lifecycle", type_)
         if condition is None or line is None or _is_over(condition):
             continue
         message = f": {condition.message}" if condition.message else ""
-        stale = condition.status == TRUE and not node.spec.unschedulable
+        stale = condition.status == wellknown.TRUE and not node.spec.unschedulable
         yield (
             f"Condition {line.detail} {_when(line, now_ns)} by {line.actor}{message}."
             + (" The node is not cordoned: it was probably forgotten." if stale else "")
@@ -164,13 +151,13 @@ def _conflict(node: Node, lines: Sequence[ReplayLine]) -> Iterator[str]:
             name = "a person" if actor.kind in (USER, US) else actor.name
             acting.setdefault(name, f"{name} ({what})")
 
-    cordon, mark, foreign = _last(lines, "cordon"), readable_mark(node), foreign_mark(node)
+    cordon, mark, foreign = _last(lines, "cordon"), marks.readable_mark(node), foreign_mark(node)
     if mark is not None:
         acting["upgrade"] = f"upgrade run {mark.run}"
     elif node.spec.unschedulable and cordon is not None:
         note(cordon.actor, "cordon")
-    for type_ in LIFECYCLE_CONDITIONS:
-        line = _last(lines, "lifecycle", type_, TRUE)
+    for type_ in wellknown.LIFECYCLE_CONDITIONS:
+        line = _last(lines, "lifecycle", type_, wellknown.TRUE)
         if line is not None and (mark is None or line.actor.kind != US):
             note(line.actor, type_)
     if foreign and not any(name.partition("-")[0] in foreign.lower() for name in acting):
@@ -184,8 +171,11 @@ def _conflict(node: Node, lines: Sequence[ReplayLine]) -> Iterator[str]:
 
 def _is_over(condition: NodeCondition) -> bool:
     """True if it says nothing of the present: a drain that ended well, or what is not so."""
-    ended_badly = condition.type == DRAIN_IN_PROGRESS and condition.reason != DRAIN_COMPLETED
-    return condition.status == FALSE and not ended_badly
+    ended_badly = (
+        condition.type == wellknown.DRAIN_IN_PROGRESS
+        and condition.reason != wellknown.DRAIN_COMPLETED
+    )
+    return condition.status == wellknown.FALSE and not ended_badly
 
 
 def _deletion(lines: Sequence[ReplayLine], now_ns: int) -> Iterator[str]:
@@ -202,12 +192,14 @@ def _deletion(lines: Sequence[ReplayLine], now_ns: int) -> Iterator[str]:
 
 def _upgrade(node: Node) -> Iterator[str]:
     try:
-        mark = mark_of(node)
-    except UnreadableMark:
+        mark = marks.mark_of(node)
+    except marks.UnreadableMark:
         yield "Its annotation nodelife.dev/upgrade cannot be read: no upgrade run touches it."
         return
     if mark is not None:
-        cordon = ", which cordoned it and uncordons it" if mark.cordon == CordonOwner.OURS else ""
+        cordon = (
+            ", which cordoned it and uncordons it" if mark.cordon == marks.CordonOwner.OURS else ""
+        )
         reason = f": {mark.reason}" if mark.reason else ""
         yield (
             f"Upgrade run {mark.run}{cordon}: {mark.state} since {mark.since or 'unknown'}{reason}"

@@ -15,6 +15,7 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
+from kubectl_nodelife.kube import wellknown
 from kubectl_nodelife.kube.meta import (
     KubeObject,
     LabelSelector,
@@ -45,27 +46,6 @@ from kubectl_nodelife.kube.pod import (
 )
 from kubectl_nodelife.kube.service import Service, ServiceSpec
 from kubectl_nodelife.kube.times import HOUR_NS, MILLISECOND_NS, SECOND_NS
-from kubectl_nodelife.kube.wellknown import (
-    LABEL_ARCH,
-    LABEL_ARCH_BETA,
-    LABEL_CONTROLLER_REVISION_HASH,
-    LABEL_HOSTNAME,
-    LABEL_OS,
-    LABEL_OS_BETA,
-    LABEL_POD_TEMPLATE_GENERATION,
-    LABEL_REGION,
-    LABEL_REGION_BETA,
-    LABEL_ZONE,
-    LABEL_ZONE_BETA,
-    NO_EXECUTE,
-    NO_SCHEDULE,
-    TAINT_NODE_DISK_PRESSURE,
-    TAINT_NODE_MEMORY_PRESSURE,
-    TAINT_NODE_NOT_READY,
-    TAINT_NODE_PID_PRESSURE,
-    TAINT_NODE_UNREACHABLE,
-    TAINT_NODE_UNSCHEDULABLE,
-)
 from kubectl_nodelife.kube.workload import (
     ControllerRevision,
     DaemonSet,
@@ -210,15 +190,15 @@ class _Maker:
 
     def _node(self, name: str, zone: str) -> Node:
         labels = {
-            LABEL_HOSTNAME: name,
-            LABEL_OS: "linux",
-            LABEL_OS_BETA: "linux",
-            LABEL_ARCH: "amd64",
-            LABEL_ARCH_BETA: "amd64",
-            LABEL_ZONE: zone,
-            LABEL_ZONE_BETA: zone,
-            LABEL_REGION: _REGION,
-            LABEL_REGION_BETA: _REGION,
+            wellknown.LABEL_HOSTNAME: name,
+            wellknown.LABEL_OS: "linux",
+            wellknown.LABEL_OS_BETA: "linux",
+            wellknown.LABEL_ARCH: "amd64",
+            wellknown.LABEL_ARCH_BETA: "amd64",
+            wellknown.LABEL_ZONE: zone,
+            wellknown.LABEL_ZONE_BETA: zone,
+            wellknown.LABEL_REGION: _REGION,
+            wellknown.LABEL_REGION_BETA: _REGION,
         }
         pods = str(max(110, self._wanted.pods_per_node * 2))
         capacity: dict[str, str | int | float] = {"cpu": "32", "memory": "128Gi", "pods": pods}
@@ -264,7 +244,7 @@ class _Maker:
         daemon_set = as_created(daemon_set)
         yield daemon_set
         owners = (_reference("DaemonSet", daemon_set),)
-        hashed = {**labels, LABEL_CONTROLLER_REVISION_HASH: f"{number:05d}"}
+        hashed = {**labels, wellknown.LABEL_CONTROLLER_REVISION_HASH: f"{number:05d}"}
         yield ControllerRevision(
             metadata=replace(
                 self._meta(f"{name}-{number:05d}", namespace, hashed),
@@ -274,7 +254,7 @@ class _Maker:
             data={"spec": {"template": {**template, "$patch": "replace"}}},
             revision=1,
         )
-        pod_labels = {**hashed, LABEL_POD_TEMPLATE_GENERATION: "1"}
+        pod_labels = {**hashed, wellknown.LABEL_POD_TEMPLATE_GENERATION: "1"}
         spec = PodSpec(
             tolerations=_DAEMON_TOLERATIONS,
             termination_grace_period_seconds=30,
@@ -371,16 +351,16 @@ class _Maker:
 
 _DAEMON_TOLERATIONS = (
     *(
-        Toleration(key=key, operator="Exists", effect=NO_EXECUTE)
-        for key in (TAINT_NODE_NOT_READY, TAINT_NODE_UNREACHABLE)
+        Toleration(key=key, operator="Exists", effect=wellknown.NO_EXECUTE)
+        for key in (wellknown.TAINT_NODE_NOT_READY, wellknown.TAINT_NODE_UNREACHABLE)
     ),
     *(
-        Toleration(key=key, operator="Exists", effect=NO_SCHEDULE)
+        Toleration(key=key, operator="Exists", effect=wellknown.NO_SCHEDULE)
         for key in (
-            TAINT_NODE_DISK_PRESSURE,
-            TAINT_NODE_MEMORY_PRESSURE,
-            TAINT_NODE_PID_PRESSURE,
-            TAINT_NODE_UNSCHEDULABLE,
+            wellknown.TAINT_NODE_DISK_PRESSURE,
+            wellknown.TAINT_NODE_MEMORY_PRESSURE,
+            wellknown.TAINT_NODE_PID_PRESSURE,
+            wellknown.TAINT_NODE_UNSCHEDULABLE,
         )
     ),
 )
@@ -388,8 +368,10 @@ _DAEMON_TOLERATIONS = (
 
 def _tolerations(seconds: int | None) -> tuple[Toleration, ...]:
     return tuple(
-        Toleration(key=key, operator="Exists", effect=NO_EXECUTE, toleration_seconds=seconds)
-        for key in (TAINT_NODE_NOT_READY, TAINT_NODE_UNREACHABLE)
+        Toleration(
+            key=key, operator="Exists", effect=wellknown.NO_EXECUTE, toleration_seconds=seconds
+        )
+        for key in (wellknown.TAINT_NODE_NOT_READY, wellknown.TAINT_NODE_UNREACHABLE)
     )
 
 

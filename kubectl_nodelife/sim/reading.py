@@ -22,20 +22,7 @@ from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 import msgspec
 
-from kubectl_nodelife.engine.actions import (
-    Action,
-    AddTaints,
-    CreatePod,
-    DeletePod,
-    EvictPod,
-    MarkPodNotReady,
-    RecordEvent,
-    RemoveTaints,
-    ScheduleEviction,
-    SetNodeConditions,
-    SetPodCondition,
-    SetZoneState,
-)
+from kubectl_nodelife.engine import actions
 from kubectl_nodelife.engine.cache import Cache, Key
 from kubectl_nodelife.engine.events import Outcome
 from kubectl_nodelife.kube.meta import KubeObject, OwnerReference, controller_of
@@ -52,7 +39,7 @@ _PAUSES: Final = 10
 _TAINT_EVICTION: Final = "taint-eviction"
 _DAEMON_SETS: Final = "daemonset"
 
-_Done = TypeVar("_Done", bound=Action)
+_Done = TypeVar("_Done", bound=actions.Action)
 
 
 class Happened(NamedTuple, Generic[_Done]):
@@ -77,13 +64,13 @@ class PodCourse(msgspec.Struct, eq=False):
     uid: str
     workload: tuple[str, str, str]
     node: str
-    created: Happened[MakePod | CreatePod] | None = None
-    marked: list[Happened[MarkPodNotReady]] = []
-    deletions: list[Happened[DeletePod | EvictPod]] = []
+    created: Happened[MakePod | actions.CreatePod] | None = None
+    marked: list[Happened[actions.MarkPodNotReady]] = []
+    deletions: list[Happened[actions.DeletePod | actions.EvictPod]] = []
     due_at: float | None = None
     bound: Happened[BindPod] | None = None
     ready_at: float | None = None
-    events: list[Happened[RecordEvent]] = []
+    events: list[Happened[actions.RecordEvent]] = []
     ended_at: float | None = None
 
     @property
@@ -92,18 +79,18 @@ class PodCourse(msgspec.Struct, eq=False):
         return self.namespace, self.name
 
     @property
-    def evictions(self) -> list[Happened[DeletePod | EvictPod]]:
+    def evictions(self) -> list[Happened[actions.DeletePod | actions.EvictPod]]:
         """The deletions, but for what a DaemonSet does to its own pods."""
         return [done for done in self.deletions if done.action.controller != _DAEMON_SETS]
 
-    def deleted(self, *by: str) -> Happened[DeletePod | EvictPod] | None:
+    def deleted(self, *by: str) -> Happened[actions.DeletePod | actions.EvictPod] | None:
         """Its first DELETE by one of these controllers; by any controller but its DaemonSet's where
         none is named.
         """
         for done in self.deletions:
             controller = done.action.controller
             named = controller in by if by else controller not in (CLUSTER, _DAEMON_SETS)
-            if named and isinstance(done.action, DeletePod):
+            if named and isinstance(done.action, actions.DeletePod):
                 return done
         return None
 
@@ -113,11 +100,11 @@ class NodeCourse(msgspec.Struct, eq=False):
     True again after the last of these; `tainted`, `untainted`: with NoExecute.
     """
 
-    unknown: list[Happened[SetNodeConditions]] = []
+    unknown: list[Happened[actions.SetNodeConditions]] = []
     back_at: float | None = None
-    tainted: list[Happened[AddTaints]] = []
-    untainted: list[Happened[RemoveTaints]] = []
-    events: list[Happened[RecordEvent]] = []
+    tainted: list[Happened[actions.AddTaints]] = []
+    untainted: list[Happened[actions.RemoveTaints]] = []
+    events: list[Happened[actions.RecordEvent]] = []
 
     def event_at(self, *reasons: str) -> float | None:
         """When the first Event of these reasons was about it."""
@@ -173,7 +160,7 @@ class Courses:
     def __init__(self, timeline: Timeline, failures: Iterable[Outcome], before: Cache) -> None:
         self.nodes: defaultdict[str, NodeCourse] = defaultdict(NodeCourse)
         self.pods: list[PodCourse] = []
-        self.zones: defaultdict[str, list[Happened[SetZoneState]]] = defaultdict(list)
+        self.zones: defaultdict[str, list[Happened[actions.SetZoneState]]] = defaultdict(list)
         self.losses: list[NodeLoss] = []
         self._before = before
         self._last_named: dict[Key, PodCourse] = {}
@@ -190,7 +177,7 @@ class Courses:
                 self._read(Happened(order, at, action))
 
     @cached_property
-    def evicted(self) -> list[tuple[Happened[DeletePod | EvictPod], PodCourse]]:
+    def evicted(self) -> list[tuple[Happened[actions.DeletePod | actions.EvictPod], PodCourse]]:
         """When each pod is first asked to go (`PodCourse.evictions`), in that order."""
         first = [(each[0], pod) for pod in self.pods if (each := pod.evictions)]
         return sorted(first, key=lambda each: each[0].order)
@@ -223,7 +210,7 @@ class Courses:
 
     # --- reading ---------------------------------------------------------------------------------
 
-    def _pod(self, action: Action) -> PodCourse:
+    def _pod(self, action: actions.Action) -> PodCourse:
         """The course of the action's pod. Of one that a DaemonSet makes the uid shows later."""
         key = namespace, name = action.target[1]
         pod = self._last_named.get(key)
@@ -247,42 +234,42 @@ class Courses:
                 self._on[pod.node] -= 1
                 self._on[node] += 1
                 pod.bound, pod.node = done, node
-            case RecordEvent(kind=kind, name=name):
+            case actions.RecordEvent(kind=kind, name=name):
                 if kind == "Pod":
                     self._pod(done.action).events.append(done)
                 elif kind == "Node":
                     self.nodes[name].events.append(done)
-            case SetPodCondition(condition=condition):
+            case actions.SetPodCondition(condition=condition):
                 if (condition.type, condition.status) == ("Ready", "True"):
                     pod = self._pod(done.action)
                     pod.ready_at = done.at if pod.ready_at is None else pod.ready_at
-            case MakePod() | CreatePod():
+            case MakePod() | actions.CreatePod():
                 self._created(done)
-            case MarkPodNotReady():
+            case actions.MarkPodNotReady():
                 pod = self._pod(done.action)
                 pod.marked.append(done)
                 if (loss := self._open.get(pod.node)) is not None:
                     loss.marked += 1
-            case ScheduleEviction(due_ns=due_ns):
+            case actions.ScheduleEviction(due_ns=due_ns):
                 pod = self._pod(done.action)
                 pod.due_at = pod.due_at if pod.deletions else self._seconds(due_ns)
-            case DeletePod() | EvictPod():
+            case actions.DeletePod() | actions.EvictPod():
                 self._deleted(done)
-            case SetNodeConditions(node=node, conditions=conditions):
+            case actions.SetNodeConditions(node=node, conditions=conditions):
                 ready = next((c.status for c in conditions if c.type == "Ready"), None)
                 if ready is not None:
                     self._ready_written(node, ready, done)
-            case AddTaints(node=node, taints=taints) if _no_execute(taints):
+            case actions.AddTaints(node=node, taints=taints) if _no_execute(taints):
                 self.nodes[node].tainted.append(done)
                 loss = self._open.get(node)
                 if loss is not None and loss.tainted_at is None:
                     loss.tainted_at = done.at
-            case RemoveTaints(node=node, taints=taints) if _no_execute(taints):
+            case actions.RemoveTaints(node=node, taints=taints) if _no_execute(taints):
                 self.nodes[node].untainted.append(done)
-            case SetZoneState(zone=zone):
+            case actions.SetZoneState(zone=zone):
                 self.zones[zone_display(zone)].append(done)
 
-    def _created(self, done: Happened[MakePod | CreatePod]) -> None:
+    def _created(self, done: Happened[MakePod | actions.CreatePod]) -> None:
         action = done.action
         namespace, name = action.namespace, action.pod
         kind = action.owner_kind if isinstance(action, MakePod) else "DaemonSet"
@@ -290,13 +277,13 @@ class Courses:
         self._begin(PodCourse(namespace, name, action.uid, workload, action.node, done))
         self._on[action.node] += 1
 
-    def _deleted(self, done: Happened[DeletePod | EvictPod]) -> None:
+    def _deleted(self, done: Happened[actions.DeletePod | actions.EvictPod]) -> None:
         pod, action = self._pod(done.action), done.action
-        ends = isinstance(action, DeletePod) and action.grace_period_seconds == 0
+        ends = isinstance(action, actions.DeletePod) and action.grace_period_seconds == 0
         if not (ends and action.controller == CLUSTER):
             pod.deletions.append(done)
         loss = self._open.get(pod.node) if pod.ended_at is None else None
-        if loss is not None and isinstance(action, DeletePod):
+        if loss is not None and isinstance(action, actions.DeletePod):
             if action.controller != CLUSTER and id(pod) not in self._lost:
                 self._lost.add(id(pod))
                 _count_deletion(loss, done.at)
@@ -305,7 +292,9 @@ class Courses:
             pod.ended_at = done.at
             self._on[pod.node] -= 1
 
-    def _ready_written(self, name: str, status: str, done: Happened[SetNodeConditions]) -> None:
+    def _ready_written(
+        self, name: str, status: str, done: Happened[actions.SetNodeConditions]
+    ) -> None:
         node, loss = self.nodes[name], self._open.get(name)
         if status == "Unknown":
             node.unknown.append(done)
@@ -386,7 +375,9 @@ def _words(seconds: float) -> str:
     return format_duration(round(seconds * 1000) * MILLISECOND_NS)
 
 
-_Round = tuple[Happened[MakePod | CreatePod], Happened[DeletePod | EvictPod]]
+_Round = tuple[
+    Happened[MakePod | actions.CreatePod], Happened[actions.DeletePod | actions.EvictPod]
+]
 """(what made a pod, what deleted it)"""
 
 
@@ -446,7 +437,7 @@ def _runs(rounds: Sequence[_Round]) -> Iterator[Sequence[_Round]]:
 
 
 def _pod_loop(
-    place: _Place, rounds: Sequence[_Round], untainted: Iterable[Happened[RemoveTaints]]
+    place: _Place, rounds: Sequence[_Round], untainted: Iterable[Happened[actions.RemoveTaints]]
 ) -> PodLoop:
     kind, namespace, name, node = place
     (first, _), (created, last) = rounds[0], rounds[-1]
@@ -471,6 +462,6 @@ def _pod_loop(
     )
 
 
-def _end_words(end: Happened[RemoveTaints]) -> str:
+def _end_words(end: Happened[actions.RemoveTaints]) -> str:
     key = next(taint.key for taint in end.action.taints if taint.effect == NO_EXECUTE)
     return f"{end.action.controller}, which removes {key}:{NO_EXECUTE} at {_words(end.at)}"

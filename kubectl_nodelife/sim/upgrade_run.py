@@ -31,14 +31,7 @@ from kubectl_nodelife.controllers.upgrade.gates import WINDOW
 from kubectl_nodelife.controllers.upgrade.marks import NodeState
 from kubectl_nodelife.controllers.upgrade.memory import HostState, WorkReport
 from kubectl_nodelife.controllers.upgrade.policy import UpgradePolicy, policy_digest
-from kubectl_nodelife.engine.actions import (
-    Action,
-    NodeMarkPatch,
-    SetGate,
-    StartWork,
-    StopWork,
-    UpdateRun,
-)
+from kubectl_nodelife.engine import actions
 from kubectl_nodelife.engine.cache import Cache
 from kubectl_nodelife.engine.calls.call import CONFLICT
 from kubectl_nodelife.engine.engine import EngineHost
@@ -74,7 +67,7 @@ class VirtualLeader:
         numbers = runs.world.api.numbers
         self.engine = LeaderEngine(controller, cache, numbers=numbers)
         self.alive = True
-        self._patched: list[tuple[Action, KubeObject | None]] = []
+        self._patched: list[tuple[actions.Action, KubeObject | None]] = []
 
     def next_due_ns(self) -> int | None:
         """When it is due next."""
@@ -100,7 +93,7 @@ class VirtualLeader:
             else:
                 yield Outcome(action, 200)
 
-    def step(self, now_ns: int) -> Iterator[Sequence[Action]]:
+    def step(self, now_ns: int) -> Iterator[Sequence[actions.Action]]:
         """A pass, if one is due: what it decides is carried out at once."""
         due_ns = self.engine.next_due()
         if due_ns is None or now_ns < due_ns:
@@ -131,13 +124,13 @@ class VirtualLeader:
         lease = self.engine.cache.get("Lease", self._runs.policy.lease_key)
         return lease if isinstance(lease, Lease) else None
 
-    def _carry_out(self, action: Action, now_ns: int) -> None:
-        if isinstance(action, StartWork):
+    def _carry_out(self, action: actions.Action, now_ns: int) -> None:
+        if isinstance(action, actions.StartWork):
             self._runs.work.start(action, self.work_ended)
-        elif isinstance(action, StopWork):
+        elif isinstance(action, actions.StopWork):
             self._runs.work.stop(action)
         elif action.writes:
-            if isinstance(action, (NodeMarkPatch, UpdateRun)):
+            if isinstance(action, (actions.NodeMarkPatch, actions.UpdateRun)):
                 seen = self.engine.cache.get(*action.target)
                 if self._world.api.store.get(*action.target) is not seen:
                     self._world.refuse(action, CONFLICT, "the object has been modified")
@@ -241,14 +234,17 @@ class VirtualUpgrades:
         if not any(leader.alive for leader in self.leaders) and request.verb is not Verb.PAUSE:
             self._to_lead.append(request)
 
-    def note(self, action: Action, now_ns: int) -> None:
+    def note(self, action: actions.Action, now_ns: int) -> None:
         """Record what a leader decided."""
         self._journal.write(now_ns, action)
-        if isinstance(action, SetGate):
+        if isinstance(action, actions.SetGate):
             self._opened_ns = self._opened_ns if action.holds else now_ns  # any gate that lifts
         elif action.writes:
             self._acted_ns = now_ns
-            if isinstance(action, NodeMarkPatch) and action.to == NodeState.DONE != action.from_:
+            if (
+                isinstance(action, actions.NodeMarkPatch)
+                and action.to == NodeState.DONE != action.from_
+            ):
                 self.done += 1
 
     def course(self, timeline: Timeline) -> PlayedRun | None:
@@ -279,7 +275,7 @@ class VirtualUpgrades:
         due = (self._host.next_due(), *(leader.next_due_ns() for leader in self.leaders))
         return min((at_ns for at_ns in due if at_ns is not None), default=None)
 
-    def step(self, now_ns: int, events: Iterable[Event]) -> Iterator[Sequence[Action]]:
+    def step(self, now_ns: int, events: Iterable[Event]) -> Iterator[Sequence[actions.Action]]:
         """One tick: the engine's decisions first, then those of each leader.
 
         The leaders get what the engine's controllers write at the same instant, before they decide:
@@ -322,6 +318,6 @@ class VirtualUpgrades:
         lease = self.world.api.store.get("Lease", self.policy.lease_key)
         return lease if isinstance(lease, Lease) else None
 
-    def _record(self, reason: str, because: str, *, warning: bool = False) -> Action:
+    def _record(self, reason: str, because: str, *, warning: bool = False) -> actions.Action:
         about = ("Lease", *self.policy.lease_key)
         return self.world.api.note(event_record(about, reason, because, warning=warning))

@@ -22,6 +22,7 @@ from typing import Any, Final
 from msgspec.structs import replace
 
 from kubectl_nodelife.acts.session import ActSession, Carrier
+from kubectl_nodelife.controllers.upgrade import marks
 from kubectl_nodelife.controllers.upgrade.document import (
     ANNOTATION_REQUEST,
     ANNOTATION_RUN,
@@ -35,15 +36,6 @@ from kubectl_nodelife.controllers.upgrade.document import (
     document_of,
     encode_document,
     readable_request,
-)
-from kubectl_nodelife.controllers.upgrade.marks import (
-    CONTROLLER,
-    NodeState,
-    UnreadableMark,
-    is_beyond_epoch,
-    mark_of,
-    outdated,
-    readable_mark,
 )
 from kubectl_nodelife.controllers.upgrade.policy import (
     LEASE_NAME,
@@ -244,7 +236,7 @@ async def edit_run(
         if changes is None:
             return lease
         action = UpdateRun(
-            controller=CONTROLLER,
+            controller=marks.CONTROLLER,
             because=because,
             namespace=namespace,
             name=LEASE_NAME,
@@ -468,11 +460,11 @@ def _uncleared(run: RunDocument, nodes: Iterable[Node], policy: UpgradePolicy, e
 
 def _goes_at_the_end(node: Node, run: str, epoch: int) -> bool:
     """True if it carries what the end of a run takes off."""
-    mark = readable_mark(node)
+    mark = marks.readable_mark(node)
     if mark is not None and mark.run == run:
-        is_left = mark.state in (NodeState.FAILED, NodeState.HELD)
-        return not is_left and not is_beyond_epoch(mark, run, epoch)
-    return outdated(run) in node.spec.taints
+        is_left = mark.state in (marks.NodeState.FAILED, marks.NodeState.HELD)
+        return not is_left and not marks.is_beyond_epoch(mark, run, epoch)
+    return marks.outdated(run) in node.spec.taints
 
 
 def foreign_marks(nodes: Iterable[Node], last: RunDocument | None) -> str:
@@ -483,8 +475,8 @@ def foreign_marks(nodes: Iterable[Node], last: RunDocument | None) -> str:
     run_of: dict[str, str] = {}
     for node in nodes:
         try:
-            mark = mark_of(node)
-        except UnreadableMark:
+            mark = marks.mark_of(node)
+        except marks.UnreadableMark:
             run_of[node.name] = "?"
             continue
         if mark is not None and (last is None or mark.run != last.run):

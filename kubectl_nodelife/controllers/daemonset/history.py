@@ -37,16 +37,7 @@ from kubectl_nodelife.controllers.daemonset.memory import (
 )
 from kubectl_nodelife.controllers.daemonset.pods_on_node import Claim, claim_object
 from kubectl_nodelife.controllers.daemonset.template import controller_reference
-from kubectl_nodelife.engine.actions import (
-    Action,
-    AdoptObject,
-    CreateControllerRevision,
-    DeleteControllerRevision,
-    RaiseCollisionCount,
-    ReleaseObject,
-    SetPodLabel,
-    UpdateControllerRevision,
-)
+from kubectl_nodelife.engine import actions
 from kubectl_nodelife.kube.meta import KubeObject, ObjectMeta
 from kubectl_nodelife.kube.wellknown import LABEL_CONTROLLER_REVISION_HASH
 from kubectl_nodelife.kube.workload import (
@@ -169,9 +160,9 @@ def revisions_to_delete(
     return doomed
 
 
-def adopt(context: SyncContext, kind: str, obj: KubeObject) -> AdoptObject:
+def adopt(context: SyncContext, kind: str, obj: KubeObject) -> actions.AdoptObject:
     """The action that makes an orphan the set's."""
-    return AdoptObject(
+    return actions.AdoptObject(
         controller=CONTROLLER,
         because=f"it matches the selector of {context.daemon_set.name} and has no controller",
         cause=context.cause,
@@ -183,9 +174,9 @@ def adopt(context: SyncContext, kind: str, obj: KubeObject) -> AdoptObject:
     )
 
 
-def release(context: SyncContext, kind: str, obj: KubeObject) -> ReleaseObject:
+def release(context: SyncContext, kind: str, obj: KubeObject) -> actions.ReleaseObject:
     """The action that lets go of what no longer matches."""
-    return ReleaseObject(
+    return actions.ReleaseObject(
         controller=CONTROLLER,
         because=f"its labels no longer match the selector of {context.daemon_set.name}",
         cause=context.cause,
@@ -200,7 +191,7 @@ def release(context: SyncContext, kind: str, obj: KubeObject) -> ReleaseObject:
 def claim_or_fail(failures: Failures) -> None:
     """Raise SyncError for a claim that failed; a release of what is gone or invalid is none."""
     for failure in failures:
-        released = isinstance(failure.action, ReleaseObject)
+        released = isinstance(failure.action, actions.ReleaseObject)
         if failure.code == NOT_FOUND or (released and failure.code == INVALID):
             continue
         raise SyncError(describe(failure))
@@ -225,7 +216,7 @@ def controlled_histories(sync: SyncContext, _failures: Failures) -> Calls:
     Raises SyncError.
     """
     claimed: list[ControllerRevision] = []
-    calls: list[Action] = []
+    calls: list[actions.Action] = []
     adopted: list[tuple[str, str]] = []
     namespace = sync.daemon_set.namespace
     for revision in sync.index.revisions.get(namespace, {}).values():
@@ -257,7 +248,7 @@ def _label(sync: SyncContext, _failures: Failures) -> Calls:
     """Revisions without a hash label get their own name for one."""
     sync.then(_labelled)
     return [
-        UpdateControllerRevision(
+        actions.UpdateControllerRevision(
             controller=CONTROLLER,
             because="the revision lacks its hash label",
             cause=sync.cause,
@@ -301,7 +292,7 @@ def _snapshot(sync: SyncContext, number: int, old: Old) -> Calls:
     if sync.cache.get("ControllerRevision", revision.key) is not None:
         return ()
     return [
-        CreateControllerRevision(
+        actions.CreateControllerRevision(
             controller=CONTROLLER,
             because=f"no revision holds the present template of {sync.daemon_set.name}",
             cause=sync.cause,
@@ -328,7 +319,7 @@ def _snapshot_made(
         return _keep_history(sync, existing, old)
     sync.then(partial(_collided, revision.name))
     return [
-        RaiseCollisionCount(
+        actions.RaiseCollisionCount(
             controller=CONTROLLER,
             because=f"another template has the name {revision.name}",
             cause=sync.cause,
@@ -350,7 +341,7 @@ def _relabel_pods(sync: SyncContext, keep: ControllerRevision) -> Calls:
     """Pods that carry the hash of a revision of the same template get that of the kept one."""
     label = hash_label(keep)
     return [
-        SetPodLabel(
+        actions.SetPodLabel(
             controller=CONTROLLER,
             because=f"revision {keep.name} holds the same template as the pod's",
             cause=sync.cause,
@@ -386,7 +377,7 @@ def _renumber(sync: SyncContext, current: ControllerRevision, number: int, old: 
         return _keep_history(sync, current, old)
     sync.then(partial(_renumbered, current.key, old))
     return [
-        UpdateControllerRevision(
+        actions.UpdateControllerRevision(
             controller=CONTROLLER,
             because=f"the template is that of revision {current.revision} again",
             cause=sync.cause,
@@ -422,7 +413,7 @@ def delete_revisions(
     """Delete revisions; the next step raises SyncError where one could not be."""
     sync.then(raise_first)
     return [
-        DeleteControllerRevision(
+        actions.DeleteControllerRevision(
             controller=CONTROLLER,
             because=because,
             cause=sync.cause,

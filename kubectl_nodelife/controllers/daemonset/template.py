@@ -19,22 +19,10 @@ from typing import Any
 import msgspec
 
 from kubectl_nodelife.controllers.daemonset.behaviour import Behaviour
+from kubectl_nodelife.kube import wellknown
 from kubectl_nodelife.kube.codec import convert
 from kubectl_nodelife.kube.meta import OwnerReference
 from kubectl_nodelife.kube.pod import Pod, PodSpec, Toleration
-from kubectl_nodelife.kube.wellknown import (
-    LABEL_CONTROLLER_REVISION_HASH,
-    LABEL_POD_TEMPLATE_GENERATION,
-    NO_EXECUTE,
-    NO_SCHEDULE,
-    TAINT_NODE_DISK_PRESSURE,
-    TAINT_NODE_MEMORY_PRESSURE,
-    TAINT_NODE_NETWORK_UNAVAILABLE,
-    TAINT_NODE_NOT_READY,
-    TAINT_NODE_PID_PRESSURE,
-    TAINT_NODE_UNREACHABLE,
-    TAINT_NODE_UNSCHEDULABLE,
-)
 from kubectl_nodelife.kube.workload import DaemonSet
 
 TEMPLATE_GENERATION_ANNOTATION = "deprecated.daemonset.template.generation"
@@ -68,19 +56,22 @@ def is_critical(
 def default_tolerations(host_network: bool, critical: bool, rules: Behaviour) -> list[Json]:
     """The tolerations, for ever, of daemon pods besides their template's, in upstream's order."""
     wanted = [
-        (TAINT_NODE_NOT_READY, NO_EXECUTE),
-        (TAINT_NODE_UNREACHABLE, NO_EXECUTE),
-        (TAINT_NODE_DISK_PRESSURE, NO_SCHEDULE),
-        (TAINT_NODE_MEMORY_PRESSURE, NO_SCHEDULE),
+        (wellknown.TAINT_NODE_NOT_READY, wellknown.NO_EXECUTE),
+        (wellknown.TAINT_NODE_UNREACHABLE, wellknown.NO_EXECUTE),
+        (wellknown.TAINT_NODE_DISK_PRESSURE, wellknown.NO_SCHEDULE),
+        (wellknown.TAINT_NODE_MEMORY_PRESSURE, wellknown.NO_SCHEDULE),
     ]
     if rules.tolerates_pid_pressure:
-        wanted.append((TAINT_NODE_PID_PRESSURE, NO_SCHEDULE))
+        wanted.append((wellknown.TAINT_NODE_PID_PRESSURE, wellknown.NO_SCHEDULE))
     if rules.tolerates_unschedulable:
-        wanted.append((TAINT_NODE_UNSCHEDULABLE, NO_SCHEDULE))
+        wanted.append((wellknown.TAINT_NODE_UNSCHEDULABLE, wellknown.NO_SCHEDULE))
     if host_network and rules.tolerates_network_unavailable:
-        wanted.append((TAINT_NODE_NETWORK_UNAVAILABLE, NO_SCHEDULE))
+        wanted.append((wellknown.TAINT_NODE_NETWORK_UNAVAILABLE, wellknown.NO_SCHEDULE))
     if critical and rules.tolerates_out_of_disk:
-        wanted += [(TAINT_NODE_OUT_OF_DISK, NO_EXECUTE), (TAINT_NODE_OUT_OF_DISK, NO_SCHEDULE)]
+        wanted += [
+            (TAINT_NODE_OUT_OF_DISK, wellknown.NO_EXECUTE),
+            (TAINT_NODE_OUT_OF_DISK, wellknown.NO_SCHEDULE),
+        ]
     return [{"key": key, "operator": "Exists", "effect": effect} for key, effect in wanted]
 
 
@@ -214,9 +205,9 @@ class PodTemplate:
         labels = dict(self.metadata.get("labels") or {})
         generation = template_generation(self.daemon_set)
         if generation is not None:
-            labels[LABEL_POD_TEMPLATE_GENERATION] = str(generation)
+            labels[wellknown.LABEL_POD_TEMPLATE_GENERATION] = str(generation)
         if revision_hash:
-            labels[LABEL_CONTROLLER_REVISION_HASH] = revision_hash
+            labels[wellknown.LABEL_CONTROLLER_REVISION_HASH] = revision_hash
         return labels
 
     def binds_itself(self, kubelet_version: str) -> bool:

@@ -10,40 +10,28 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from kubectl_nodelife.engine.actions import Action, AddTaints, RemoveTaints, SetNodeLabels
+from kubectl_nodelife.kube import wellknown
 from kubectl_nodelife.kube.node import Node, Taint
 from kubectl_nodelife.kube.times import whole_seconds
-from kubectl_nodelife.kube.wellknown import (
-    LABEL_ARCH,
-    LABEL_ARCH_BETA,
-    LABEL_OS,
-    LABEL_OS_BETA,
-    NO_EXECUTE,
-    NO_SCHEDULE,
-    TAINT_NODE_DISK_PRESSURE,
-    TAINT_NODE_MEMORY_PRESSURE,
-    TAINT_NODE_NETWORK_UNAVAILABLE,
-    TAINT_NODE_NOT_READY,
-    TAINT_NODE_PID_PRESSURE,
-    TAINT_NODE_UNREACHABLE,
-    TAINT_NODE_UNSCHEDULABLE,
-)
 
 CONTROLLER: Final = "node-lifecycle"
 
 # (condition type, status) -> key of the NoSchedule taint that mirrors it
 NO_SCHEDULE_TAINTS: Final = {
-    ("Ready", "False"): TAINT_NODE_NOT_READY,
-    ("Ready", "Unknown"): TAINT_NODE_UNREACHABLE,
-    ("MemoryPressure", "True"): TAINT_NODE_MEMORY_PRESSURE,
-    ("DiskPressure", "True"): TAINT_NODE_DISK_PRESSURE,
-    ("NetworkUnavailable", "True"): TAINT_NODE_NETWORK_UNAVAILABLE,
-    ("PIDPressure", "True"): TAINT_NODE_PID_PRESSURE,
+    ("Ready", "False"): wellknown.TAINT_NODE_NOT_READY,
+    ("Ready", "Unknown"): wellknown.TAINT_NODE_UNREACHABLE,
+    ("MemoryPressure", "True"): wellknown.TAINT_NODE_MEMORY_PRESSURE,
+    ("DiskPressure", "True"): wellknown.TAINT_NODE_DISK_PRESSURE,
+    ("NetworkUnavailable", "True"): wellknown.TAINT_NODE_NETWORK_UNAVAILABLE,
+    ("PIDPressure", "True"): wellknown.TAINT_NODE_PID_PRESSURE,
 }
-MIRRORING_KEYS: Final = frozenset({*NO_SCHEDULE_TAINTS.values(), TAINT_NODE_UNSCHEDULABLE})
+MIRRORING_KEYS: Final = frozenset(
+    {*NO_SCHEDULE_TAINTS.values(), wellknown.TAINT_NODE_UNSCHEDULABLE}
+)
 """Keys of the taints that mirror a node's state: the controller keeps them, whatever adds them."""
 
-NOT_READY: Final = Taint(key=TAINT_NODE_NOT_READY, effect=NO_EXECUTE)
-UNREACHABLE: Final = Taint(key=TAINT_NODE_UNREACHABLE, effect=NO_EXECUTE)
+NOT_READY: Final = Taint(key=wellknown.TAINT_NODE_NOT_READY, effect=wellknown.NO_EXECUTE)
+UNREACHABLE: Final = Taint(key=wellknown.TAINT_NODE_UNREACHABLE, effect=wellknown.NO_EXECUTE)
 LOST_NODE_TAINTS: Final = (NOT_READY, UNREACHABLE)
 
 # Ready status -> (NoExecute taint that the node should have, the one that it should not)
@@ -55,9 +43,9 @@ NO_EXECUTE_TAINTS: Final = {
 
 def is_own(taint: Taint) -> bool:
     """True if the node lifecycle controller adds and removes this taint, whatever added it."""
-    if taint.effect == NO_EXECUTE:
+    if taint.effect == wellknown.NO_EXECUTE:
         return is_for_lost_node(taint)
-    return taint.effect == NO_SCHEDULE and taint.key in MIRRORING_KEYS
+    return taint.effect == wellknown.NO_SCHEDULE and taint.key in MIRRORING_KEYS
 
 
 def is_for_lost_node(taint: Taint) -> bool:
@@ -68,7 +56,10 @@ def is_for_lost_node(taint: Taint) -> bool:
 
 
 # (truth, copy): the copy gets the truth's value; before 1.18 the other way round
-_LABELS = ((LABEL_OS, LABEL_OS_BETA), (LABEL_ARCH, LABEL_ARCH_BETA))
+_LABELS = (
+    (wellknown.LABEL_OS, wellknown.LABEL_OS_BETA),
+    (wellknown.LABEL_ARCH, wellknown.LABEL_ARCH_BETA),
+)
 
 
 def swap_taints(
@@ -125,29 +116,33 @@ def wanted_no_schedule(node: Node) -> dict[str, str]:
         if key is not None:
             wanted[key] = f"condition {condition.type} is {condition.status}"
     if node.spec.unschedulable:
-        wanted[TAINT_NODE_UNSCHEDULABLE] = "the node is cordoned (spec.unschedulable)"
+        wanted[wellknown.TAINT_NODE_UNSCHEDULABLE] = "the node is cordoned (spec.unschedulable)"
     return wanted
 
 
 def taint_is_wanted(node: Node, taint: Taint) -> bool:
     """True if the node's conditions ask for this taint of the node lifecycle controller."""
-    if taint.effect == NO_EXECUTE:
+    if taint.effect == wellknown.NO_EXECUTE:
         ready = node.ready()
         pair = NO_EXECUTE_TAINTS.get(ready.status) if ready is not None else None
         return pair is not None and pair[0].matches(taint)
-    return taint.effect == NO_SCHEDULE and taint.key in wanted_no_schedule(node)
+    return taint.effect == wellknown.NO_SCHEDULE and taint.key in wanted_no_schedule(node)
 
 
 def no_schedule_pass(node: Node, now_ns: int, cause: Action | None) -> Iterator[Action]:
     """NoSchedule taints mirror conditions and cordon. Follows `doNoScheduleTaintingPass`."""
     wanted = wanted_no_schedule(node)
     present = {
-        t.key for t in node.spec.taints if t.effect == NO_SCHEDULE and t.key in MIRRORING_KEYS
+        t.key
+        for t in node.spec.taints
+        if t.effect == wellknown.NO_SCHEDULE and t.key in MIRRORING_KEYS
     }
     if present == wanted.keys():
         return
-    add = [Taint(key=key, effect=NO_SCHEDULE) for key in wanted if key not in present]
-    remove = [Taint(key=key, effect=NO_SCHEDULE) for key in sorted(present - wanted.keys())]
+    add = [Taint(key=key, effect=wellknown.NO_SCHEDULE) for key in wanted if key not in present]
+    remove = [
+        Taint(key=key, effect=wellknown.NO_SCHEDULE) for key in sorted(present - wanted.keys())
+    ]
     reasons = [wanted[t.key] for t in add]
     reasons += [f"nothing asks for {t.key} any more" for t in remove]
     yield from swap_taints(node, add, remove, now_ns, "; ".join(reasons), cause)

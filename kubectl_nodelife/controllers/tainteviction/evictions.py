@@ -34,13 +34,7 @@ import msgspec
 from msgspec.structs import replace
 
 from kubectl_nodelife.copy_on_write import copy_of_dict, fork_dict
-from kubectl_nodelife.engine.actions import (
-    Action,
-    DeletePod,
-    RecordEvent,
-    ScheduleEviction,
-    SetPodCondition,
-)
+from kubectl_nodelife.engine import actions
 from kubectl_nodelife.kube.node import Taint
 from kubectl_nodelife.kube.pod import Pod, Toleration, disruption_target
 from kubectl_nodelife.kube.taints import first_tolerating
@@ -68,7 +62,7 @@ class Work(msgspec.Struct, gc=False):
     node: str
     created_ns: int
     due_ns: int
-    schedule: ScheduleEviction
+    schedule: actions.ScheduleEviction
     because: str
     earliest_ns: int
     latest_ns: int
@@ -204,9 +198,11 @@ class EvictionTerms(msgspec.Struct, frozen=True, gc=False):
     because: str
     because_deleted: str
 
-    def schedule(self, pod: Pod, due_ns: int, cause: Action | None) -> ScheduleEviction:
+    def schedule(
+        self, pod: Pod, due_ns: int, cause: actions.Action | None
+    ) -> actions.ScheduleEviction:
         """The pod will be deleted then."""
-        return ScheduleEviction(
+        return actions.ScheduleEviction(
             controller=CONTROLLER,
             because=self.because,
             cause=cause,
@@ -391,19 +387,19 @@ def _bound_ns(pod: Pod) -> int:
     return pod.metadata.creation_timestamp or 0
 
 
-def marking_event(key: Key, because: str, cause: Action) -> RecordEvent:
+def marking_event(key: Key, because: str, cause: actions.Action) -> actions.RecordEvent:
     """The event of a deletion, sent before the first try."""
     return _event(key, f"Marking for deletion Pod {key[0]}/{key[1]}", because, cause)
 
 
-def cancelling_event(key: Key, because: str, cause: Action) -> RecordEvent:
+def cancelling_event(key: Key, because: str, cause: actions.Action) -> actions.RecordEvent:
     """The event of a timer that was stopped."""
     return _event(key, f"Cancelling deletion of Pod {key[0]}/{key[1]}", because, cause)
 
 
 def mark_and_delete(
-    pod: Pod, delete: DeletePod, now_ns: int, *, with_condition: bool
-) -> list[Action]:
+    pod: Pod, delete: actions.DeletePod, now_ns: int, *, with_condition: bool
+) -> list[actions.Action]:
     """One try: the condition unless the pod has it, then the DELETE, which the executor leaves out
     where the patch fails (`engine/dependent_writes.py`).
     """
@@ -417,7 +413,7 @@ def mark_and_delete(
         )
     if condition is None:
         return [delete]
-    mark = SetPodCondition(
+    mark = actions.SetPodCondition(
         controller=CONTROLLER,
         because=delete.because,
         cause=delete.cause,
@@ -429,9 +425,9 @@ def mark_and_delete(
     return [mark, delete]
 
 
-def _event(key: Key, message: str, because: str, cause: Action) -> RecordEvent:
+def _event(key: Key, message: str, because: str, cause: actions.Action) -> actions.RecordEvent:
     namespace, name = key
-    return RecordEvent(
+    return actions.RecordEvent(
         controller=CONTROLLER,
         because=because,
         cause=cause,

@@ -33,7 +33,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from kubectl_nodelife.controllers.upgrade import claiming, gates, leaving
+from kubectl_nodelife.controllers.upgrade import claiming, gates, leaving, marks
 from kubectl_nodelife.controllers.upgrade.claiming import control_plane_in_flight
 from kubectl_nodelife.controllers.upgrade.claims import SLOTS, ClaimHold
 from kubectl_nodelife.controllers.upgrade.document import (
@@ -56,18 +56,6 @@ from kubectl_nodelife.controllers.upgrade.leaving import (
     release_by_hand,
     take_marks_off,
 )
-from kubectl_nodelife.controllers.upgrade.marks import (
-    CHECKED,
-    CONTROLLER,
-    IN_FLIGHT,
-    LEFT_TO_A_PERSON,
-    CordonOwner,
-    NodeEvent,
-    NodeMark,
-    NodeState,
-    WorkMark,
-    states_with,
-)
 from kubectl_nodelife.controllers.upgrade.memory import (
     HostState,
     UpgradeMemory,
@@ -89,13 +77,7 @@ from kubectl_nodelife.controllers.upgrade.upgrade_pass import (
     UpgradePass,
 )
 from kubectl_nodelife.controllers.upgrade.working import work
-from kubectl_nodelife.engine.actions import (
-    Action,
-    ActionNumbers,
-    CreateCanary,
-    NodeMarkPatch,
-    Requeue,
-)
+from kubectl_nodelife.engine import actions
 from kubectl_nodelife.engine.cache import Cache
 from kubectl_nodelife.engine.controller import ANY_OWNER, Actions
 from kubectl_nodelife.engine.engine import Engine, OnBug
@@ -103,15 +85,15 @@ from kubectl_nodelife.engine.events import NOT_SENT, Change, Event, Outcome
 from kubectl_nodelife.kube.node import Lease, Node
 from kubectl_nodelife.kube.times import MILLISECOND_NS, SECOND_NS
 
-STATES: Final[dict[NodeState, Callable[[UpgradePass, Node, NodeMark], None]]] = {
-    NodeState.DRAINING: drain,
-    NodeState.WORKING: work,
-    NodeState.SETTLING: settle,
-    NodeState.PROVING: prove,
-    NodeState.SOAKING: soak,
+STATES: Final[dict[marks.NodeState, Callable[[UpgradePass, Node, marks.NodeMark], None]]] = {
+    marks.NodeState.DRAINING: drain,
+    marks.NodeState.WORKING: work,
+    marks.NodeState.SETTLING: settle,
+    marks.NodeState.PROVING: prove,
+    marks.NodeState.SOAKING: soak,
 }
-_CAN_FAIL: Final = states_with(NodeEvent.FAILED)
-_MOVES_ON: Final = frozenset({*IN_FLIGHT, *_CAN_FAIL, *STATES})
+_CAN_FAIL: Final = marks.states_with(marks.NodeEvent.FAILED)
+_MOVES_ON: Final = frozenset({*marks.IN_FLIGHT, *_CAN_FAIL, *STATES})
 READS: Final = (
     *("Node", "Lease", "Pod", "DaemonSet", "CSINode", "VolumeAttachment", "Job", "Namespace"),
     *("PodDisruptionBudget", "ReplicaSet", "Deployment", "StatefulSet", "ReplicationController"),
@@ -139,7 +121,7 @@ class UpgradeController:
     `last`: the last pass, for reports of what is held, skipped and waited for.
     """
 
-    name = CONTROLLER
+    name = marks.CONTROLLER
     watches = frozenset(READS)
     reads_conditions_of = frozenset({ANY_OWNER})
     reads_success = True
@@ -180,7 +162,7 @@ class UpgradeController:
         yield from self.make_pass(cache, now_ns, self._changed)
         self._not_before_ns = now_ns + PACE_NS
         self._due_ns = self._next_due_ns(now_ns)
-        yield Requeue(CONTROLLER, _PASS, self._due_ns)
+        yield actions.Requeue(marks.CONTROLLER, _PASS, self._due_ns)
 
     def rests(self, key: Hashable) -> bool:
         """True if no pass of this leader decides anything any more."""
@@ -195,7 +177,7 @@ class UpgradeController:
         action, code, memory = outcome.action, outcome.code, self.memory
         if not memory.pending.ended(outcome):
             return ()
-        if isinstance(action, NodeMarkPatch) and code in _REFUSED:
+        if isinstance(action, actions.NodeMarkPatch) and code in _REFUSED:
             memory.written_marks.pop(action.node, None)
         message = outcome.message or f"code {code}"
         if code in _REFUSED and code not in _LOOK_AGAIN:
@@ -203,25 +185,29 @@ class UpgradeController:
             memory.refused[action.target] = (now_ns + wait_ns, message)
         else:
             memory.refused.pop(action.target, None)
-        if isinstance(action, CreateCanary) and code in _REFUSED and code not in _NOT_THE_CLUSTERS:
+        if (
+            isinstance(action, actions.CreateCanary)
+            and code in _REFUSED
+            and code not in _NOT_THE_CLUSTERS
+        ):
             proof = memory.proof_of(action.node, now_ns)
             proof.refused, proof.refused_ns = message, now_ns
             proof.fault = f"the canary is refused: {proof.refused}"
         return self.wake(now_ns)
 
-    def wake(self, now_ns: int) -> tuple[Requeue, ...]:
+    def wake(self, now_ns: int) -> tuple[actions.Requeue, ...]:
         """The request for a pass as soon as the pace allows; none where one is due by then."""
         at_ns = max(now_ns, self._not_before_ns)
         if self._due_ns is not None and self._due_ns <= at_ns:
             return ()
         self._due_ns = at_ns
-        return (Requeue(CONTROLLER, _PASS, at_ns),)
+        return (actions.Requeue(marks.CONTROLLER, _PASS, at_ns),)
 
     # The pass
 
     def make_pass(
         self, cache: Cache, now_ns: int, changed: Collection[str] | None = None
-    ) -> list[Action]:
+    ) -> list[actions.Action]:
         """One pass. Returns the actions, in the order in which they are to be carried out.
 
         `changed`: the nodes that may be other objects than at the last pass; None: any may.
@@ -322,7 +308,7 @@ class UpgradeController:
             if mark.state not in _MOVES_ON or p.is_busy(name):
                 continue
             node = p.nodes[name]
-            if mark.state in IN_FLIGHT and mark.epoch < self.epoch:
+            if mark.state in marks.IN_FLIGHT and mark.epoch < self.epoch:
                 adopted = p.entered(mark, mark.state, mark.reason)  # its clock begins anew
                 adopted = replace(adopted, since=mark.since)
                 p.update_mark(node, adopted, f"epoch {self.epoch} leads")
@@ -372,7 +358,7 @@ def _end_at_once(p: UpgradePass) -> bool:
 def _stand_still(p: UpgradePass) -> None:
     """Blind: nothing is written, and nothing counts as seen. In an abort clocks run on."""
     for name, mark in p.marks.items():
-        if mark.state in CHECKED:
+        if mark.state in marks.CHECKED:
             progress = p.progress(name, mark)
             progress.ready_since_ns = None
             if not p.is_aborting:
@@ -393,7 +379,7 @@ class LeaderEngine(Engine):
         cache: Cache,
         *,
         on_bug: OnBug | None = None,
-        numbers: ActionNumbers | None = None,
+        numbers: actions.ActionNumbers | None = None,
     ) -> None:
         super().__init__([controller], cache, on_bug=on_bug, numbers=numbers)
         self.controller = controller
@@ -408,7 +394,7 @@ class LeaderEngine(Engine):
         for requeue in self.controller.wake(now_ns):
             self.wake(requeue)
 
-    def decide(self, host: HostState, now_ns: int) -> Iterator[Sequence[Action]]:
+    def decide(self, host: HostState, now_ns: int) -> Iterator[Sequence[actions.Action]]:
         """The decisions of the pass that is due, if one is. `host`: what the leader knows now."""
         self.controller.host = host
         self.timers_wait = False
@@ -440,7 +426,9 @@ def _take_request(p: UpgradePass) -> None:
 def _resume(p: UpgradePass, request: UpgradeRequest) -> None:
     """Ends a pause, forgives the failures so far, and notes what is asked for single nodes."""
     asked = dict(p.next.asked)
-    undecided = sorted(name for name, mark in p.marks.items() if mark.state in LEFT_TO_A_PERSON)
+    undecided = sorted(
+        name for name, mark in p.marks.items() if mark.state in marks.LEFT_TO_A_PERSON
+    )
     given_back = dict(p.next.given_back)
     for names, ask in (
         (request.retry, Ask.RETRY),
@@ -483,14 +471,14 @@ def _do_asked(p: UpgradePass) -> None:
         if ask is Ask.SKIP and name not in p.next.given_back:
             p.note_given_back({name: "skipped by a person"})
             continue
-        if node is None or mark is None or mark.state not in LEFT_TO_A_PERSON:
+        if node is None or mark is None or mark.state not in marks.LEFT_TO_A_PERSON:
             asked.pop(name, None)
         elif not p.is_busy(name):
             _DO[ask](p, node, mark)
     p.edit(asked=asked)
 
 
-def _retry(p: UpgradePass, node: Node, mark: NodeMark) -> None:
+def _retry(p: UpgradePass, node: Node, mark: marks.NodeMark) -> None:
     """Claim anew; a slot where it is available, and not while its work still runs."""
     seen = p.memory.work_of(node.name, mark.try_)
     if seen.sent and (seen.report is None or seen.report.code is None):
@@ -512,28 +500,28 @@ def _retry(p: UpgradePass, node: Node, mark: NodeMark) -> None:
         mark,
         claimed=p.stamp,
         try_=1,
-        work=WorkMark(),
+        work=marks.WorkMark(),
         before=before,
-        cordon=CordonOwner.OURS if cordons else mark.cordon,
+        cordon=marks.CordonOwner.OURS if cordons else mark.cordon,
     )
     p.memory.forget(node.name)
     p.advance(
         node,
         again,
-        NodeEvent.RETRIED,
+        marks.NodeEvent.RETRIED,
         "claimed anew, as a person asked",
         unschedulable=True if cordons else None,
     )
 
 
-def _assume_done(p: UpgradePass, node: Node, mark: NodeMark) -> None:
+def _assume_done(p: UpgradePass, node: Node, mark: marks.NodeMark) -> None:
     """The work counts as done: only the proof is still to come."""
     p.memory.forget(node.name)
-    p.advance(node, mark, NodeEvent.ASSUMED_DONE, "the work counts as done, as a person said")
+    p.advance(node, mark, marks.NodeEvent.ASSUMED_DONE, "the work counts as done, as a person said")
 
 
-def _skip(p: UpgradePass, node: Node, mark: NodeMark) -> None:
-    take_marks_off(p, node, mark, NodeEvent.SKIPPED, "skipped, as a person asked")
+def _skip(p: UpgradePass, node: Node, mark: marks.NodeMark) -> None:
+    take_marks_off(p, node, mark, marks.NodeEvent.SKIPPED, "skipped, as a person asked")
 
 
 _DO = {Ask.RETRY: _retry, Ask.ASSUME_DONE: _assume_done, Ask.SKIP: _skip}

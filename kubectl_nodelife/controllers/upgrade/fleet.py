@@ -17,6 +17,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any, Final, NamedTuple, TypeVar
 
+from kubectl_nodelife.controllers.upgrade import marks
 from kubectl_nodelife.controllers.upgrade.claims import (
     CONTROL_PLANE,
     is_control_plane,
@@ -39,18 +40,6 @@ from kubectl_nodelife.controllers.upgrade.counts import (
     zone_scope,
 )
 from kubectl_nodelife.controllers.upgrade.document import RunDocument
-from kubectl_nodelife.controllers.upgrade.marks import (
-    ANNOTATION,
-    GOING_DOWN,
-    TAINT_OUTDATED,
-    TAKEN,
-    NodeMark,
-    UnreadableMark,
-    decode_mark,
-    is_beyond_epoch,
-    left_by_another,
-    mark_of,
-)
 from kubectl_nodelife.controllers.upgrade.memory import UpgradeMemory, UpgradePorts
 from kubectl_nodelife.controllers.upgrade.policy import UpgradePolicy, WorkMode
 from kubectl_nodelife.engine.cache import Cache
@@ -84,7 +73,7 @@ class NodeReading(NamedTuple):
     is_down: bool
     counts: bool
     counted: CountedNode
-    mark: NodeMark | None
+    mark: marks.NodeMark | None
     is_readable: bool
     skipped: str
     is_outdated: bool
@@ -107,8 +96,8 @@ def read_node(node: Node, policy: UpgradePolicy, *, counts: bool) -> NodeReading
     pool, zone, on_control_plane = pool_name(node, policy), zone_name(node), is_control_plane(node)
     why = why_unavailable(node)
     try:
-        mark, is_readable = mark_of(node), True
-    except UnreadableMark:
+        mark, is_readable = marks.mark_of(node), True
+    except marks.UnreadableMark:
         mark, is_readable = None, False
     return NodeReading(
         node,
@@ -123,7 +112,7 @@ def read_node(node: Node, policy: UpgradePolicy, *, counts: bool) -> NodeReading
         mark,
         is_readable,
         why_skipped(node, policy),
-        node.has_taint(TAINT_OUTDATED, PREFER_NO_SCHEDULE),
+        node.has_taint(marks.TAINT_OUTDATED, PREFER_NO_SCHEDULE),
         is_deleted_by_others(node),
     )
 
@@ -151,7 +140,7 @@ class Fleet:
         """Look at every node in the next pass, and count them all anew."""
         self.nodes: dict[str, Node] = {}
         self.readings: dict[str, NodeReading] = {}
-        self.marks: dict[str, NodeMark] = {}
+        self.marks: dict[str, marks.NodeMark] = {}
         self.foreign: dict[str, str] = {}
         self.counts = NodeCounts(limits_of(self.policy))
         self._down: set[str] = set()
@@ -248,7 +237,7 @@ class Fleet:
             self._note_edits(shown)
             self._note_taints(node)
         mark = reading.mark
-        if mark is not None and is_beyond_epoch(mark, document.run, self.epoch):
+        if mark is not None and marks.is_beyond_epoch(mark, document.run, self.epoch):
             self._again.add(name)
             self._look_at_epoch(name, mark.epoch, lease)
         foreign = self._why_foreign(reading, document)
@@ -267,12 +256,14 @@ class Fleet:
         """Why the node's mark is not ours to touch; "" where it is, or there is none."""
         mark, run, name = reading.mark, document.run, reading.node.name
         if not reading.is_readable:
-            return f"annotation {ANNOTATION} cannot be read"
+            return f"annotation {marks.ANNOTATION} cannot be read"
         if name in self.memory.foreign:
             return self.memory.foreign[name]
-        if document.proof_only and left_by_another(reading.node, run) is not None:
+        if document.proof_only and marks.left_by_another(reading.node, run) is not None:
             return ""  # of a run that is over: to be proven as it is
-        return f"annotation {ANNOTATION} of run {mark.run}" if mark and mark.run != run else ""
+        return (
+            f"annotation {marks.ANNOTATION} of run {mark.run}" if mark and mark.run != run else ""
+        )
 
     def _put(self, by_name: dict[str, T], name: str, value: T | None) -> None:
         """Keep the value under the node's name; None: keep none."""
@@ -290,8 +281,8 @@ class Fleet:
         else:
             self.epochs_ahead.append(name)
             self.memory.foreign[name] = (
-                f"annotation {ANNOTATION} has epoch {epoch}, and the run's Lease is at {led}: "
-                "forged, or of another cluster"
+                f"annotation {marks.ANNOTATION} has epoch {epoch}, and the run's Lease is at "
+                f"{led}: forged, or of another cluster"
             )
 
     def _note_edits(self, shown: Node) -> None:
@@ -300,13 +291,13 @@ class Fleet:
         A write of ours whose answer was lost may show late, and so may one of an earlier epoch.
         """
         memory, name = self.memory, shown.name
-        text = (shown.metadata.annotations or {}).get(ANNOTATION)
+        text = (shown.metadata.annotations or {}).get(marks.ANNOTATION)
         uid, text_before = memory.marks.get(name, (shown.uid, text))
         by_us = text in memory.sent_marks.get(name, ())
-        is_older = text is not None and decode_mark(text).epoch < self.epoch
+        is_older = text is not None and marks.decode_mark(text).epoch < self.epoch
         if uid == shown.uid and text != text_before and not (by_us or is_older):
             what = "was removed" if text is None else "was edited"
-            memory.foreign[name] = f"annotation {ANNOTATION} {what} by another client"
+            memory.foreign[name] = f"annotation {marks.ANNOTATION} {what} by another client"
         memory.marks[name] = (shown.uid, text)
 
     def _note_taints(self, node: Node) -> None:
@@ -326,7 +317,7 @@ class Fleet:
         for names in (self._down, self._ours):
             names.discard(name)
 
-    def _count(self, name: str, reading: NodeReading, mark: NodeMark | None) -> None:
+    def _count(self, name: str, reading: NodeReading, mark: marks.NodeMark | None) -> None:
         """The node counts as it is now."""
         self._size[reading.zone_key] += reading.counts
         is_fresh = reading.is_down or self.is_fresh(name)
@@ -337,9 +328,9 @@ class Fleet:
             self._again.add(name)  # it may be renewed again
         else:
             self._soonest_ns = min(self._soonest_ns, self._fresh_until_ns[name])
-        if mark is not None and mark.state in TAKEN:
+        if mark is not None and mark.state in marks.TAKEN:
             counted = counted._replace(claimed=True)
-            if mark.state in GOING_DOWN:
+            if mark.state in marks.GOING_DOWN:
                 self._ours.add(name)
         self.counts.put(counted)
 
@@ -394,7 +385,7 @@ class Fleet:
         """How many nodes of a zone are not Ready, and of how many."""
         return f"{self._in_zone(zone, self._down)} of {self._size[zone]} nodes are not Ready"
 
-    def broken_by_others(self, name: str, in_flight: Mapping[str, NodeMark]) -> bool:
+    def broken_by_others(self, name: str, in_flight: Mapping[str, marks.NodeMark]) -> bool:
         """True if the node's zone is disrupted even if all of ours in flight are thought Ready."""
         zone = self.readings[name].zone_key
         size, down = self._size[zone], self._in_zone(zone, self._down - in_flight.keys())

@@ -13,6 +13,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
+from kubectl_nodelife.controllers.upgrade import marks
 from kubectl_nodelife.controllers.upgrade.claiming import new_mark
 from kubectl_nodelife.controllers.upgrade.claims import ClaimHold, why_skipped
 from kubectl_nodelife.controllers.upgrade.document import RunPhase
@@ -29,18 +30,6 @@ from kubectl_nodelife.controllers.upgrade.manifests import (
     Manifest,
     canary_manifest,
     canary_name,
-)
-from kubectl_nodelife.controllers.upgrade.marks import (
-    TAINT_UNPROVEN,
-    CordonOwner,
-    NodeBefore,
-    NodeEvent,
-    NodeMark,
-    has_our_cordon,
-    is_cordoned_meanwhile,
-    left_by_another,
-    shield_off,
-    unproven,
 )
 from kubectl_nodelife.controllers.upgrade.memory import ProofProgress
 from kubectl_nodelife.controllers.upgrade.newcomers import named
@@ -106,22 +95,22 @@ def why_not_taken(p: UpgradePass, node: Node) -> str:
         return p.foreign.get(name) or document.given_back[name]
     if name in document.failed:
         return "not proven"
-    earlier = left_by_another(node, document.run)
-    is_ours = earlier is not None and has_our_cordon(node, earlier)
+    earlier = marks.left_by_another(node, document.run)
+    is_ours = earlier is not None and marks.has_our_cordon(node, earlier)
     policy = replace(p.policy, target=(), unhealthy="include", include_cordoned=is_ours)
     return why_skipped(node, policy, lease_is_fresh=p.fleet.is_fresh(name))
 
 
 def _claim(p: UpgradePass, node: Node) -> None:
-    earlier = left_by_another(node, p.document.run)
+    earlier = marks.left_by_another(node, p.document.run)
     mark = new_mark(
         p,
         node,
-        CordonOwner.THEIRS if node.spec.unschedulable else CordonOwner.NONE,
+        marks.CordonOwner.THEIRS if node.spec.unschedulable else marks.CordonOwner.NONE,
         shield=earlier.shield if earlier else (),
-        earlier=replace(earlier, before=NodeBefore()) if earlier else None,
+        earlier=replace(earlier, before=marks.NodeBefore()) if earlier else None,
     )
-    p.advance(node, mark, NodeEvent.CLAIMED_FOR_PROOF, "claimed for its proof")
+    p.advance(node, mark, marks.NodeEvent.CLAIMED_FOR_PROOF, "claimed for its proof")
 
 
 def _note_unproven(p: UpgradePass) -> None:
@@ -134,13 +123,13 @@ def _note_unproven(p: UpgradePass) -> None:
             p.fail_without_mark(name, p.nodes[name].uid, f"not proven: {p.skipped[name]}")
 
 
-def prove(p: UpgradePass, node: Node, mark: NodeMark) -> None:
+def prove(p: UpgradePass, node: Node, mark: marks.NodeMark) -> None:
     """One pass over a node in Proving."""
     proof = p.memory.proof_of(node.name, p.now_ns)
-    if not node.has_taint(TAINT_UNPROVEN, NO_SCHEDULE):
-        hold(p, node, mark, f"taint {TAINT_UNPROVEN} was taken off by another client")
+    if not node.has_taint(marks.TAINT_UNPROVEN, NO_SCHEDULE):
+        hold(p, node, mark, f"taint {marks.TAINT_UNPROVEN} was taken off by another client")
         return
-    if is_cordoned_meanwhile(node, mark):
+    if marks.is_cordoned_meanwhile(node, mark):
         _cordoned_meanwhile(p, node, mark, proof)
         return
     progress = p.progress(node.name, mark)
@@ -160,19 +149,21 @@ def prove(p: UpgradePass, node: Node, mark: NodeMark) -> None:
         fail(p, node, mark, f"not proven in time: {progress.waits_for}")
 
 
-def _cordoned_meanwhile(p: UpgradePass, node: Node, mark: NodeMark, proof: ProofProgress) -> None:
+def _cordoned_meanwhile(
+    p: UpgradePass, node: Node, mark: marks.NodeMark, proof: ProofProgress
+) -> None:
     """A person's cordon stays. A canary that waits for it makes the node Held."""
     pod = canary_of(p, node)
     if proof.deleted_ns is not None or proof.passed or (pod is not None and pod.spec.node_name):
         leave_cordon(p, node, mark)
     else:
         because = "cordoned by another client while it was proven"
-        hold(p, node, mark, because, cordon=CordonOwner.THEIRS)
+        hold(p, node, mark, because, cordon=marks.CordonOwner.THEIRS)
 
 
-def _steps(p: UpgradePass, node: Node, mark: NodeMark, proof: ProofProgress) -> str:
+def _steps(p: UpgradePass, node: Node, mark: marks.NodeMark, proof: ProofProgress) -> str:
     """The step that is waited for and why; "" where the canary has come and gone."""
-    waiting = "" if mark.cordon is CordonOwner.THEIRS else p2_taint(p, node, mark, proof)
+    waiting = "" if mark.cordon is marks.CordonOwner.THEIRS else p2_taint(p, node, mark, proof)
     if waiting:
         return f"P2: {waiting}"
     pod = canary_of(p, node)
@@ -198,7 +189,7 @@ def _steps(p: UpgradePass, node: Node, mark: NodeMark, proof: ProofProgress) -> 
     return _p7_gone(p, node, mark, proof, pod)
 
 
-def p2_taint(p: UpgradePass, node: Node, mark: NodeMark, proof: ProofProgress) -> str:
+def p2_taint(p: UpgradePass, node: Node, mark: marks.NodeMark, proof: ProofProgress) -> str:
     """The lifecycle controller takes the cordon's taint off: nothing else does."""
     lost = p.memory.cordon_taint_lost_ns
     swapped_ns, newest = proof.swapped_ns, reversed(lost.items())
@@ -307,7 +298,7 @@ def _restarts(pod: Pod) -> int:
 
 
 def _p7_gone(
-    p: UpgradePass, node: Node, mark: NodeMark, proof: ProofProgress, pod: Pod | None
+    p: UpgradePass, node: Node, mark: marks.NodeMark, proof: ProofProgress, pod: Pod | None
 ) -> str:
     """The canary is deleted, and goes: the kubelet can stop pods."""
     if pod is None or (proof.uid and pod.uid != proof.uid):
@@ -326,17 +317,17 @@ def _p7_gone(
     return "P7: the canary is terminating"
 
 
-def _release(p: UpgradePass, node: Node, mark: NodeMark) -> None:
+def _release(p: UpgradePass, node: Node, mark: marks.NodeMark) -> None:
     """Taint and shield off: the node serves again, and is watched for a while."""
     if p.document.proof_only:
         end_proof(p, node, mark, "")
         return
-    stays = "; a person's cordon stays" if mark.cordon is CordonOwner.THEIRS else ""
+    stays = "; a person's cordon stays" if mark.cordon is marks.CordonOwner.THEIRS else ""
     p.advance(
         node,
         replace(mark, shield=()),
-        NodeEvent.PROVEN,
+        marks.NodeEvent.PROVEN,
         f"proven and released{stays}",
-        notes=shield_off(mark),
-        remove=(unproven(mark.run),),
+        notes=marks.shield_off(mark),
+        remove=(marks.unproven(mark.run),),
     )

@@ -12,18 +12,8 @@ from typing import Final
 
 from msgspec.structs import replace
 
+from kubectl_nodelife.controllers.upgrade import marks
 from kubectl_nodelife.controllers.upgrade.leaving import fail, hold, leave_cordon
-from kubectl_nodelife.controllers.upgrade.marks import (
-    TAINT_OUTDATED,
-    TAINT_UNPROVEN,
-    CordonOwner,
-    NodeEvent,
-    NodeMark,
-    is_cordoned_meanwhile,
-    is_uncordoned,
-    outdated,
-    unproven,
-)
 from kubectl_nodelife.controllers.upgrade.memory import ProofProgress
 from kubectl_nodelife.controllers.upgrade.upgrade_pass import UpgradePass
 from kubectl_nodelife.kube.meta import controller_of
@@ -42,15 +32,15 @@ KEPT_PERCENT: Final = 95
 CLOCK_DOUBT_NS: Final = 2 * SECOND_NS
 _MEASURED: Final = ("cpu", "memory")
 _NOT_EXTENDED: Final = ("hugepages-", "attachable-volumes-")
-_OURS: Final = (TAINT_UNPROVEN, TAINT_OUTDATED, TAINT_NODE_UNSCHEDULABLE)
+_OURS: Final = (marks.TAINT_UNPROVEN, marks.TAINT_OUTDATED, TAINT_NODE_UNSCHEDULABLE)
 
 
-def settle(p: UpgradePass, node: Node, mark: NodeMark) -> None:
+def settle(p: UpgradePass, node: Node, mark: marks.NodeMark) -> None:
     """One pass over a node in Settling."""
-    if is_uncordoned(node, mark):
+    if marks.is_uncordoned(node, mark):
         hold(p, node, mark, "uncordoned by another client before it was proven")
         return
-    if is_cordoned_meanwhile(node, mark):
+    if marks.is_cordoned_meanwhile(node, mark):
         leave_cordon(p, node, mark)
         return
     progress = p.progress(node.name, mark)
@@ -68,7 +58,7 @@ def settle(p: UpgradePass, node: Node, mark: NodeMark) -> None:
         fail(p, node, mark, f"{effect}did not come back in time: {waiting}")
 
 
-def watch_ready(p: UpgradePass, node: Node, mark: NodeMark) -> None:
+def watch_ready(p: UpgradePass, node: Node, mark: marks.NodeMark) -> None:
     """Take note of the Lease's renewals and of breaks of Ready, since the state was entered."""
     progress = p.progress(node.name, mark)
     beat = p.cache.heartbeat(node.name)
@@ -89,7 +79,7 @@ def watch_ready(p: UpgradePass, node: Node, mark: NodeMark) -> None:
         progress.breaks += 0 if p.host.blind else 1
 
 
-def first_failing(p: UpgradePass, node: Node, mark: NodeMark) -> str:
+def first_failing(p: UpgradePass, node: Node, mark: marks.NodeMark) -> str:
     """`S4: what is waited for`, of the first check that does not pass; "" where all do."""
     for name, check in CHECKS.items():
         waiting = check(p, node, mark)
@@ -98,18 +88,18 @@ def first_failing(p: UpgradePass, node: Node, mark: NodeMark) -> str:
     return ""
 
 
-def _s1_object(p: UpgradePass, node: Node, mark: NodeMark) -> str:
+def _s1_object(p: UpgradePass, node: Node, mark: marks.NodeMark) -> str:
     if mark.for_ or not mark.before.uid or node.uid == mark.before.uid:
         return ""
     return "another object has the node's name"
 
 
-def _s2_lease(p: UpgradePass, node: Node, mark: NodeMark) -> str:
+def _s2_lease(p: UpgradePass, node: Node, mark: marks.NodeMark) -> str:
     seen = p.progress(node.name, mark).renewals
     return "" if seen >= RENEWALS else f"Lease renewed {seen} of {RENEWALS} times since the work"
 
 
-def _s3_target(p: UpgradePass, node: Node, mark: NodeMark) -> str:
+def _s3_target(p: UpgradePass, node: Node, mark: marks.NodeMark) -> str:
     if not p.policy.target or p.document.proof_only:
         return ""
     for target in p.policy.target:
@@ -118,7 +108,7 @@ def _s3_target(p: UpgradePass, node: Node, mark: NodeMark) -> str:
     return ""
 
 
-def _s4_ready(p: UpgradePass, node: Node, mark: NodeMark) -> str:
+def _s4_ready(p: UpgradePass, node: Node, mark: marks.NodeMark) -> str:
     progress = p.progress(node.name, mark)
     if progress.ready_since_ns is None:
         return why_not_ready(node) or "Ready has only begun to be watched"
@@ -136,7 +126,7 @@ def why_not_ready(node: Node) -> str:
     return "" if node.is_ready else f"Ready is {ready.status} ({ready.reason})"
 
 
-def s5_conditions(p: UpgradePass, node: Node, mark: NodeMark) -> str:
+def s5_conditions(p: UpgradePass, node: Node, mark: marks.NodeMark) -> str:
     """Pressures, and what `--require` asks for."""
     for condition in node.status.conditions:
         if condition.type in PRESSURES and condition.status == TRUE:
@@ -149,7 +139,7 @@ def s5_conditions(p: UpgradePass, node: Node, mark: NodeMark) -> str:
     return ""
 
 
-def _s6_taints(p: UpgradePass, node: Node, mark: NodeMark) -> str:
+def _s6_taints(p: UpgradePass, node: Node, mark: marks.NodeMark) -> str:
     before = {(taint.key, taint.effect) for taint in mark.before.taints}
     for taint in node.spec.taints:
         keeps_off = taint.effect in (NO_SCHEDULE, NO_EXECUTE) and taint.key not in _OURS
@@ -158,7 +148,7 @@ def _s6_taints(p: UpgradePass, node: Node, mark: NodeMark) -> str:
     return ""
 
 
-def s7_daemon_pods(p: UpgradePass, node: Node, mark: NodeMark) -> str:
+def s7_daemon_pods(p: UpgradePass, node: Node, mark: marks.NodeMark) -> str:
     """A pod of each DaemonSet that should run here: available, and not from before a reboot."""
     by_owner: dict[str, list[Pod]] = {}
     for pod in p.cache.pods_on(node.name):
@@ -174,7 +164,9 @@ def s7_daemon_pods(p: UpgradePass, node: Node, mark: NodeMark) -> str:
     return ""
 
 
-def _why_not_up(p: UpgradePass, node: Node, mark: NodeMark, daemon_set: DaemonSet, pod: Pod) -> str:
+def _why_not_up(
+    p: UpgradePass, node: Node, mark: marks.NodeMark, daemon_set: DaemonSet, pod: Pod
+) -> str:
     condition = pod.status.condition("Ready")
     if pod.metadata.deletion_timestamp is not None:
         return f"pod {pod.name} is terminating"
@@ -192,7 +184,7 @@ def _why_not_up(p: UpgradePass, node: Node, mark: NodeMark, daemon_set: DaemonSe
     return ""
 
 
-def _is_restarted(p: UpgradePass, node: Node, mark: NodeMark, pod: Pod) -> bool:
+def _is_restarted(p: UpgradePass, node: Node, mark: marks.NodeMark, pod: Pod) -> bool:
     """True if none of its containers is from before the work.
 
     A leader that did not see them goes by their start, and allows for two seconds between clocks.
@@ -206,7 +198,7 @@ def _is_restarted(p: UpgradePass, node: Node, mark: NodeMark, pod: Pod) -> bool:
     return bool(starts) and all(at is not None and at + CLOCK_DOUBT_NS > began for at in starts)
 
 
-def _s8_csi(p: UpgradePass, node: Node, mark: NodeMark) -> str:
+def _s8_csi(p: UpgradePass, node: Node, mark: marks.NodeMark) -> str:
     if mark.before.csi is None or "CSINode" in p.host.unread:
         return ""  # not evaluated
     missing = sorted(set(mark.before.csi) - set(csi_drivers(p, node) or ()))
@@ -223,7 +215,7 @@ def csi_drivers(p: UpgradePass, node: Node) -> tuple[str, ...] | None:
     return tuple(sorted(driver.name for driver in csi_node.spec.drivers))
 
 
-def _s9_allocatable(p: UpgradePass, node: Node, mark: NodeMark) -> str:
+def _s9_allocatable(p: UpgradePass, node: Node, mark: marks.NodeMark) -> str:
     if p.policy.allow_less:
         return ""
     now = node.status.allocatable or {}
@@ -237,7 +229,7 @@ def _s9_allocatable(p: UpgradePass, node: Node, mark: NodeMark) -> str:
     return ""
 
 
-Check = Callable[[UpgradePass, Node, NodeMark], str]
+Check = Callable[[UpgradePass, Node, marks.NodeMark], str]
 CHECKS: Final[dict[str, Check]] = {
     "S1": _s1_object,
     "S2": _s2_lease,
@@ -251,26 +243,26 @@ CHECKS: Final[dict[str, Check]] = {
 }
 
 
-def open_for_proof(p: UpgradePass, node: Node, mark: NodeMark) -> None:
+def open_for_proof(p: UpgradePass, node: Node, mark: marks.NodeMark) -> None:
     """The swap, one PATCH: cordon off if it is ours, `unproven` on, `outdated` off."""
     proof = p.memory.of(node.name).proof = ProofProgress(p.now_ns)
-    ours = mark.cordon is CordonOwner.OURS
+    ours = mark.cordon is marks.CordonOwner.OURS
     there = node.has_taint(TAINT_NODE_UNSCHEDULABLE, NO_SCHEDULE)
     proof.missing_taint = ours and not there
     p.advance(
         node,
-        replace(mark, cordon=CordonOwner.NONE if ours else mark.cordon),
-        NodeEvent.SETTLED,
+        replace(mark, cordon=marks.CordonOwner.NONE if ours else mark.cordon),
+        marks.NodeEvent.SETTLED,
         "back, and all checks pass: opened for its canary",
         unschedulable=False if ours else None,
-        add=(unproven(mark.run),),
-        remove=(outdated(mark.run),),
+        add=(marks.unproven(mark.run),),
+        remove=(marks.outdated(mark.run),),
     )
 
 
-def soak(p: UpgradePass, node: Node, mark: NodeMark) -> None:
+def soak(p: UpgradePass, node: Node, mark: marks.NodeMark) -> None:
     """One pass over a node in Soaking: S2, S4, S5 and S7 must go on holding."""
-    if is_cordoned_meanwhile(node, mark):
+    if marks.is_cordoned_meanwhile(node, mark):
         leave_cordon(p, node, mark)
         return
     progress = p.progress(node.name, mark)
@@ -287,6 +279,6 @@ def soak(p: UpgradePass, node: Node, mark: NodeMark) -> None:
     if broken:
         fail(p, node, mark, f"broke after its release: {broken}")
     elif p.is_over(progress.armed_ns, p.policy.node_soak_ns):
-        by_others = mark.cordon is CordonOwner.THEIRS
+        by_others = mark.cordon is marks.CordonOwner.THEIRS
         because = "cordoned by others" if by_others else "in service, and nothing broke"
-        p.advance(node, mark, NodeEvent.SOAKED, because)
+        p.advance(node, mark, marks.NodeEvent.SOAKED, because)

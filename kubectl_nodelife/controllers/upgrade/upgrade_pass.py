@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from msgspec.structs import replace
 
+from kubectl_nodelife.controllers.upgrade import marks
 from kubectl_nodelife.controllers.upgrade.claims import ClaimHold, PodKey, UpgradeCandidate
 from kubectl_nodelife.controllers.upgrade.document import (
     ANNOTATION_REQUEST,
@@ -23,32 +24,8 @@ from kubectl_nodelife.controllers.upgrade.document import (
     encode_document,
 )
 from kubectl_nodelife.controllers.upgrade.fleet import Fleet
-from kubectl_nodelife.controllers.upgrade.marks import (
-    ANNOTATION,
-    CLAIMS,
-    CONTROLLER,
-    IN_FLIGHT,
-    LEFT_TO_A_PERSON,
-    LIMITS,
-    NodeEvent,
-    NodeMark,
-    NodeState,
-    Transition,
-    patch_marks,
-    transition,
-)
 from kubectl_nodelife.controllers.upgrade.memory import HostState, NodeProgress
-from kubectl_nodelife.engine.actions import (
-    Action,
-    DeleteCanary,
-    DeleteForNode,
-    DeleteJob,
-    FailWithoutMark,
-    NodeAction,
-    NodeMarkPatch,
-    RecordEvent,
-    UpdateRun,
-)
+from kubectl_nodelife.engine import actions
 from kubectl_nodelife.engine.cache import Cache
 from kubectl_nodelife.kube.meta import KubeObject
 from kubectl_nodelife.kube.node import Lease, Node
@@ -64,11 +41,14 @@ PASS_NS: Final = 10 * SECOND_NS
 """A pass is made at least so often while a node is in flight."""
 
 
-def deletion(obj: KubeObject, because: str, node: str = "") -> DeleteForNode:
+def deletion(obj: KubeObject, because: str, node: str = "") -> actions.DeleteForNode:
     """The DELETE of a canary, or a Job."""
-    word, (namespace, name) = DeleteJob if isinstance(obj, Job) else DeleteCanary, obj.key
+    word, (namespace, name) = (
+        actions.DeleteJob if isinstance(obj, Job) else actions.DeleteCanary,
+        obj.key,
+    )
     return word(
-        controller=CONTROLLER,
+        controller=marks.CONTROLLER,
         because=because,
         namespace=namespace,
         name=name,
@@ -104,7 +84,7 @@ class UpgradePass:
         self.lease, self.document = lease, document
         self.next = document
         self.strikes_request = False
-        self.actions: list[Action] = []
+        self.actions: list[actions.Action] = []
         self.gates: dict[str, str] = {}
         self.skipped: dict[str, str] = {}
         self.holds: dict[str, ClaimHold] = {}
@@ -128,7 +108,7 @@ class UpgradePass:
     @property
     def has_proven(self) -> bool:
         """True if the canary of some node of this run was Ready."""
-        released = (NodeState.SOAKING, NodeState.DONE)
+        released = (marks.NodeState.SOAKING, marks.NodeState.DONE)
         return bool(self.memory.proven) or any(m.state in released for m in self.marks.values())
 
     @property
@@ -147,18 +127,18 @@ class UpgradePass:
         return sum([node.is_control_plane for node in self.readings.values()])
 
     @cached_property
-    def in_flight(self) -> dict[str, NodeMark]:
+    def in_flight(self) -> dict[str, marks.NodeMark]:
         """The nodes in flight, by name."""
-        return {name: mark for name, mark in self.marks.items() if mark.state in IN_FLIGHT}
+        return {name: mark for name, mark in self.marks.items() if mark.state in marks.IN_FLIGHT}
 
-    def names_in(self, *states: NodeState) -> list[str]:
+    def names_in(self, *states: marks.NodeState) -> list[str]:
         """The nodes of the run in any of these states."""
         names = [name for state in states for name in self._by_state.get(state, ())]
         return names if len(states) == 1 else sorted(names)
 
     @cached_property
-    def _by_state(self) -> dict[NodeState, list[str]]:
-        by_state: dict[NodeState, list[str]] = {}
+    def _by_state(self) -> dict[marks.NodeState, list[str]]:
+        by_state: dict[marks.NodeState, list[str]] = {}
         for name, mark in self.marks.items():
             by_state.setdefault(mark.state, []).append(name)
         return by_state
@@ -182,17 +162,17 @@ class UpgradePass:
         refused = self.memory.refused.get((kind, key))
         return refused is not None and not self.is_over(refused[0], 0)
 
-    def progress(self, name: str, mark: NodeMark) -> NodeProgress:
+    def progress(self, name: str, mark: marks.NodeMark) -> NodeProgress:
         """The changes that were seen of the node in its present state."""
         return self.memory.progress(name, (mark.state, mark.try_, mark.epoch), self.now_ns)
 
-    def clock_stands(self, name: str, mark: NodeMark) -> bool:
+    def clock_stands(self, name: str, mark: marks.NodeMark) -> bool:
         """True if the node's clock stands and nothing of it fails, for what it waits for is not its
         own fault: its zone was broken by others, or the proof shows another's.
         """
         if self.is_aborting:
             return False
-        if mark.state is NodeState.PROVING and PROOF in self.gates:
+        if mark.state is marks.NodeState.PROVING and PROOF in self.gates:
             return True
         return self.fleet.broken_by_others(name, self.in_flight)
 
@@ -208,16 +188,18 @@ class UpgradePass:
         self.wake(since_ns + length_ns)
         return False
 
-    def emit(self, action: Action) -> None:
+    def emit(self, action: actions.Action) -> None:
         """Decide the action. On its object nothing more is decided until its outcome is known."""
         self.actions.append(action)
         self.memory.pending.sent(action)
 
-    def decide(self, word: type[Action], because: str, **fields: Any) -> None:
+    def decide(self, word: type[actions.Action], because: str, **fields: Any) -> None:
         """Decide an action of that class."""
-        self.emit(word(controller=CONTROLLER, because=because, **fields))
+        self.emit(word(controller=marks.CONTROLLER, because=because, **fields))
 
-    def act_on(self, node: Node, word: type[NodeAction], because: str, **fields: Any) -> None:
+    def act_on(
+        self, node: Node, word: type[actions.NodeAction], because: str, **fields: Any
+    ) -> None:
         """Decide an action of that class on the node."""
         self.decide(word, because, node=node.name, node_uid=node.uid, **fields)
 
@@ -245,7 +227,7 @@ class UpgradePass:
         self.edit(given_back={**self.next.given_back, **reasons})
 
     def advance(
-        self, node: Node, mark: NodeMark, event: NodeEvent, because: str, **patch: Any
+        self, node: Node, mark: marks.NodeMark, event: marks.NodeEvent, because: str, **patch: Any
     ) -> None:
         """Take the node to the state that the event leads to, from that of its mark.
 
@@ -254,44 +236,50 @@ class UpgradePass:
         `patch`: what else the PATCH changes, as `patch_marks` takes it.
         Raises KeyError where the event cannot take place in the mark's state.
         """
-        row = transition(None if event in CLAIMS else mark.state, event)
-        reason = "" if row.to in IN_FLIGHT else because
+        row = marks.transition(None if event in marks.CLAIMS else mark.state, event)
+        reason = "" if row.to in marks.IN_FLIGHT else because
         after = self.entered(mark, row.to, reason) if row.to else None
-        if event in (NodeEvent.FAILED_AGAIN, NodeEvent.HELD_AGAIN):
+        if event in (marks.NodeEvent.FAILED_AGAIN, marks.NodeEvent.HELD_AGAIN):
             after = mark.earlier
-        change = patch_marks(node, because, row, mark=after, **patch)
+        change = marks.patch_marks(node, because, row, mark=after, **patch)
         self._write_mark(node, after, change)
         self._record_event(node, row, because, change)
 
-    def update_mark(self, node: Node, mark: NodeMark, because: str) -> None:
+    def update_mark(self, node: Node, mark: marks.NodeMark, because: str) -> None:
         """A change of what the mark says, in the same state: without an Event."""
-        change = patch_marks(node, because, mark=mark)
+        change = marks.patch_marks(node, because, mark=mark)
         self._write_mark(node, mark, change)
 
-    def _write_mark(self, node: Node, mark: NodeMark | None, change: NodeMarkPatch) -> None:
-        text = change.annotations[ANNOTATION]
+    def _write_mark(
+        self, node: Node, mark: marks.NodeMark | None, change: actions.NodeMarkPatch
+    ) -> None:
+        text = change.annotations[marks.ANNOTATION]
         self.memory.sent_marks.setdefault(node.name, set()).add(text)
         if mark is not None:
             self.memory.written_marks[node.name] = (node.uid, mark)
         self.emit(change)
 
-    def _record_event(self, node: Node, row: Transition, because: str, change: Action) -> None:
+    def _record_event(
+        self, node: Node, row: marks.Transition, because: str, change: actions.Action
+    ) -> None:
         """The Event of a change of state, which is sent once that change was applied."""
         self.actions.append(
-            RecordEvent(
-                controller=CONTROLLER,
+            actions.RecordEvent(
+                controller=marks.CONTROLLER,
                 because=because,
                 cause=change,
                 kind="Node",
                 name=node.name,
                 object_uid=node.uid,
-                type="Warning" if row.to in LEFT_TO_A_PERSON else "Normal",
+                type="Warning" if row.to in marks.LEFT_TO_A_PERSON else "Normal",
                 reason=row.reason,
                 message=because,
             )
         )
 
-    def entered(self, mark: NodeMark, state: NodeState, reason: str = "") -> NodeMark:
+    def entered(
+        self, mark: marks.NodeMark, state: marks.NodeState, reason: str = ""
+    ) -> marks.NodeMark:
         """The mark in that state, from now on until that state's deadline."""
         length = self.deadline_ns(state)
         deadline = format_time(self.clock_ns + length) if length else ""
@@ -299,9 +287,9 @@ class UpgradePass:
             mark, state=state, epoch=self.epoch, since=self.stamp, deadline=deadline, reason=reason
         )
 
-    def deadline_ns(self, state: NodeState) -> int:
+    def deadline_ns(self, state: marks.NodeState) -> int:
         """How long a node may be in the state; 0: without end."""
-        return int(getattr(self.policy, LIMITS[state])) if state in LIMITS else 0
+        return int(getattr(self.policy, marks.LIMITS[state])) if state in marks.LIMITS else 0
 
     def note_failed(self, name: str, because: str) -> None:
         """The document names the node as failed; more failures than are tolerated pause the run."""
@@ -317,9 +305,9 @@ class UpgradePass:
 
     def fail_without_mark(self, name: str, uid: str, because: str) -> None:
         """Report that a node failed that bears no mark of the run; the document names it."""
-        self.decide(FailWithoutMark, because, node=name, node_uid=uid)
+        self.decide(actions.FailWithoutMark, because, node=name, node_uid=uid)
 
-    def decisions(self) -> list[Action]:
+    def decisions(self) -> list[actions.Action]:
         """The decisions, that about the document first."""
         if self.next != self.document or self.strikes_request:
             key = self.policy.lease_key
@@ -330,7 +318,7 @@ class UpgradePass:
                 self.actions.insert(0, update)
         return self.actions
 
-    def _update(self) -> UpdateRun:
+    def _update(self) -> actions.UpdateRun:
         old, new = self.document, self.next
         namespace, name = self.policy.lease_key
         text = encode_document(new)
@@ -347,8 +335,8 @@ class UpgradePass:
             new.step.k,
             new.step.window,
         )
-        return UpdateRun(
-            controller=CONTROLLER,
+        return actions.UpdateRun(
+            controller=marks.CONTROLLER,
             because=new.because or "the run goes on",
             namespace=namespace,
             name=name,

@@ -12,6 +12,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
+from kubectl_nodelife.controllers.upgrade import marks
 from kubectl_nodelife.controllers.upgrade.document import RunPhase
 from kubectl_nodelife.controllers.upgrade.gates import closed_gate
 from kubectl_nodelife.controllers.upgrade.leaving import fail, hold
@@ -21,13 +22,6 @@ from kubectl_nodelife.controllers.upgrade.manifests import (
     short_hash,
     withheld_suffix,
     work_variables,
-)
-from kubectl_nodelife.controllers.upgrade.marks import (
-    LABEL_RUN,
-    NodeEvent,
-    NodeMark,
-    WorkMark,
-    is_uncordoned,
 )
 from kubectl_nodelife.controllers.upgrade.memory import WorkProgress
 from kubectl_nodelife.controllers.upgrade.policy import WorkMode
@@ -41,7 +35,7 @@ UNKNOWN: Final = "unknown whether it ran"
 RUN_AGAIN: Final = f"{UNKNOWN}; run again, for that does no harm"
 
 
-def run_again(p: UpgradePass, node: Node, mark: NodeMark, *, new_clock: bool = False) -> None:
+def run_again(p: UpgradePass, node: Node, mark: marks.NodeMark, *, new_clock: bool = False) -> None:
     """The same try once more, since that does no harm: written first, begun once that is seen.
 
     `new_clock`: it has the whole time of a try. A leader's death asks for it, so that it costs no
@@ -55,7 +49,7 @@ def run_again(p: UpgradePass, node: Node, mark: NodeMark, *, new_clock: bool = F
         p.update_mark(node, replace(again, work=fresh), RUN_AGAIN)
 
 
-def start(p: UpgradePass, node: Node, mark: NodeMark, seen: WorkProgress) -> None:
+def start(p: UpgradePass, node: Node, mark: marks.NodeMark, seen: WorkProgress) -> None:
     """The command begins on the leader's machine."""
     seen.sent = True
     progress = p.progress(node.name, mark)
@@ -73,40 +67,40 @@ def start(p: UpgradePass, node: Node, mark: NodeMark, seen: WorkProgress) -> Non
     )
 
 
-def job_key(p: UpgradePass, node: Node, mark: NodeMark) -> tuple[str, str]:
+def job_key(p: UpgradePass, node: Node, mark: marks.NodeMark) -> tuple[str, str]:
     """(namespace, name) of the Job of this try."""
     meta = (p.policy.work.manifest or {}).get("metadata") or {}
     name = f"nodelife-{mark.run}-{short_hash(node.uid)}-{mark.try_}"
     return meta.get("namespace") or p.policy.namespace, name
 
 
-def _delete_job(p: UpgradePass, node: Node, mark: NodeMark) -> None:
+def _delete_job(p: UpgradePass, node: Node, mark: marks.NodeMark) -> None:
     key = job_key(p, node, mark)
     job = p.cache.get("Job", key)
     if isinstance(job, Job) and _is_for(job, node, mark):
         p.delete(job, "its time is over", node.name)
 
 
-def _is_for(job: Job, node: Node, mark: NodeMark) -> bool:
+def _is_for(job: Job, node: Node, mark: marks.NodeMark) -> bool:
     """True if the run made the Job for the node. Others that may make Jobs can guess its name."""
-    ours = (job.metadata.labels or {}).get(LABEL_RUN) == mark.run
+    ours = (job.metadata.labels or {}).get(marks.LABEL_RUN) == mark.run
     return ours and any(owner.uid == node.uid for owner in job.metadata.owner_references)
 
 
-def work_done(p: UpgradePass, node: Node, mark: NodeMark, because: str) -> None:
+def work_done(p: UpgradePass, node: Node, mark: marks.NodeMark, because: str) -> None:
     """The work is done: what it did is checked from here on."""
     ended = replace(mark.work, ended=p.stamp)
-    p.advance(node, replace(mark, work=ended), NodeEvent.WORK_DONE, because)
+    p.advance(node, replace(mark, work=ended), marks.NodeEvent.WORK_DONE, because)
 
 
-def begin(p: UpgradePass, node: Node, mark: NodeMark, because: str) -> None:
+def begin(p: UpgradePass, node: Node, mark: marks.NodeMark, because: str) -> None:
     """The first try: the intent is written; the work begins once it is seen."""
     p.memory.intend(node.name, 1, p.stamp)
-    started = replace(mark, work=WorkMark(started=p.stamp), try_=1)
-    p.advance(node, started, NodeEvent.DRAINED, because)
+    started = replace(mark, work=marks.WorkMark(started=p.stamp), try_=1)
+    p.advance(node, started, marks.NodeEvent.DRAINED, because)
 
 
-def next_try(p: UpgradePass, node: Node, mark: NodeMark, why: str) -> None:
+def next_try(p: UpgradePass, node: Node, mark: marks.NodeMark, why: str) -> None:
     """A try failed: the next one, written first; none is left: Failed."""
     if mark.try_ >= p.policy.tries or p.phase is RunPhase.ABORTING:
         fail(p, node, mark, f"the work failed: {why}")
@@ -117,11 +111,11 @@ def next_try(p: UpgradePass, node: Node, mark: NodeMark, why: str) -> None:
         return
     number = mark.try_ + 1
     p.memory.intend(node.name, number, p.stamp)
-    again = replace(mark, try_=number, work=WorkMark(started=p.stamp))
-    p.advance(node, again, NodeEvent.TRY_FAILED, f"{why}; try {number} of {p.policy.tries}")
+    again = replace(mark, try_=number, work=marks.WorkMark(started=p.stamp))
+    p.advance(node, again, marks.NodeEvent.TRY_FAILED, f"{why}; try {number} of {p.policy.tries}")
 
 
-def stop(p: UpgradePass, node: Node, mark: NodeMark, seen: WorkProgress) -> None:
+def stop(p: UpgradePass, node: Node, mark: marks.NodeMark, seen: WorkProgress) -> None:
     """End what may still run: the process group, or the Job with its pods."""
     if p.policy.work.mode is WorkMode.JOB:
         _delete_job(p, node, mark)
@@ -130,7 +124,7 @@ def stop(p: UpgradePass, node: Node, mark: NodeMark, seen: WorkProgress) -> None
 
 
 def record_end(
-    p: UpgradePass, node: Node, mark: NodeMark, seen: WorkProgress, code: int | None
+    p: UpgradePass, node: Node, mark: marks.NodeMark, seen: WorkProgress, code: int | None
 ) -> None:
     """A record of the work's end, once a try."""
     if not seen.reported:
@@ -138,14 +132,14 @@ def record_end(
         p.act_on(node, WorkDone, "the work ended", try_=mark.try_, code=code)
 
 
-def is_met(p: UpgradePass, node: Node, mark: NodeMark) -> bool:
+def is_met(p: UpgradePass, node: Node, mark: marks.NodeMark) -> bool:
     """True if the node shows every target; False where there is none."""
     return p.policy.is_target_met(node, mark.before.boot_id)
 
 
-def work(p: UpgradePass, node: Node, mark: NodeMark) -> None:
+def work(p: UpgradePass, node: Node, mark: marks.NodeMark) -> None:
     """One pass over a node in Working."""
-    if is_uncordoned(node, mark):
+    if marks.is_uncordoned(node, mark):
         hold(p, node, mark, "uncordoned by another client; the work may still be running")
         return
     p.progress(node.name, mark)
@@ -159,7 +153,7 @@ def work(p: UpgradePass, node: Node, mark: NodeMark) -> None:
         _watch_deadline(p, node, mark, seen)
 
 
-def _by_command(p: UpgradePass, node: Node, mark: NodeMark, seen: WorkProgress) -> None:
+def _by_command(p: UpgradePass, node: Node, mark: marks.NodeMark, seen: WorkProgress) -> None:
     if seen.begun != mark.work.started:
         _after_change_of_leader(p, node, mark)
         return
@@ -178,7 +172,7 @@ def _by_command(p: UpgradePass, node: Node, mark: NodeMark, seen: WorkProgress) 
         next_try(p, node, mark, why)
 
 
-def _after_change_of_leader(p: UpgradePass, node: Node, mark: NodeMark) -> None:
+def _after_change_of_leader(p: UpgradePass, node: Node, mark: marks.NodeMark) -> None:
     """The try was begun by another leader."""
     if is_met(p, node, mark):
         work_done(p, node, mark, "the target is met")
@@ -190,7 +184,7 @@ def _after_change_of_leader(p: UpgradePass, node: Node, mark: NodeMark) -> None:
         hold(p, node, mark, UNKNOWN)
 
 
-def _by_job(p: UpgradePass, node: Node, mark: NodeMark, seen: WorkProgress) -> None:
+def _by_job(p: UpgradePass, node: Node, mark: marks.NodeMark, seen: WorkProgress) -> None:
     manifest = p.policy.work.manifest
     namespace, name = job_key(p, node, mark)
     job = p.cache.get("Job", (namespace, name))
@@ -231,7 +225,7 @@ def _by_job(p: UpgradePass, node: Node, mark: NodeMark, seen: WorkProgress) -> N
         p.progress(node.name, mark).waits_for = f"Job {name} is running"
 
 
-def _by_waiting(p: UpgradePass, node: Node, mark: NodeMark, seen: WorkProgress) -> None:
+def _by_waiting(p: UpgradePass, node: Node, mark: marks.NodeMark, seen: WorkProgress) -> None:
     if is_met(p, node, mark):
         record_end(p, node, mark, seen, None)
         work_done(p, node, mark, "the target is met")
@@ -240,7 +234,7 @@ def _by_waiting(p: UpgradePass, node: Node, mark: NodeMark, seen: WorkProgress) 
         p.progress(node.name, mark).waits_for = f"target {targets}"
 
 
-def _by_replacement(p: UpgradePass, node: Node, mark: NodeMark, seen: WorkProgress) -> None:
+def _by_replacement(p: UpgradePass, node: Node, mark: marks.NodeMark, seen: WorkProgress) -> None:
     """Over when the object is gone (`newcomers.py`); here the command for it."""
     p.progress(node.name, mark).waits_for = "the node is to be replaced"
     if not p.policy.work.command:
@@ -253,11 +247,11 @@ def _by_replacement(p: UpgradePass, node: Node, mark: NodeMark, seen: WorkProgre
             next_try(p, node, mark, f"exit code {seen.report.code}")
 
 
-def _by_nothing(p: UpgradePass, node: Node, mark: NodeMark, seen: WorkProgress) -> None:
+def _by_nothing(p: UpgradePass, node: Node, mark: marks.NodeMark, seen: WorkProgress) -> None:
     work_done(p, node, mark, "nothing is to be done")
 
 
-_Mode = Callable[[UpgradePass, Node, NodeMark, WorkProgress], None]
+_Mode = Callable[[UpgradePass, Node, marks.NodeMark, WorkProgress], None]
 _BY_MODE: Final[dict[WorkMode, _Mode]] = {
     WorkMode.RUN: _by_command,
     WorkMode.JOB: _by_job,
@@ -267,7 +261,7 @@ _BY_MODE: Final[dict[WorkMode, _Mode]] = {
 }
 
 
-def _watch_deadline(p: UpgradePass, node: Node, mark: NodeMark, seen: WorkProgress) -> None:
+def _watch_deadline(p: UpgradePass, node: Node, mark: marks.NodeMark, seen: WorkProgress) -> None:
     progress = p.progress(node.name, mark)
     if not p.is_over(progress.armed_ns, p.policy.work_timeout_ns):
         return

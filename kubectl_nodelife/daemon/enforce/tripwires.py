@@ -30,13 +30,7 @@ import msgspec
 from kubectl_nodelife.daemon.foreign_writes import ForeignWriteDetector
 from kubectl_nodelife.daemon.intents import Intents
 from kubectl_nodelife.daemon.logs import log
-from kubectl_nodelife.engine.actions import (
-    Action,
-    AddTaints,
-    CreatePod,
-    SetNodeConditions,
-    SetPodCondition,
-)
+from kubectl_nodelife.engine import actions
 from kubectl_nodelife.engine.cache import Cache
 from kubectl_nodelife.engine.calls import Answer, Get
 from kubectl_nodelife.engine.events import Event, Gone, Put
@@ -95,7 +89,7 @@ class Tripwires:
         self._cache = cache
         self._controllers = frozenset(controllers)
         self._detector = ForeignWriteDetector(cache, None, None)
-        self._ours: OrderedDict[tuple[type[Action], object], int] = OrderedDict()
+        self._ours: OrderedDict[tuple[type[actions.Action], object], int] = OrderedDict()
         if before is not None:
             self._ours.update(before._ours)
         self._gone = gone or GoneNodes()
@@ -107,19 +101,19 @@ class Tripwires:
 
     # What it receives
 
-    def sends(self, action: Action) -> None:
+    def sends(self, action: actions.Action) -> None:
         """We are about to send this. Each time it is sent explains one time that it is seen."""
-        if isinstance(action, SetNodeConditions) and is_harm(action):
+        if isinstance(action, actions.SetNodeConditions) and is_harm(action):
             self._called_lost[action.node] = 0  # and when it is seen, that instant
-        if _is_controller_only(action) or isinstance(action, CreatePod):
+        if _is_controller_only(action) or isinstance(action, actions.CreatePod):
             key = type(action), action.target
             self._ours[key] = self._ours.pop(key, 0) + 1
             if len(self._ours) > _OURS_KEPT:
                 self._ours.popitem(last=False)
 
-    def decides(self, action: Action, now_ns: int) -> None:
+    def decides(self, action: actions.Action, now_ns: int) -> None:
         """A decision of ours: how many nodes fall silent."""
-        if isinstance(action, SetNodeConditions) and is_harm(action):
+        if isinstance(action, actions.SetNodeConditions) and is_harm(action):
             self._silent.append((now_ns, action.node))
             self._check_silence(now_ns)
 
@@ -186,7 +180,7 @@ class Tripwires:
             )
             self._open(ALL_AT_ONCE, because, now_ns, recovery_passes=True)
 
-    def _judge(self, action: Action, seen: KubeObject, now_ns: int) -> None:
+    def _judge(self, action: actions.Action, seen: KubeObject, now_ns: int) -> None:
         if action.controller not in self._controllers or not _is_controller_only(action):
             return
         sent = self._is_ours(type(action), action.target)
@@ -195,16 +189,16 @@ class Tripwires:
             return
         kind, (namespace, key) = action.target
         where = f"{kind} {namespace}/{key}" if namespace else f"{kind} {key}"
-        words = {SetNodeConditions: "calls it lost", AddTaints: "taints it"}
+        words = {actions.SetNodeConditions: "calls it lost", actions.AddTaints: "taints it"}
         what = words.get(type(action), "evicts it")
         because = f"another {action.controller} controller {what}: {where}"
         because += f", written by field manager {name}" if name else ""
         self._open(SURPRISE, because, now_ns)
-        if isinstance(action, SetPodCondition):
+        if isinstance(action, actions.SetPodCondition):
             path = ("f:status", "f:conditions", condition_field(action.condition.type))
             self.ask_writer(SURPRISE, action.target, path)
 
-    def _is_ours(self, type_: type[Action], target: object) -> bool:
+    def _is_ours(self, type_: type[actions.Action], target: object) -> bool:
         """True if we have sent that once more than it was seen."""
         sent = self._ours.pop((type_, target), 0)
         if sent > 1:
@@ -215,7 +209,7 @@ class Tripwires:
         owner = controller_of(pod.metadata)
         if "daemonset" not in self._controllers or owner is None or owner.kind != "DaemonSet":
             return
-        if not self._is_ours(CreatePod, ("Pod", pod.key)):
+        if not self._is_ours(actions.CreatePod, ("Pod", pod.key)):
             where = f"{pod.namespace}/{pod.name}"
             because = f"another DaemonSet controller made pod {where}"
             self._open(SURPRISE, because, now_ns)
@@ -283,18 +277,18 @@ class Tripwires:
             self._guard.open(Breaker(rule, because, now_ns, recovery_passes=recovery_passes))
 
 
-def _is_controller_only(action: Action) -> bool:
+def _is_controller_only(action: actions.Action) -> bool:
     """True if only such a controller writes this: people taint, delete and patch too."""
-    return isinstance(action, (SetNodeConditions, SetPodCondition)) or (
-        isinstance(action, AddTaints) and is_harm(action)
+    return isinstance(action, (actions.SetNodeConditions, actions.SetPodCondition)) or (
+        isinstance(action, actions.AddTaints) and is_harm(action)
     )
 
 
-def writer_of(action: Action, node: Node) -> tuple[str, str]:
+def writer_of(action: actions.Action, node: Node) -> tuple[str, str]:
     """(which of the four, the field manager's name) of what was seen to be done to a node."""
-    if isinstance(action, SetNodeConditions):
+    if isinstance(action, actions.SetNodeConditions):
         fields = frozenset(condition_field(c.type) for c in action.conditions)
-    elif isinstance(action, AddTaints):
+    elif isinstance(action, actions.AddTaints):
         fields = frozenset((TAINTS,))
     else:
         return UNKNOWN, ""

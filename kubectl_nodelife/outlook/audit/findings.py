@@ -15,6 +15,7 @@ from typing import Final
 import msgspec
 
 from kubectl_nodelife.controllers.nodelifecycle.taints import is_for_lost_node
+from kubectl_nodelife.kube import wellknown
 from kubectl_nodelife.kube.meta import controller_of
 from kubectl_nodelife.kube.node import Taint
 from kubectl_nodelife.kube.pod import (
@@ -26,15 +27,6 @@ from kubectl_nodelife.kube.pod import (
 )
 from kubectl_nodelife.kube.taints import no_execute_taints
 from kubectl_nodelife.kube.times import SECOND_NS, format_time, human_duration, human_seconds
-from kubectl_nodelife.kube.wellknown import (
-    DISRUPTION_TARGET,
-    FALSE,
-    NO_EXECUTE,
-    TAINT_NODE_NOT_READY,
-    TAINT_NODE_OUT_OF_SERVICE,
-    TAINT_NODE_UNREACHABLE,
-    TRUE,
-)
 from kubectl_nodelife.kubelet.conditions import (
     CONTAINERS_READY,
     INITIALIZED,
@@ -217,7 +209,7 @@ def _terminating_class(pod: Pod, node: NodeReadiness) -> tuple[str, str]:
     if not node.exists:
         return classes.ORPHANED, f"deleted, and node {node.name} does not exist"
     if node.is_down:
-        out_of_service = node.has_taint(TAINT_NODE_OUT_OF_SERVICE)
+        out_of_service = node.has_taint(wellknown.TAINT_NODE_OUT_OF_SERVICE)
         how = "out of service" if out_of_service else f"Ready={node.ready}"
         return classes.TERMINATING_DEAD_NODE, f"deleted, and node {node.name} is {how}"
     if pod.metadata.finalizers:
@@ -303,12 +295,12 @@ def orphaned(pod: Pod, node: NodeReadiness, context: AuditContext) -> PodFinding
 def evicted_leftover(pod: Pod, node: NodeReadiness, context: AuditContext) -> Iterator[PodFinding]:
     """A pod that has failed because it was evicted, preempted or shut down with its node."""
     status = pod.status
-    target = status.condition(DISRUPTION_TARGET)
+    target = status.condition(wellknown.DISRUPTION_TARGET)
     if status.reason in _PUT_OUT or (
         status.reason == _SHUTDOWN_REASON and _SHUTDOWN_WORDS in status.message
     ):
         because = _PUT_OUT.get(status.reason, "its node was shut down")
-    elif target is not None and target.status == TRUE:
+    elif target is not None and target.status == wellknown.TRUE:
         because = f"it was put out: {target.message or target.reason}"
     else:
         return
@@ -349,8 +341,12 @@ def never_evicted(pod: Pod, node: NodeReadiness, context: AuditContext) -> Itera
 
 def _coming_taint(node: NodeReadiness) -> Taint:
     """The taint that the node lifecycle controller gives a node in this state."""
-    key = TAINT_NODE_NOT_READY if node.ready == FALSE else TAINT_NODE_UNREACHABLE
-    return Taint(key=key, effect=NO_EXECUTE)
+    key = (
+        wellknown.TAINT_NODE_NOT_READY
+        if node.ready == wellknown.FALSE
+        else wellknown.TAINT_NODE_UNREACHABLE
+    )
+    return Taint(key=key, effect=wellknown.NO_EXECUTE)
 
 
 def evidence_of(name: str, pod: Pod, node: NodeReadiness, rules: StatusRules) -> Iterator[Evidence]:
@@ -374,7 +370,7 @@ def _leftover(name: str, pod: Pod, rules: StatusRules) -> Iterator[Evidence]:
     for field in ("reason", "message"):
         if getattr(status, field):
             yield (f"pod.status.{field}", getattr(status, field))
-    yield from _condition_evidence(status.condition(DISRUPTION_TARGET))
+    yield from _condition_evidence(status.condition(wellknown.DISRUPTION_TARGET))
 
 
 def _never_evicted(name: str, pod: Pod, rules: StatusRules) -> Iterator[Evidence]:

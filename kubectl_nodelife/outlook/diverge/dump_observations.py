@@ -30,24 +30,13 @@ from kubectl_nodelife.controllers.nodelifecycle.taints import (
 from kubectl_nodelife.engine.actions import Action
 from kubectl_nodelife.engine.pace import pace_of
 from kubectl_nodelife.engine.workqueue import Never
+from kubectl_nodelife.kube import wellknown
 from kubectl_nodelife.kube.field_managers import TAINTS, UNSCHEDULABLE
 from kubectl_nodelife.kube.meta import controller_of
 from kubectl_nodelife.kube.node import Lease, Node, zone_display
 from kubectl_nodelife.kube.pod import Pod
 from kubectl_nodelife.kube.taints import no_execute_taints
 from kubectl_nodelife.kube.times import MINUTE_NS, SECOND_NS, human_duration
-from kubectl_nodelife.kube.wellknown import (
-    CONTROLLER_MANAGERS,
-    DELETION_BY_TAINT_MANAGER,
-    DISRUPTION_TARGET,
-    EVICTION_BY_EVICTION_API,
-    NAMESPACE_NODE_LEASE,
-    NODE_READY,
-    SILENT_REASONS,
-    TAINT_NODE_UNSCHEDULABLE,
-    TRUE,
-    UNKNOWN,
-)
 from kubectl_nodelife.kube.workload import Event
 from kubectl_nodelife.outlook.diverge.observations import (
     CORDONED,
@@ -131,7 +120,7 @@ _OWNERS: Final = {
 
 _CONDITION_OF: Final = {
     **{key: condition for (condition, _), key in NO_SCHEDULE_TAINTS.items()},
-    **{pair[0].key: NODE_READY for pair in NO_EXECUTE_TAINTS.values()},
+    **{pair[0].key: wellknown.NODE_READY for pair in NO_EXECUTE_TAINTS.values()},
 }
 """A taint's key -> the condition that asks for it."""
 
@@ -197,11 +186,11 @@ def _runs(outlook: Outlook, nodes: Iterable[Node]) -> Iterator[WriteRun]:
     for node in nodes:
         ready = node.ready()
         since = ready.last_transition_time if ready is not None else None
-        if ready is None or ready.status != UNKNOWN or since is None:
+        if ready is None or ready.status != wellknown.UNKNOWN or since is None:
             continue
         lost.append(int(since))
         for pod in outlook.cache.pods_on(node.name):
-            of_pod = pod.status.condition(NODE_READY)
+            of_pod = pod.status.condition(wellknown.NODE_READY)
             marked = of_pod.last_transition_time if of_pod is not None else None
             if marked is not None and not pod.ready() and marked >= since:
                 marks.append(int(marked))
@@ -220,10 +209,10 @@ def _of_node(outlook: Outlook, node: Node) -> Iterator[ObservedWrite]:
     ready, zone = node.ready(), outlook.zone_of(node)
     status = ready.status if ready is not None else ""
     since = ready.last_transition_time if ready is not None else None
-    if status == UNKNOWN and ready is not None and since is not None:
+    if status == wellknown.UNKNOWN and ready is not None and since is not None:
         sign_ns = outlook.node(node).sign_age_ns
         began_ns = outlook.now_ns - sign_ns if sign_ns is not None else None
-        if began_ns is not None and began_ns < since and ready.reason in SILENT_REASONS:
+        if began_ns is not None and began_ns < since and ready.reason in wellknown.SILENT_REASONS:
             silent_ns = int(since) + SECOND_NS - began_ns  # transitions have whole seconds
             yield ObservedWrite(int(since), LOST, node.name, zone, silent_ns=silent_ns)
     yield from _taints(node, zone, status)
@@ -266,9 +255,9 @@ def _installed(node: Node, at_ns: int) -> bool:
 
 def _drained(pods: Iterable[Pod]) -> Iterator[ObservedWrite]:
     for pod in pods:
-        target = pod.status.condition(DISRUPTION_TARGET)
+        target = pod.status.condition(wellknown.DISRUPTION_TARGET)
         since = target.last_transition_time if target is not None else None
-        evicted = target is not None and target.reason == EVICTION_BY_EVICTION_API
+        evicted = target is not None and target.reason == wellknown.EVICTION_BY_EVICTION_API
         if evicted and since is not None and pod.metadata.deletion_timestamp is not None:
             where = f"{pod.namespace}/{pod.name}"
             yield ObservedWrite(int(since), DRAINED, pod.spec.node_name, detail=where)
@@ -277,13 +266,13 @@ def _drained(pods: Iterable[Pod]) -> Iterator[ObservedWrite]:
 def _too_early(outlook: Outlook, pods: Iterable[Pod]) -> Iterator[Divergence]:
     """Pods that the taint-eviction controller deleted before their tolerations ran out."""
     for pod in pods:
-        target = pod.status.condition(DISRUPTION_TARGET)
+        target = pod.status.condition(wellknown.DISRUPTION_TARGET)
         due_ns = _earliest_eviction(outlook, pod)
         since = target.last_transition_time if target is not None else None
-        if target is None or target.status != TRUE or since is None or due_ns is None:
+        if target is None or target.status != wellknown.TRUE or since is None or due_ns is None:
             continue
         early_ns = due_ns - int(since)
-        if target.reason == DELETION_BY_TAINT_MANAGER and early_ns > _EARLY_NS:
+        if target.reason == wellknown.DELETION_BY_TAINT_MANAGER and early_ns > _EARLY_NS:
             name = f"{pod.namespace}/{pod.name}"
             yield Divergence(
                 kind=EARLY,
@@ -324,7 +313,9 @@ def _signs_of_the_manager(
             yield at_ns
     for node in nodes:
         yield from (
-            entry.time_ns for entry in node.managers.entries if entry.name in CONTROLLER_MANAGERS
+            entry.time_ns
+            for entry in node.managers.entries
+            if entry.name in wellknown.CONTROLLER_MANAGERS
         )
     for pod in pods:
         owner, created = controller_of(pod.metadata), pod.metadata.creation_timestamp
@@ -359,7 +350,7 @@ def _not_evaluated(
             f"{reading_ns // MINUTE_NS}m of the dump: it may have been read before that"
         )
     if "Lease" in lacking or not any(
-        lease.namespace == NAMESPACE_NODE_LEASE for lease in outlook.cache.all("Lease")
+        lease.namespace == wellknown.NAMESPACE_NODE_LEASE for lease in outlook.cache.all("Lease")
     ):
         yield "no node Lease was read: whether a node should be Unknown is not judged"
     if "Pod" in lacking:
@@ -457,7 +448,7 @@ def _unmarked(outlook: Outlook) -> Iterator[tuple[_Write, int | None]]:
     right again, and not once more."""
     for node in _nodes(outlook):
         ready, pods = node.ready(), outlook.cache.pods_on(node.name)
-        if ready is None or ready.status != UNKNOWN or all(pod.ready() for pod in pods):
+        if ready is None or ready.status != wellknown.UNKNOWN or all(pod.ready() for pod in pods):
             continue
         since = ready.last_transition_time
         because = f"the node's Ready is Unknown ({ready.reason}), so that its pods are not Ready"
@@ -489,7 +480,7 @@ def _nodes(outlook: Outlook) -> Iterator[Node]:
 
 def _taint_due(node: Node, key: str) -> int | None:
     """When the node's state came to ask for the taint, or ceased to; None where unknown."""
-    if key == TAINT_NODE_UNSCHEDULABLE:
+    if key == wellknown.TAINT_NODE_UNSCHEDULABLE:
         writer = node.managers.writer_of(UNSCHEDULABLE)
         return writer.time_ns if writer is not None else None
     condition = node.status.condition(_CONDITION_OF.get(key, ""))
