@@ -149,7 +149,7 @@ async def test_a_leader_that_cannot_work_gives_its_lease_up(
         pid, limit = (await two.first.health())["pid"], getattr(resource, what)
         before = resource.prlimit(pid, limit)
         silence(two.served, "b1")
-        await asyncio.sleep(7)  # of the 8 that it has
+        await asyncio.sleep(6.5)  # of the 8 that it has
         resource.prlimit(pid, limit, (least, before[1]))
         taken_at = time.monotonic()
         await until(lambda: two.holders.holder() == "second", 15)
