@@ -4,8 +4,6 @@ The objects carry fields that no slice holds. `played_calls` plays the cases aga
 against a real API server.
 """
 
-from __future__ import annotations
-
 from kubectl_nodelife.engine import actions
 from kubectl_nodelife.kube.meta import ObjectMeta
 from kubectl_nodelife.kube.node import Taint

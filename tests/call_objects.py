@@ -1,7 +1,5 @@
 """The objects that the cases of `call_cases` are about, and what their actions have in common."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from copy import deepcopy
 from typing import Any, NamedTuple

@@ -10,8 +10,6 @@ the background of a script, which inherit that it is ignored. After each test Py
 collector is as it was before it, and no flags of a command lead to a cluster any more.
 """
 
-from __future__ import annotations
-
 import asyncio
 import gc
 import inspect

@@ -7,8 +7,6 @@ everything. The rule: whatever starts daemons, servers or other programs, waits,
 more than some seconds is deep; the short run has one test of that kind, tests/test_smoke.py.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from typing import Any, Final
 

@@ -1,7 +1,5 @@
 """A sandbox for tests: served on loopback, with a kubectl that knows it, in one asyncio loop."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import os

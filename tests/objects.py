@@ -10,8 +10,6 @@ is the one time base. A test that needs an object with something truly its own m
 under a name that says what is special.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from typing import Any
 

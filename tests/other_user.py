@@ -4,8 +4,6 @@ Only root can become somebody else, so that such tests are left out for other us
 (`needs_another_user`); what they judge is also judged with peers that are said to be others.
 """
 
-from __future__ import annotations
-
 import os
 import signal
 import sys

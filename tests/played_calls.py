@@ -4,8 +4,6 @@ What the server then has must be what the action's `effect` says; fields that no
 all survive.
 """
 
-from __future__ import annotations
-
 from collections.abc import Generator
 from typing import Any
 

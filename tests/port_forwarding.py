@@ -4,8 +4,6 @@ machine, which stands for the pod's loopback.
 Follows k8s.io/cri-streaming/pkg/streaming/portforward/websocket.go.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Mapping
 

@@ -1,7 +1,5 @@
 """Simulating a scenario in a test: as the command does it, or tick by tick, to be forked."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from kubectl_nodelife.controllers import make_controllers

@@ -1,7 +1,5 @@
 """A reader of a live source's queue, which keeps what it was told."""
 
-from __future__ import annotations
-
 from kubectl_nodelife.engine.events import Gone, Put
 from kubectl_nodelife.kube.meta import KubeObject
 from kubectl_nodelife.live.news import KindPhase, ListNews, OtherCluster, WatchNews

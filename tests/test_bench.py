@@ -1,7 +1,5 @@
 """The frame of the benches: the object that others read."""
 
-from __future__ import annotations
-
 import json
 import sys
 import time

@@ -1,7 +1,5 @@
 """The frame of the command line, as a user and a script meet it."""
 
-from __future__ import annotations
-
 import os
 import socket
 import subprocess

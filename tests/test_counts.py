@@ -1,7 +1,5 @@
 """Speed that cannot slip unseen: the counted work of each job's unit stays within its table."""
 
-from __future__ import annotations
-
 import json
 import platform
 import subprocess

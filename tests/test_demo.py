@@ -1,7 +1,5 @@
 """`bin/demo`, and the environment that its first run makes."""
 
-from __future__ import annotations
-
 import os
 import re
 import shutil

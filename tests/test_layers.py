@@ -1,8 +1,6 @@
 """The direction of imports, as the package's docstring draws it: by folder, without cycles, no edge
 of the world in the core. Imports inside functions and for type checking count as well."""
 
-from __future__ import annotations
-
 import ast
 import functools
 from graphlib import CycleError, TopologicalSorter

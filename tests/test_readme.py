@@ -3,8 +3,6 @@
 Not run here are those that install; tests/release holds these ways in one by one.
 """
 
-from __future__ import annotations
-
 import re
 import subprocess
 import sys

@@ -3,8 +3,6 @@
 All else that starts daemons is deep (tests/deep.py); this is in the short run.
 """
 
-from __future__ import annotations
-
 from tests.daemon.user import user
 from tests.loopback import sandbox
 

@@ -1,7 +1,5 @@
 """Limits that keep the code readable; a failure prints what is over and by which rule."""
 
-from __future__ import annotations
-
 import ast
 import functools
 import re

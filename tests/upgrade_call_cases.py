@@ -1,7 +1,5 @@
 """A case for every action of an upgrade, as in `call_cases`."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from kubectl_nodelife.engine import actions

@@ -1,7 +1,5 @@
 """Our program as a process, on a sandbox or a real control plane, with folders of its own."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 import sys

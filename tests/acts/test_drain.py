@@ -1,7 +1,5 @@
 """`drain` on the sandbox: dry runs, refusals, interruption, going on, what is held."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import signal

@@ -1,7 +1,5 @@
 """A client-side dry run, and an act that nobody confirmed, send GETs only: held on the socket."""
 
-from __future__ import annotations
-
 import pytest
 
 from kubectl_nodelife.cli import main

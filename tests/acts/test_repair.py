@@ -1,7 +1,5 @@
 """`repair` carried out on the sandbox: what is sent, and all that keeps it from being sent."""
 
-from __future__ import annotations
-
 import json
 import sqlite3
 from collections.abc import Awaitable, Callable

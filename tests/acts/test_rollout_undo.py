@@ -1,7 +1,5 @@
 """`daemonset undo` carried out on the sandbox."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

@@ -1,7 +1,5 @@
 """What a program that writes does with SIGINT, by how it was started."""
 
-from __future__ import annotations
-
 import signal
 import subprocess
 import sys

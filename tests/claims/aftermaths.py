@@ -2,8 +2,6 @@
 and pods that were evicted, deleted, ended by their kubelets or spared, as objects and Events show.
 """
 
-from __future__ import annotations
-
 import json
 import random
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Random clusters, as dumps: nodes that are well, late, lost, marked or gone, and pods on them."""
 
-from __future__ import annotations
-
 import datetime
 import json
 import random

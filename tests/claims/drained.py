@@ -4,8 +4,6 @@ a cluster gives an hour later, with the Events that its kubelets, owners and sch
 It knows nothing of our code but the words `what-if`, whose records are the course of the drain.
 """
 
-from __future__ import annotations
-
 import json
 import random
 from collections.abc import Iterator

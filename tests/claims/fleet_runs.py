@@ -1,8 +1,6 @@
 """Runs of upgrades of fleets, led by the engine of a real leader in the virtual cluster, where what
 a plan cannot know is as it assumes, or otherwise; and what came, read off their records."""
 
-from __future__ import annotations
-
 import json
 import random
 import re

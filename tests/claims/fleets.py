@@ -1,8 +1,6 @@
 """Random fleets to be upgraded, as dumps with a policy: zones, pools, nodes that are well or not,
 workloads with and without budgets, bare pods, DaemonSets, windows, limits."""
 
-from __future__ import annotations
-
 import json
 import random
 from pathlib import Path

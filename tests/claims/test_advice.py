@@ -6,8 +6,6 @@ pod, a finalizer, a webhook that is not there, a policy that denies, a namespace
 that are not Ready under a budget.
 """
 
-from __future__ import annotations
-
 import copy
 import json
 import random

@@ -4,8 +4,6 @@ A pod cannot go now if two budgets match it, or one that has no room: of a pod t
 only where too few others are healthy. A drain leaves the pods of DaemonSets alone.
 """
 
-from __future__ import annotations
-
 import json
 import random
 import re

@@ -5,8 +5,6 @@ The reader knows nothing of our code: it counts JSON documents as `updateDaemonS
 `nodeShouldRunDaemonPod` describe it, and reads the records of a play. Planted lies must be caught.
 """
 
-from __future__ import annotations
-
 import json
 import random
 import re

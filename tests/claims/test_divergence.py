@@ -6,8 +6,6 @@ kind fail, for ever or for a while, it names the node, the write and since when 
 and nothing else. The truth is what was planted and what was written; planted lies must be caught.
 """
 
-from __future__ import annotations
-
 import random
 import re
 from collections.abc import Callable

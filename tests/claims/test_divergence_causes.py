@@ -6,8 +6,6 @@ Nothing else may be named, no number may be more than was, what is missing must 
 and stays so when it is due no more.
 """
 
-from __future__ import annotations
-
 import random
 import re
 from typing import Any, NamedTuple

@@ -2,8 +2,6 @@
 happened: controllers that do as they should are not accused, and one that is off, or another flag,
 is named and nothing else."""
 
-from __future__ import annotations
-
 import json
 import random
 import re

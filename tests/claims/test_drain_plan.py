@@ -1,7 +1,5 @@
 """Holds drain-plan's first line, verdict and exit code against a play of the same drain."""
 
-from __future__ import annotations
-
 import json
 import re
 from pathlib import Path

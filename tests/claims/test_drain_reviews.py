@@ -3,8 +3,6 @@
 A time in an Event or a condition has whole seconds, so each may be early by up to one.
 """
 
-from __future__ import annotations
-
 import copy
 import json
 import re

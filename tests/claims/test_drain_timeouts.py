@@ -4,8 +4,6 @@ play, one without a warning in each, and of the others some are seen to end and 
 A coin is a play as in `test_drain_widths`, with the timeout of the plan.
 """
 
-from __future__ import annotations
-
 import random
 from collections.abc import Iterator
 

@@ -7,8 +7,6 @@ Ready, for each pod. They lie between the assumptions of the fast and of the slo
 end that is told too late, or too early, is found by some seed.
 """
 
-from __future__ import annotations
-
 import random
 from collections.abc import Iterator
 

@@ -6,8 +6,6 @@ an owner. Counted are workloads and Services at zero and for how long, budgets, 
 place, stuck and evicted ones, always as far as it is not so without the act as well.
 """
 
-from __future__ import annotations
-
 import json
 import random
 import re

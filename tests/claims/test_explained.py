@@ -6,8 +6,6 @@ the late kubelets of other nodes report again nobody knows: a sentence must be s
 they do, or in one in which they do not.
 """
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 from typing import Any, NamedTuple

@@ -4,8 +4,6 @@ The reader knows nothing of our code: it reads the dump as JSON, and the records
 prints. What a sentence claims is taken out of the sentence itself. Planted lies must be caught.
 """
 
-from __future__ import annotations
-
 import datetime
 import json
 import re

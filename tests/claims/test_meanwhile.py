@@ -5,8 +5,6 @@ the latter where no node is lost meanwhile. A pod that is not made anew since an
 is none of them.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from pathlib import Path

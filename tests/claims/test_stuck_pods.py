@@ -4,8 +4,6 @@
 that does not report, nor without a precondition.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections import Counter

@@ -6,8 +6,6 @@ abort, the leader's death, and what a person asks for single nodes.
 The counts know nothing of our code: they read JSON documents. Planted lies must be caught.
 """
 
-from __future__ import annotations
-
 import json
 import random
 import re

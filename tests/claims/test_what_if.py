@@ -1,7 +1,5 @@
 """Holds the sentence and the exit code of `what-if` against a naive count of the same play."""
 
-from __future__ import annotations
-
 import io
 import json
 import random

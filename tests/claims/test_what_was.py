@@ -2,8 +2,6 @@
 which something happened: which nodes were lost and are still, which pods were deleted.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections import Counter

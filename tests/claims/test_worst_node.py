@@ -6,8 +6,6 @@ of other nodes report again or in one in which they do not: nobody knows that; w
 zone "if none reports" must be so in the latter. What is overdue is judged in test_first_lines.
 """
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 from typing import Any, NamedTuple

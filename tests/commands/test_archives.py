@@ -1,7 +1,5 @@
 """Archives with `-f`: those inside others, damaged ones, those that are small only on the disk."""
 
-from __future__ import annotations
-
 import gzip
 import io
 import lzma

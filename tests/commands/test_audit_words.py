@@ -1,7 +1,5 @@
 """What `audit` tells to do about a class of findings: nothing that a pod's own advice forbids."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -4,8 +4,6 @@ The clocks are those of `processNoTaintBaseEviction`: a node that is False count
 transition, one that is Unknown from its last sign of life; tolerations do not count.
 """
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

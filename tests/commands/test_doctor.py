@@ -1,7 +1,5 @@
 """`doctor` finds what is wrong, says what to do, and changes nothing."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

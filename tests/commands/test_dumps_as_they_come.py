@@ -1,7 +1,5 @@
 """Dumps as other tools leave them: nested folders, archives, and what does not belong there."""
 
-from __future__ import annotations
-
 import bz2
 import gzip
 import io

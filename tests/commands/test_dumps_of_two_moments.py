@@ -1,7 +1,5 @@
 """Two dumps in one input: what is gone in the newer one does not come back from the older."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """What `explain` and `status` say of a node that reports why it is not ready, and of Services."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """How far the daemon is with an answer: shown on a terminal alone, and gone with the answer."""
 
-from __future__ import annotations
-
 import io
 from collections.abc import Iterator
 from typing import Any

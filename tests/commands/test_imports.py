@@ -1,7 +1,5 @@
 """A verb imports what it needs: none of what it starts for --help or a TAB, nothing live for -f."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

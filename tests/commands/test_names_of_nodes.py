@@ -1,7 +1,5 @@
 """A node is named in the same ways by every verb, and so are other objects: kubectl's own."""
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Callable
 from pathlib import Path

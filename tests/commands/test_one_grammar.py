@@ -1,8 +1,6 @@
 """One grammar: each flag that says which cluster, which objects and how long is the same wherever
 it is, as kubectl spells it, and stands with every command for which it means something."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import click

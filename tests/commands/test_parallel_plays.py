@@ -1,7 +1,5 @@
 """Futures that are played in several processes: Ctrl-C keeps those that are there."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

@@ -1,7 +1,5 @@
 """The query of a question to the daemon: whole numbers are read or refused with a line."""
 
-from __future__ import annotations
-
 import pytest
 
 from kubectl_nodelife.commands.answering.query import QuestionFlags, as_sent, flags_of, number

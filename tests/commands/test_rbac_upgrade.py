@@ -1,7 +1,5 @@
 """The roles of an upgrade: all that its preflight asks for, and nothing that it can do without."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

@@ -1,7 +1,5 @@
 """A server that takes no credentials: one line says which, and what to do; no note comes first."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 

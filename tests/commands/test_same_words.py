@@ -1,7 +1,5 @@
 """The same words everywhere: names, --all, folders and dumps, and the name that was meant."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """`simulate`: formats, narrowing, overrides, and what it says about bad input."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -3,8 +3,6 @@
 the numbers, the contract's document, what was not read is said.
 """
 
-from __future__ import annotations
-
 import json
 import shutil
 from pathlib import Path

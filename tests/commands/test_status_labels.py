@@ -1,7 +1,5 @@
 """`status -L`, `--show-labels` and `--field-selector`: what kubectl makes of them, and refuses."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """Commands that we print are typed: each must reach the cluster that it is about, and no other."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 import re

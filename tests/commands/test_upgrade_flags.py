@@ -1,7 +1,5 @@
 """The flags of an upgrade: each a field of the policy, a flag before the file."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

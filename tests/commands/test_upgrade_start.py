@@ -1,7 +1,5 @@
 """The word without which `upgrade start` changes nothing: the number of nodes, typed."""
 
-from __future__ import annotations
-
 import sys
 from types import SimpleNamespace
 

@@ -1,7 +1,5 @@
 """Which cluster a verb looks at, and whether a daemon is asked about it."""
 
-from __future__ import annotations
-
 import sys
 
 import pytest

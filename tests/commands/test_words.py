@@ -1,7 +1,5 @@
 """Small words of the command line: help, hints, what is not there, a first look, watched lines."""
 
-from __future__ import annotations
-
 import os
 import tempfile
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What a TAB offers: from tables, a daemon and a kubeconfig; through kubectl, bash, zsh, fish."""
 
-from __future__ import annotations
-
 import os
 import pty
 import re

@@ -1,7 +1,5 @@
 """Vectors of the API server's evictions, and of the disruption controller's queue."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any
 

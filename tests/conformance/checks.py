@@ -1,7 +1,5 @@
 """What adapters share: a key that they do not know must fail, not pass unseen."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterable, Iterator
 from typing import Any
 

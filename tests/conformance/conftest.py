@@ -4,8 +4,6 @@
 instead of the project's own copies, collects nothing else and skips nothing.
 """
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

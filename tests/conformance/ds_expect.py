@@ -1,7 +1,5 @@
 """What a DaemonSet vector expects, held against a play."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

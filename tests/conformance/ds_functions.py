@@ -1,7 +1,5 @@
 """DaemonSet vectors of single rules: each notes what the rule says under the expectation's name."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from functools import partial
 from typing import Any

@@ -1,7 +1,5 @@
 """The shorthands of DaemonSet vectors for many nodes and pods, written out as API objects."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from typing import Any
 

@@ -1,7 +1,5 @@
 """DaemonSet vectors as a play: what each step of a vector does in its world."""
 
-from __future__ import annotations
-
 import copy
 from collections.abc import Callable
 from functools import partial

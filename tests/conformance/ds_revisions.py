@@ -1,7 +1,5 @@
 """DaemonSet vectors about revisions: a set's history, and the general history package."""
 
-from __future__ import annotations
-
 from functools import partial
 from typing import Any
 

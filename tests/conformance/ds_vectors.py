@@ -1,7 +1,5 @@
 """The DaemonSet controller against upstream's own test vectors."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -5,8 +5,6 @@ alone: in upstream's unit tests, from which most vectors come, the cached set ne
 a few vectors (the failed pods' backoff, whose key holds observedGeneration) depend on that.
 """
 
-from __future__ import annotations
-
 import copy
 from collections import deque
 from collections.abc import Iterable

@@ -1,7 +1,5 @@
 """Vectors of kubectl drain's DeleteOrEvictPods, on the conversation without an API server."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from kubectl_nodelife.acts.node_drain import SeenPod

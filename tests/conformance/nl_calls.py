@@ -1,7 +1,5 @@
 """Node lifecycle vectors of single calls: zone states and rates, and a taint patch call by call."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable
 from typing import Any
 

@@ -1,7 +1,5 @@
 """What node lifecycle vectors expect of the world, key by key."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Node lifecycle vectors that drive the controller, step by step."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

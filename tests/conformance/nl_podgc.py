@@ -4,8 +4,6 @@ Where a write asks first whether a node is gone (`if_node_gone`), the API of the
 a live GET would.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable
 from typing import Any
 

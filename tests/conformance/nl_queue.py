@@ -1,7 +1,5 @@
 """Vectors of the queues: token bucket, rate-limited timed queue, timed workers, worker hash."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

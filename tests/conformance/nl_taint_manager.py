@@ -5,8 +5,6 @@ cache, tells the controller, and works off what is due; a call that is to fail c
 `Outcome` at once. The instant of a deletion is that of its first try.
 """
 
-from __future__ import annotations
-
 import heapq
 import itertools
 from collections.abc import Callable, Hashable

@@ -1,7 +1,5 @@
 """Node lifecycle vectors that ask one thing of the vocabulary: taints, tolerations, zones."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

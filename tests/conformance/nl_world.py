@@ -5,8 +5,6 @@ API. What the controller decides is applied to the API at once; a call that is t
 as an `Outcome` before the next step.
 """
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Pod status vectors of our own: readiness judged from outside, and the lost node replayed."""
 
-from __future__ import annotations
-
 from msgspec.structs import replace
 
 from kubectl_nodelife.engine.settings import make_settings

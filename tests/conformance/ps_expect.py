@@ -3,8 +3,6 @@
 A key without one fails the case, so that nothing stays unchecked.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

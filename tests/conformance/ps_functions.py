@@ -1,7 +1,5 @@
 """Pod status vectors that ask for one function: conditions, merging, equality, transitions."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable
 from typing import Any
 

@@ -4,8 +4,6 @@ The API server is a dict that applies patches; the watch is instantaneous, that 
 batch the pod manager takes over what the API server holds.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 from msgspec import to_builtins

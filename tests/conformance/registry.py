@@ -5,8 +5,6 @@ where the case does not hold. A topic says which system a vector belongs to, so 
 folder that vectors come from does not matter.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from typing import Any
 

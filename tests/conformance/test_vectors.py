@@ -1,7 +1,5 @@
 """Upstream's own test vectors, each against the part of the product that it is about."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from tests.conformance.checks import Watched, only

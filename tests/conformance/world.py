@@ -1,7 +1,5 @@
 """Vectors' times: seconds relative to t = 0, also in objects; here the API's text and instants."""
 
-from __future__ import annotations
-
 import math
 from typing import Any, TypeVar
 

@@ -1,7 +1,5 @@
 """A question asked both ways: by a first look, and of a daemon, which answers in a child."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 from collections.abc import AsyncIterator, Sequence

@@ -1,7 +1,5 @@
 """A daemon's inside on a table: a feed and clocks that the test moves, a journal in a folder."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Iterable
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Planned actions for tests of the journal, and how they ended."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from kubectl_nodelife.daemon.changes import ChangeFilter

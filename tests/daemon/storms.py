@@ -6,8 +6,6 @@ task some hundredths of a second late, sometimes seconds late. In one kind of st
 it; in the other our own controllers do, in a phase that has nothing to do with the task's.
 """
 
-from __future__ import annotations
-
 import json
 import random
 from collections.abc import Iterable, Iterator

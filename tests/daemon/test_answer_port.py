@@ -1,7 +1,5 @@
 """The answer port: loopback alone, answers alone, to our client alone. Raw requests."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import json

@@ -1,7 +1,5 @@
 """What the running controllers show of their passes and tokens, our copy goes by."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

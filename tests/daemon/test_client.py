@@ -1,7 +1,5 @@
 """The conversation on the socket, from the client's side."""
 
-from __future__ import annotations
-
 import json
 import socket
 import tempfile

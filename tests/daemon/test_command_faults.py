@@ -1,7 +1,5 @@
 """What a user sees where credentials, kubeconfig, folders or settings are not what they were."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import os

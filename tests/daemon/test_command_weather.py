@@ -1,7 +1,5 @@
 """What a user sees while machines, clocks, disks and the cluster misbehave, in whole processes."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import os

@@ -1,7 +1,5 @@
 """What a user sees of the daemon, on a sandbox, in whole processes; faults included."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import os

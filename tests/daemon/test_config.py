@@ -1,7 +1,5 @@
 """The config file, the control plane's flags, and whose word counts."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

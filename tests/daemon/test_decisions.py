@@ -1,7 +1,5 @@
 """One task decides: nothing interrupts it, and it decides on nothing that may be out of date."""
 
-from __future__ import annotations
-
 import asyncio
 import gc
 import weakref

@@ -1,7 +1,5 @@
 """`drain-plan` asked of a running daemon: answered by a child of it, which sends nothing."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from tests.daemon.both_ways import ask_both_ways

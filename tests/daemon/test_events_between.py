@@ -2,8 +2,6 @@
 with these objects, whatever the cache has kept up since, byte for byte.
 """
 
-from __future__ import annotations
-
 import random
 from collections import deque
 from itertools import islice

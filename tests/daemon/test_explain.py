@@ -1,7 +1,5 @@
 """`explain` through a daemon, which lists what it does not watch: who asks loads no client."""
 
-from __future__ import annotations
-
 import sys
 
 from tests.daemon.user import SET, user

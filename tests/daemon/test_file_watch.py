@@ -1,7 +1,5 @@
 """Files that are watched: at once by the system's word, and by looking where it gives none."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 import shutil

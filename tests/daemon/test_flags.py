@@ -1,8 +1,6 @@
 """The flags of a daemon: each comes through the command line into its field, and through the
 arguments of another daemon like it."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import click

@@ -1,7 +1,5 @@
 """What the daemon foretells of a zone whose nodes fall silent, held against its own controllers."""
 
-from __future__ import annotations
-
 from functools import partial
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """A child that answers in the daemon's place: what it may take, and what it cannot reach."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 import socket

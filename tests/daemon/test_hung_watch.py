@@ -4,8 +4,6 @@ A daemon's inside on a sandbox in this process, since the daemon itself is patie
 minute.
 """
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import re

@@ -1,7 +1,5 @@
 """What connection flags meant the last time, as long as nothing that decides it has changed."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """The journal of writes fails closed: where it cannot be trusted, nothing is sent."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import os

@@ -1,7 +1,5 @@
 """The journal: what was told is kept, whatever happens to the process or to the disk."""
 
-from __future__ import annotations
-
 import sqlite3
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The journal's file: crashes, full disks, folders that cannot be written, age and size."""
 
-from __future__ import annotations
-
 import os
 import signal
 import sqlite3

@@ -1,7 +1,5 @@
 """Whose Leases are read once more: those of nodes that are silent, and of no others."""
 
-from __future__ import annotations
-
 import asyncio
 from pathlib import Path
 from types import SimpleNamespace

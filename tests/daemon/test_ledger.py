@@ -1,7 +1,5 @@
 """Which decisions a daemon takes for those that the one before it had recorded."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from msgspec.structs import replace

@@ -1,7 +1,5 @@
 """Ports: nobody's connections use up the process, or keep others out."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import resource

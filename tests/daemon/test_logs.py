@@ -1,7 +1,5 @@
 """The log: what happens too often does not push out what happened before."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
 import sys

@@ -5,8 +5,6 @@ Upstream such a one counts every node as new: it strips the NoExecute taints of 
 nodes anew.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

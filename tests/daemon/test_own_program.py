@@ -1,7 +1,5 @@
 """What a daemon says when an upgrade removes or replaces the program that it was started from."""
 
-from __future__ import annotations
-
 import asyncio
 from pathlib import Path
 from types import SimpleNamespace

@@ -1,7 +1,5 @@
 """Where the daemon's files are, and whose."""
 
-from __future__ import annotations
-
 import os
 import stat
 from pathlib import Path

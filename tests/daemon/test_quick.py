@@ -1,7 +1,5 @@
 """The quick way of `status`: what it imports, which forms it takes, and that it means the same."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 import tempfile

@@ -1,7 +1,5 @@
 """Instants that hang on what cannot be seen are told as a range, and placed in its middle."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from kubectl_nodelife.controllers.nodelifecycle.memory import PHASE_HOLDS_NS, Memory

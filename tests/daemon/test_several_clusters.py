@@ -1,7 +1,5 @@
 """One question to several clusters, in whole processes: sandboxes, and some that do not answer."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import socket

@@ -1,7 +1,5 @@
 """The sentence of the live page, held against what then happens to a zone of the lab."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from msgspec.structs import replace

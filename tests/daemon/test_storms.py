@@ -1,7 +1,5 @@
 """Whatever the weather, every plan ends: see `storms.py`. A failure names its seed."""
 
-from __future__ import annotations
-
 import json
 from collections import Counter
 from collections.abc import Iterable

@@ -1,7 +1,5 @@
 """The dry run beside a running cluster: when it calls a node lost, and how what it planned ends."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from msgspec.structs import replace

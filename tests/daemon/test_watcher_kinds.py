@@ -1,7 +1,5 @@
 """The live loop where something is missing, made anew or too much: kinds, relists, storms."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """A daemon that is late with what it reads: what waits in a queue is no silence."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from kubectl_nodelife.engine.events import Put

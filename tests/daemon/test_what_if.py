@@ -1,7 +1,5 @@
 """`what-if` asked of a running daemon: answered by a child of it, which sends nothing."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 from pathlib import Path

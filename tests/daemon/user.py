@@ -1,7 +1,5 @@
 """A user with a home of their own, who types commands against a sandbox."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import json

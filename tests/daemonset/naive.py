@@ -4,8 +4,6 @@ It shares only the vocabulary (taints, affinity) with the product, and looks at 
 time. Present rules (from 1.34) and those before surge (1.16) are known.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 

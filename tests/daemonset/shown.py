@@ -1,7 +1,5 @@
 """A DaemonSet and what the real controller makes for it, as a lab's watches show them."""
 
-from __future__ import annotations
-
 from collections import Counter
 from pathlib import Path
 from typing import Any

@@ -6,8 +6,6 @@ surge; never does an update by its own hand take more nodes down than it may; an
 has cleared, every node that should has its one pod of the last template.
 """
 
-from __future__ import annotations
-
 import random
 from collections.abc import Iterator
 from typing import Any

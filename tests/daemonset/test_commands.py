@@ -1,7 +1,5 @@
 """`daemonset` and `rollout` on dumps of simulated clusters, as a user and a script meet them."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from pathlib import Path

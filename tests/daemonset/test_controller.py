@@ -1,7 +1,5 @@
 """The controller's ways out: calls that fail, calls that are never seen, sets that go away."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable
 from typing import Any

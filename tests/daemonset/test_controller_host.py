@@ -4,8 +4,6 @@ What our copy plans must all be confirmed by what the other one does; nothing ma
 an update or a rollback is over.
 """
 
-from __future__ import annotations
-
 import heapq
 from collections import Counter
 from collections.abc import Iterable

@@ -1,7 +1,5 @@
 """Acts of the DaemonSet controller that are heard of before what led to them."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

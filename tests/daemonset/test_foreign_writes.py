@@ -1,7 +1,5 @@
 """The daemon's dry run beside a DaemonSet controller: what is planned, confirmed, taken back."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from msgspec.structs import replace

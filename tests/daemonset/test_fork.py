@@ -4,8 +4,6 @@ The fork takes over as a shadow that is told the same as the engine it came from
 the same in every tick.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """`daemonset` and `rollout` on a live cluster: through the daemon, and at first sight."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import json

@@ -1,7 +1,5 @@
 """What the controller keeps up change by change must be what a full look at everything says."""
 
-from __future__ import annotations
-
 import random
 from typing import Any
 

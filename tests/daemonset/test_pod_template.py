@@ -1,7 +1,5 @@
 """A pod template as kubectl describes it, line by line."""
 
-from __future__ import annotations
-
 from kubectl_nodelife.report.daemonset import describe_pod_template
 
 TEMPLATE = {

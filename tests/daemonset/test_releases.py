@@ -4,8 +4,6 @@ The titles name the function of `pkg/controller/daemon` that a clause was read i
 the others are the last patch of their release.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """Small rules that upstream's vectors do not ask for."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

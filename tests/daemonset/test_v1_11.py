@@ -1,7 +1,5 @@
 """What the sources of v1.11.0 say of DaemonSets where descriptions of it differ."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

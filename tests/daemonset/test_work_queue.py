@@ -1,7 +1,5 @@
 """The queue of sets: delays, and failures that wait longer each time."""
 
-from __future__ import annotations
-
 from kubectl_nodelife.controllers.daemonset.handlers import RateLimiter, WorkQueue
 from kubectl_nodelife.kube.times import SECOND_NS
 

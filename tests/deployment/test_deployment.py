@@ -1,7 +1,5 @@
 """`daemon install --kind deployment`: the least rights, and a pod that is `restricted`."""
 
-from __future__ import annotations
-
 import re
 from itertools import product
 from pathlib import Path

@@ -1,7 +1,5 @@
 """An recorder at a lab: the journal's batches are handed to it, and nobody answers it."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from msgspec.structs import replace

@@ -1,7 +1,5 @@
 """What rows of tests are made of: a record at a few words, in seconds from T0."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from typing import Any
 

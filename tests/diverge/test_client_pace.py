@@ -2,8 +2,6 @@
 managers at their default pace, and off what a dump of such an outage shows.
 """
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """How the test on a real control plane compares what was foretold with what was written."""
 
-from __future__ import annotations
-
 from datetime import UTC, datetime
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The record that a daemon keeps: from its own plans and the cluster's changes to an answer."""
 
-from __future__ import annotations
-
 import asyncio
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Who does nothing, which settings are likely, who else was there, and the sentence on top."""
 
-from __future__ import annotations
-
 from typing import Any, NamedTuple
 
 import pytest

@@ -1,7 +1,5 @@
 """What is read off two sights of an object, and who is said to have written it."""
 
-from __future__ import annotations
-
 import asyncio
 from pathlib import Path
 from typing import Any

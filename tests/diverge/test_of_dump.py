@@ -1,7 +1,5 @@
 """`diverge -f`: what one moment of a cluster shows undone, too early, or done by another client."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """What a user sees of `diverge`, on sandboxes whose controllers differ from what is assumed."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import time

@@ -1,7 +1,5 @@
 """Which writes are overdue: a row for each thing that may excuse one, or not."""
 
-from __future__ import annotations
-
 from typing import Any, NamedTuple
 
 import pytest

@@ -2,8 +2,6 @@
 `python -m tests.docs.releases_page --write`.
 """
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Iterator
 from itertools import groupby

@@ -1,7 +1,5 @@
 """docs/coverage.md: its tables are whole, and the files and functions that it names exist."""
 
-from __future__ import annotations
-
 import ast
 import re
 from collections import Counter

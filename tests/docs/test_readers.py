@@ -1,7 +1,5 @@
 """Each page of docs/ says in its first line whom it is for."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

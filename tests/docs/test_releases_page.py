@@ -1,7 +1,5 @@
 """docs/releases.md is what the tables say, and every row of the tables is told in words."""
 
-from __future__ import annotations
-
 import pytest
 
 from kubectl_nodelife.controllers.daemonset.behaviour import SINCE_UNTIL as DAEMON_SETS

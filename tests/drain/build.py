@@ -1,7 +1,5 @@
 """Small clusters for tests of the planner, written as the API's JSON and decoded as a dump is."""
 
-from __future__ import annotations
-
 import copy
 from typing import Any
 

@@ -4,8 +4,6 @@ It reads the plan as it is written (times, landing places) and the snapshot, and
 the planner's own state goes in.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from dataclasses import dataclass, field
 

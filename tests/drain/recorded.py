@@ -6,8 +6,6 @@ controller, or without one the same labels, and the same budgets stand for one a
 them go is compared, not which.
 """
 
-from __future__ import annotations
-
 import json
 import shlex
 from collections import Counter

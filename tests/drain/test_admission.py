@@ -1,7 +1,5 @@
 """Namespaces, webhooks and policies that stand before an eviction; what was not read."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

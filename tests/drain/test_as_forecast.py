@@ -2,8 +2,6 @@
 the present, as `simulate` and `what-if` play it, ends the same way and at the same time.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path

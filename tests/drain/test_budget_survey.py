@@ -1,7 +1,5 @@
 """`budgets`: states, findings and pools."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

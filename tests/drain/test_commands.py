@@ -1,7 +1,5 @@
 """`drain-plan` and `budgets` from the command line: forms, flags, exit codes, hostile names."""
 
-from __future__ import annotations
-
 import json
 from html.parser import HTMLParser
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What every verb says about forcing a pod away comes from one place: four verbs, one sentence."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

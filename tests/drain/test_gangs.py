@@ -1,7 +1,5 @@
 """What a drain breaks that it does not look at: PodGroups, and responders to evictions."""
 
-from __future__ import annotations
-
 from tests.drain.build import node, owned, plan
 
 NODES = [*node("a1"), *node("a2")]

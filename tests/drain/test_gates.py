@@ -1,7 +1,5 @@
 """Each gate by itself: a small cluster in which it decides, and one in which it does not."""
 
-from __future__ import annotations
-
 from itertools import pairwise
 from typing import Any
 

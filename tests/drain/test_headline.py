@@ -1,7 +1,5 @@
 """The first lines of a plan: what must not be overread beside "finishes"."""
 
-from __future__ import annotations
-
 from kubectl_nodelife.drain.plan import make_wave_plan
 from kubectl_nodelife.drain.results import WaveOptions
 from kubectl_nodelife.report.drain import consequences, headline

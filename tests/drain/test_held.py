@@ -1,7 +1,5 @@
 """What keeps a pod that was evicted, and how long kubectl waits for it."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

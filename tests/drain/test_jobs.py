@@ -1,7 +1,5 @@
 """Draining a Job's pods: each counts as a failure, and the Job waits longer or gives up."""
 
-from __future__ import annotations
-
 import pytest
 
 from kubectl_nodelife.drain.plan import make_plan

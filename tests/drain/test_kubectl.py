@@ -1,7 +1,5 @@
 """kubectl as it runs: the 5 s grid, its rate limit, its looks, its order."""
 
-from __future__ import annotations
-
 import pytest
 
 from kubectl_nodelife.kube.times import MINUTE_NS, SECOND_NS

@@ -1,7 +1,5 @@
 """Replacements with nowhere to go, or only one place: every scheduling filter in a plan."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """What client-go does below kubectl: the rate limit, and the repetitions after Retry-After."""
 
-from __future__ import annotations
-
 import pytest
 
 from kubectl_nodelife.kube.times import SECOND_NS

@@ -1,7 +1,5 @@
 """`drain-plan` and `budgets` of a live cluster: a small server that lists, and notes any write."""
 
-from __future__ import annotations
-
 import json
 import time
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Plans where the scheduler's choice among nodes of the same score is chance."""
 
-from __future__ import annotations
-
 import pytest
 
 from kubectl_nodelife.drain.results import DrainPlan

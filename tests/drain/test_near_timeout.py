@@ -2,8 +2,6 @@
 it is, and one above it is sure: the verdict and the range are of one cloth.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import pytest

@@ -1,7 +1,5 @@
 """Every recorded drain is planned right: verdict, who goes, how long, and which gate refuses."""
 
-from __future__ import annotations
-
 from collections import Counter
 from functools import cache
 

@@ -1,7 +1,5 @@
 """`drain-plan -o commands` as a program: shellcheck reads it, and a kubectl that notes is run."""
 
-from __future__ import annotations
-
 import os
 import platform
 import shutil

@@ -1,7 +1,5 @@
 """What `drain-plan` says unblocks a pod does: the plan is made again as if somebody had done it."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """What is under way at the plan's moment goes on: deletions of pods and of namespaces."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """A plan that depends on an object that cannot be read says `unknown`, and why."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

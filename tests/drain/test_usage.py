@@ -1,7 +1,5 @@
 """Ways to say which nodes are drained that kubectl refuses, in its own words."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Waves of our own: limits, order, the bound, and the judge that replays them."""
 
-from __future__ import annotations
-
 import copy
 import gc
 from dataclasses import replace

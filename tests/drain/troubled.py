@@ -2,8 +2,6 @@
 back, pods that start, stop, wait for a node or crash, budgets that are used up.
 """
 
-from __future__ import annotations
-
 import random
 from dataclasses import replace
 from typing import Any, NamedTuple

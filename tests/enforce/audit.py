@@ -4,8 +4,6 @@ Requests of clients are noted by whoever carries them out; what the cluster's ow
 scheduler, owners) changed meanwhile is found in the store's log of changes.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any

@@ -8,8 +8,6 @@ by itself. Where a node gets a NoSchedule taint after the set's last sync nobody
 the pod that was made for it waits to be bound, so that such a node may be counted either way.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from itertools import product
 from typing import Any, TypeVar

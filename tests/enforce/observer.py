@@ -8,8 +8,6 @@ than a cap allows, anything in a time in which nothing may be written.
 An entry is a dict as the audit log has it, at level RequestResponse (node Leases: Metadata).
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime

@@ -4,8 +4,6 @@ Played are only what it reads with (watches, with gaps) and its disk. A process 
 point: what it had on its way still arrives, what was not on its disk is lost.
 """
 
-from __future__ import annotations
-
 import asyncio
 import contextvars
 import random

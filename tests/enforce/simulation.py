@@ -5,8 +5,6 @@ one with faults until some instant. What that one writes is judged by the observ
 pod of the beginning that the undisturbed one would not have deleted, and both clusters end alike.
 """
 
-from __future__ import annotations
-
 import asyncio
 import gc
 import logging

@@ -1,7 +1,5 @@
 """What enforcing says of itself: Events and rows, what stays behind, which nodes are gone."""
 
-from __future__ import annotations
-
 import asyncio
 from pathlib import Path
 from typing import Any, cast

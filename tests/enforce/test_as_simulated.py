@@ -7,8 +7,6 @@ have been made, however it was withdrawn, handed back and decided anew in betwee
 made later have names, and are on nodes, of chance.
 """
 
-from __future__ import annotations
-
 import random
 from typing import Any
 

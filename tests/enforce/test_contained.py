@@ -1,7 +1,5 @@
 """A bug of ours while we enforce: the writes of the controller concerned stop, never all go on."""
 
-from __future__ import annotations
-
 import asyncio
 from types import SimpleNamespace
 from typing import Any, cast

@@ -5,8 +5,6 @@ Upstream counts once, when its eight workers are done, without the nodes that th
 100 ms would meanwhile taint nodes at a rate that is over; so ours counts before as well.
 """
 
-from __future__ import annotations
-
 from typing import Any, cast
 
 import pytest

@@ -1,7 +1,5 @@
 """The executor against a writer that only notes: order, gate, intents, and what hangs on what."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Callable
 from typing import Any, cast

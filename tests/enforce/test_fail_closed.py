@@ -1,7 +1,5 @@
 """What cannot be read, or leads elsewhere, stops writing: nothing is guessed."""
 
-from __future__ import annotations
-
 import asyncio
 from pathlib import Path
 from types import SimpleNamespace

@@ -1,7 +1,5 @@
 """The proxy does to a request what its fault says, before a server that counts what arrives."""
 
-from __future__ import annotations
-
 import base64
 import http.client
 import ssl

@@ -1,7 +1,5 @@
 """A 403 opens the breaker only where the API server, asked again, confirms that a right is gone."""
 
-from __future__ import annotations
-
 import asyncio
 
 import pytest

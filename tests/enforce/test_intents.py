@@ -1,7 +1,5 @@
 """The journal of writes: durable before a byte is sent, settled after a crash, locked."""
 
-from __future__ import annotations
-
 import asyncio
 import fnmatch
 import os

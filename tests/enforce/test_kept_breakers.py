@@ -1,7 +1,5 @@
 """A breaker that a person must close is open after a restart of the daemon as well."""
 
-from __future__ import annotations
-
 import asyncio
 from pathlib import Path
 

@@ -3,8 +3,6 @@
 With two daemons on one cluster: `tests/hostile/scenarios.py`, `the-leader-…`.
 """
 
-from __future__ import annotations
-
 import asyncio
 import os
 import resource

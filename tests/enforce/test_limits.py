@@ -1,7 +1,5 @@
 """The caps as the command line names them, and how many pods of a DaemonSet may go."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

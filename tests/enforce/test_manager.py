@@ -1,7 +1,5 @@
 """What a kube-controller-manager that is there means for enforcing beside it."""
 
-from __future__ import annotations
-
 import asyncio
 from typing import Any, cast
 

@@ -4,8 +4,6 @@ Of 2,000 marks most wait longer than a monitor period for their turn, while the 
 behind the writes that called their nodes lost. None of that is a reason to leave one out.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import msgspec

@@ -1,7 +1,5 @@
 """The observer finds each kind of broken rule, and nothing where the rules are kept."""
 
-from __future__ import annotations
-
 from datetime import UTC, datetime
 from typing import Any
 

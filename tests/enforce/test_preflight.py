@@ -1,7 +1,5 @@
 """The rows of the preflight, one by one: each refuses in one line that says what to do."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Callable
 from typing import Any, cast

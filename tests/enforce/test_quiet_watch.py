@@ -4,8 +4,6 @@ The real `Enforcement` on a simulated API server, from its first decision on (en
 the watch). A manager's Lease is watched before that, in the preflight (`test_preflight.py`).
 """
 
-from __future__ import annotations
-
 from datetime import datetime
 from typing import Any
 

@@ -3,8 +3,6 @@
 On a whole cluster: `tests/hostile/scenarios.py`, `etcd-is-restored-…`.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import pytest

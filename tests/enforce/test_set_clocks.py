@@ -4,8 +4,6 @@ The real `Enforcement` on a simulated API server whose clock, as its answers sho
 the daemon runs: an hour back, a minute back, twenty seconds back, an hour on, or again and again.
 """
 
-from __future__ import annotations
-
 import asyncio
 import random
 from datetime import datetime

@@ -4,8 +4,6 @@ CI plays 300 seeds, `bin/test` a few. By hand: `pytest tests/enforce/test_simula
 10000 -n 4`; a failure names its seed.
 """
 
-from __future__ import annotations
-
 from tests.enforce.simulation import Run, faults_found, play
 
 

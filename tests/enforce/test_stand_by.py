@@ -1,7 +1,5 @@
 """A replica that waits for the Lease while another leads: that is no trouble, and is said so."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 from typing import Any, cast
 

@@ -5,8 +5,6 @@ the set waits for an earlier one (`insert` of client-go util/workqueue/delaying_
 v1.36.3 then stands until some other event. Ours is looked at both times.
 """
 
-from __future__ import annotations
-
 import msgspec
 
 from kubectl_nodelife.kube.pod import Pod

@@ -1,7 +1,5 @@
 """etcd restored from a backup: a list older than one before it opens the breaker."""
 
-from __future__ import annotations
-
 import pytest
 
 from kubectl_nodelife.daemon.enforce.host import JOIN, EnforcingHost

@@ -4,8 +4,6 @@ From v1.37 on the Lease is read before: one that somebody else wrote to keeps it
 apart from one that its kubelet renewed; deleting it ends that. Before v1.37 it counts for nothing.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import msgspec

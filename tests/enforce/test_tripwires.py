@@ -1,7 +1,5 @@
 """Signs of another writer, of a wiped node list, and of our being cut off."""
 
-from __future__ import annotations
-
 import asyncio
 from typing import Any
 

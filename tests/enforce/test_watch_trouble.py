@@ -1,7 +1,5 @@
 """A watch that fails is told to the tripwires, and one that works is not."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 
 import pytest

@@ -1,7 +1,5 @@
 """A write that is withdrawn takes with it all that follows it, whenever it is withdrawn."""
 
-from __future__ import annotations
-
 import asyncio
 import random
 from typing import Any

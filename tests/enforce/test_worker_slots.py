@@ -1,7 +1,5 @@
 """How much goes on at once: as many nodes, sets and pods as upstream's workers take."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Callable
 from typing import Any, cast

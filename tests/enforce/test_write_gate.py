@@ -1,7 +1,5 @@
 """The view that the guard is shown: nodes are looked at only where they matter."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 from typing import Any, cast
 

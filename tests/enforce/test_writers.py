@@ -1,7 +1,5 @@
 """What a controller's Events wait for: its tokens, and while writes are on their way those."""
 
-from __future__ import annotations
-
 import asyncio
 from typing import Any, cast
 

@@ -4,8 +4,6 @@ Nothing ever sleeps: where the loop would wait, time goes on to the next timer o
 that happens in the world. The world also lives while the loop is suspended or stopped.
 """
 
-from __future__ import annotations
-
 import asyncio
 import heapq
 import math

@@ -5,8 +5,6 @@ decided is kept, with the instant of its decision and its end. In the end each o
 is held against all others of its controller.
 """
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Iterator
 from typing import Any, NamedTuple

@@ -1,7 +1,5 @@
 """Each action as data and back, and the numbers by which actions are known."""
 
-from __future__ import annotations
-
 from typing import Any, get_args, get_origin, get_type_hints
 
 import msgspec

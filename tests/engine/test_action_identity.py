@@ -1,7 +1,5 @@
 """What makes two decided actions one and the same, in whatever process and in whatever words."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """What actions do to objects, and the words of their records."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from kubectl_nodelife.engine.actions import (

@@ -1,7 +1,5 @@
 """The cache: objects and indexes against a rebuilt copy, heartbeats, and what is news."""
 
-from __future__ import annotations
-
 import random
 
 import pytest

@@ -1,7 +1,5 @@
 """The requests of each action, call by call, with what follows an error (upstream's table)."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

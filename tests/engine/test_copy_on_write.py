@@ -1,7 +1,5 @@
 """A dict that was forked behaves as one that was copied, whatever is done to both."""
 
-from __future__ import annotations
-
 import random
 
 import pytest

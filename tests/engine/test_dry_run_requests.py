@@ -1,7 +1,5 @@
 """Where a server-side dry run has to be said: a mistake here would be a write."""
 
-from __future__ import annotations
-
 from kubectl_nodelife.engine.calls import Request
 from kubectl_nodelife.engine.calls.call import (
     Delete,

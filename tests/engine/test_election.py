@@ -1,7 +1,5 @@
 """Leader election on virtual time: who holds the Lease, from when, and until when."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

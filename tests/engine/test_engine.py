@@ -1,7 +1,5 @@
 """The engine: nothing before all is synced, then events, outcomes and timers in their order."""
 
-from __future__ import annotations
-
 from collections.abc import Hashable, Iterable, Sequence
 
 import pytest

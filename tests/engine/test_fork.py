@@ -2,8 +2,6 @@
 been one, and a fork costs the same however many objects there are.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cache

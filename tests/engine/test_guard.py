@@ -1,7 +1,5 @@
 """The guards, row by row (enforce.md, section 6) and the gate of section 5."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

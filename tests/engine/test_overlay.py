@@ -1,7 +1,5 @@
 """Planned actions over what the cluster shows: the view, and how each plan ends."""
 
-from __future__ import annotations
-
 from kubectl_nodelife.engine.actions import (
     Action,
     AddTaints,

@@ -1,7 +1,5 @@
 """Profiles: how a release is written, and which behaviours it has."""
 
-from __future__ import annotations
-
 import pytest
 
 from kubectl_nodelife.engine.settings import NEWEST, SWITCHES, Profile, parse_profile

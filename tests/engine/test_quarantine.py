@@ -1,7 +1,5 @@
 """What is refused because something cannot be read, and what goes on; bugs of controllers too."""
 
-from __future__ import annotations
-
 from collections.abc import Hashable, Iterable, Iterator
 
 import pytest

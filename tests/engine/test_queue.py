@@ -1,7 +1,5 @@
 """The zone queue against a naive one, which really removes and adds at each pass."""
 
-from __future__ import annotations
-
 import random
 
 import pytest

@@ -1,7 +1,5 @@
 """Flags and gates per release: defaults, origins, and one clear error for each kind of mistake."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 import pytest

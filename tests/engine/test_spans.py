@@ -3,8 +3,6 @@
 `docs/since-dates.md` says which line of Kubernetes' source dates it.
 """
 
-from __future__ import annotations
-
 import pytest
 
 from kubectl_nodelife.controllers.daemonset.behaviour import SINCE_UNTIL as DAEMON_SETS

@@ -1,7 +1,5 @@
 """Timers: one instant a key, the earliest first, and a naive list that must agree."""
 
-from __future__ import annotations
-
 import random
 
 import pytest

@@ -1,7 +1,5 @@
 """The token bucket in upstream's arithmetic, and when the next token will be there."""
 
-from __future__ import annotations
-
 import random
 
 import pytest

@@ -1,7 +1,5 @@
 """Objects that cannot be read or decided on, each as the JSON that an API server might send."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

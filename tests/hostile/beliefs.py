@@ -7,8 +7,6 @@ period, no pod is evicted that tolerates its node's taints for ever, and no node
 of a set.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable
 

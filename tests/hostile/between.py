@@ -5,8 +5,6 @@ clock. `Between` sees each request before the server does, knows what the server
 that instant, and keeps what a judge says of a write as it arrives.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Awaitable, Callable
 from typing import Any

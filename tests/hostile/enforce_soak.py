@@ -11,8 +11,6 @@ what was not applied. Where it is calm a node that is lost must be called so. Th
 JSON object with the counts.
 """
 
-from __future__ import annotations
-
 import argparse
 import asyncio
 import contextlib

@@ -14,8 +14,6 @@ than the grace period after its kubelet was heard there is sorted by when that w
 By hand: `python -m tests.hostile.flapping --nodes 1000`.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import random

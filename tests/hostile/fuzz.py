@@ -9,8 +9,6 @@ find, contained ones included, and so is what `beliefs.py` judges to be wrong; i
 fewest mutations that still fail.
 """
 
-from __future__ import annotations
-
 import argparse
 import copy
 import json

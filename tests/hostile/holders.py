@@ -3,8 +3,6 @@
 The daemons are told apart by the user that the kubeconfig of each impersonates.
 """
 
-from __future__ import annotations
-
 import json
 import time
 from collections import defaultdict

@@ -5,8 +5,6 @@ Kubernetes release has in api/openapi-spec/v3; tests/real does the same with a r
 A field is a list of one type, a map "{}", the name of another definition, or "string".
 """
 
-from __future__ import annotations
-
 import json
 import sys
 from collections.abc import Iterable, Iterator

@@ -5,8 +5,6 @@ well-formed inputs, mutated as bytes and, where they are JSON, as documents; wha
 error with a line for the user, or the ValueError that its docstring names. Anything else is a find.
 """
 
-from __future__ import annotations
-
 import argparse
 import asyncio
 import contextlib

@@ -4,8 +4,6 @@ A row names a target (which requests), a lie (what becomes of them) and a time. 
 CI plays; whoever finds another way to be believed adds a row.
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
 from collections.abc import Callable

@@ -4,8 +4,6 @@ What a decision reads is `kept_strings.txt`: names, labels, images and the like,
 In every other string field of the API's schema stands a secret that names its path.
 """
 
-from __future__ import annotations
-
 import json
 from functools import cache
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Sicknesses of API servers, and of what stands in between: each answers a `Request` in its way."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import zlib

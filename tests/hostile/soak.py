@@ -10,8 +10,6 @@ second over ten seconds, or where a write was tried. The last line is one JSON o
 figures.
 """
 
-from __future__ import annotations
-
 import argparse
 import asyncio
 import json

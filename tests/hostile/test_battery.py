@@ -1,7 +1,5 @@
 """The battery (`battery.py`): every way to be believed that was found so far is tried again."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

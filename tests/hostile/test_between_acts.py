@@ -3,8 +3,6 @@
 The judge stands in the server: it sees each write as it arrives, and what the store holds then.
 """
 
-from __future__ import annotations
-
 import asyncio
 from typing import Any
 

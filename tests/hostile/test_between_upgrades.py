@@ -3,8 +3,6 @@
 The runs are processes on the real clock, on a sandbox; the judge sees each write as it arrives.
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
 import random

@@ -1,7 +1,5 @@
 """Answers that are small on the wire and large in memory, or that never end."""
 
-from __future__ import annotations
-
 import asyncio
 import resource
 import time

@@ -1,7 +1,5 @@
 """A bug at one object, or one that cannot be read: what they hold up, and what goes on."""
 
-from __future__ import annotations
-
 import asyncio
 from pathlib import Path
 from types import SimpleNamespace

@@ -1,7 +1,5 @@
 """Credentials are in memory and nowhere else: no file, no command line, no card, unit or log."""
 
-from __future__ import annotations
-
 import base64
 import builtins
 import os

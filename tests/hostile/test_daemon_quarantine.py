@@ -1,7 +1,5 @@
 """The daemon meets objects that it cannot read: it names them, keeps off them, and goes on."""
 
-from __future__ import annotations
-
 import logging
 from pathlib import Path
 from typing import Any

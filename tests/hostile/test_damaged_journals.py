@@ -1,7 +1,5 @@
 """A journal of writes that a disk, or somebody, has damaged: refused, or all open writes known."""
 
-from __future__ import annotations
-
 import asyncio
 import random
 import sqlite3

@@ -1,7 +1,5 @@
 """Twenty seconds of what is by hand an hour: `python -m tests.hostile.enforce_soak`."""
 
-from __future__ import annotations
-
 import asyncio
 
 from tests.hostile.enforce_soak import Soak

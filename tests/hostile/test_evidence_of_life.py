@@ -1,7 +1,5 @@
 """A Lease watch that lives and tells nothing calls no node lost: the Leases are read past it."""
 
-from __future__ import annotations
-
 import asyncio
 import time
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Files that are small on the disk and large in memory."""
 
-from __future__ import annotations
-
 import gzip
 import json
 import resource

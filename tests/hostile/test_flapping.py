@@ -1,7 +1,5 @@
 """A node is not called lost against what is known of its kubelet when that is written down."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.enforce.simulation import play

@@ -1,7 +1,5 @@
 """A bounded number of mutated events on every run; by hand a million (`tests.hostile.fuzz`)."""
 
-from __future__ import annotations
-
 import random
 from itertools import islice
 

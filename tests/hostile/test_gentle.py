@@ -4,8 +4,6 @@ client-go waits 0.8 to 1.6 s after a first failure, then twice as long each time
 two requests a second for each kind over any six seconds, whatever the server answers.
 """
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import time

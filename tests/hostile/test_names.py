@@ -1,7 +1,5 @@
 """A name from a dump or a cluster becomes no option of kubectl and no command of a shell."""
 
-from __future__ import annotations
-
 import json
 import shlex
 from pathlib import Path

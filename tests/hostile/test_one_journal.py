@@ -1,7 +1,5 @@
 """One daemon writes one journal, and nothing that happens to its file ends the daemon."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import sqlite3

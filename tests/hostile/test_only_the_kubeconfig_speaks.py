@@ -2,8 +2,6 @@
 variables that kubectl reads: not by ~/.netrc, by a redirect, or by SSLKEYLOGFILE.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

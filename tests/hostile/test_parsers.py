@@ -1,7 +1,5 @@
 """No input that somebody else wrote is a bug of ours; by hand an hour (`tests.hostile.parsers`)."""
 
-from __future__ import annotations
-
 import io
 import json
 import zipfile

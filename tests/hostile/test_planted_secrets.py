@@ -4,8 +4,6 @@
 follows the same list for what it would create.
 """
 
-from __future__ import annotations
-
 import copy
 import json
 import re

@@ -4,8 +4,6 @@ The kernel refuses every write of the process, to files that are open already as
 cannot be remounted read-only while one is.
 """
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

@@ -2,8 +2,6 @@
 journal, log, message or bug report.
 """
 
-from __future__ import annotations
-
 import json
 import logging
 from pathlib import Path

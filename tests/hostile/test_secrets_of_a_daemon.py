@@ -2,8 +2,6 @@
 come through its socket, and not in any file that it writes.
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
 from pathlib import Path

@@ -5,8 +5,6 @@ It goes on, or gives its Lease up to the one that stands by. Whoever leads calls
 and each write is judged, as it arrives, by who holds the Lease.
 """
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import math

@@ -1,7 +1,5 @@
 """docs/security.md: each claim of what is defended names its tests, and they exist."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

@@ -3,8 +3,6 @@
 One is halted in the middle of its work and goes on later, and the other is killed.
 """
 
-from __future__ import annotations
-
 import asyncio
 import os
 import signal

@@ -1,7 +1,5 @@
 """Watch lines and lists with one object that cannot be read: it is named, the others come."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

@@ -4,8 +4,6 @@ The judge is the machine on which the command runs: nothing but the command has 
 variable holds one node's word as it is, and the leader lives on.
 """
 
-from __future__ import annotations
-
 import asyncio
 from pathlib import Path
 from typing import Any

@@ -4,8 +4,6 @@ Grace periods and tolerations of 292 years, replicas and budgets of 2^31 - 1, qu
 of int64, instants in the years 1 and 9999, and policies with very long messages.
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
 import resource

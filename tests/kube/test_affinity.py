@@ -1,7 +1,5 @@
 """Node selectors and required node affinity."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import msgspec

@@ -1,7 +1,5 @@
 """CEL, the expressions of admission policies: values, errors, and what is not known."""
 
-from __future__ import annotations
-
 import pytest
 
 from kubectl_nodelife.kube.cel import CelError, Partial, Unknown, evaluate

@@ -1,7 +1,5 @@
 """CEL's limits: whatever stands in a policy is evaluated, fails, or is not evaluated; soon."""
 
-from __future__ import annotations
-
 import tracemalloc
 from typing import Any
 

@@ -5,8 +5,6 @@ the reference fails, ours must fail; else the values and their types are the sam
 cel-cpp differs from cel-go, which the API server runs: int(true), and a null or list in a map.
 """
 
-from __future__ import annotations
-
 import math
 import random
 from typing import Any

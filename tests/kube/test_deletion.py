@@ -5,8 +5,6 @@ pkg/registry/rest/delete.go, pkg/registry/core/pod/strategy.go and the store's
 second after NOW, and deletionTimestamp has whole seconds.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

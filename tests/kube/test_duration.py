@@ -1,7 +1,5 @@
 """Go's notation of durations, both ways."""
 
-from __future__ import annotations
-
 import pytest
 
 from kubectl_nodelife.kube.times import format_duration, parse_duration

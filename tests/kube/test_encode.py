@@ -1,7 +1,5 @@
 """Slices and the API's JSON: the same names both ways, nothing invented."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Who wrote a node's taints, cordon and lifecycle conditions, read off its managedFields."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import msgspec

@@ -1,7 +1,5 @@
 """JSON as Go writes it."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

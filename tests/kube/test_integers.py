@@ -1,7 +1,5 @@
 """Each integer that is kept of an object is bounded where it is decoded."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The registry of kinds: words in, types out."""
 
-from __future__ import annotations
-
 import pytest
 
 from kubectl_nodelife.kube.kinds import (

@@ -1,7 +1,5 @@
 """A long file gives the same as one that is read at once, wherever its pieces are cut."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Iterator
 from typing import Any

@@ -1,7 +1,5 @@
 """Whatever kubectl prints and people save, as objects, or as one clear line of complaint."""
 
-from __future__ import annotations
-
 import gzip
 import json
 from typing import Any

@@ -1,7 +1,5 @@
 """Quantities as text, and what a pod requests."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import msgspec

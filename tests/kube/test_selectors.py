@@ -1,7 +1,5 @@
 """Label selectors as objects and as text, and field selectors."""
 
-from __future__ import annotations
-
 import pytest
 
 from kubectl_nodelife.kube.meta import LabelSelector, LabelSelectorRequirement, ObjectMeta

@@ -1,7 +1,5 @@
 """Who tolerates what and for how long, arithmetic on taint lists, taints as text."""
 
-from __future__ import annotations
-
 import pytest
 
 from kubectl_nodelife.kube.node import Taint

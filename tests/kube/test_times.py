@@ -1,7 +1,5 @@
 """RFC 3339 both ways, and the hook that decodes instants in API objects."""
 
-from __future__ import annotations
-
 import pytest
 
 from kubectl_nodelife.kube import times

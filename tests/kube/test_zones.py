@@ -1,7 +1,5 @@
 """Zone keys from both generations of labels."""
 
-from __future__ import annotations
-
 import pytest
 
 from kubectl_nodelife.kube.node import zone_display, zone_key

@@ -3,8 +3,6 @@
 The raw server notes what comes; where there is a kubectl, it must say the same.
 """
 
-from __future__ import annotations
-
 import asyncio
 import base64
 import functools

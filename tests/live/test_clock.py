@@ -1,7 +1,5 @@
 """The server's clock from whole seconds in `Date`."""
 
-from __future__ import annotations
-
 import itertools
 from email.utils import formatdate
 

@@ -1,7 +1,5 @@
 """Which Events are sent, as client-go's correlator decides (tools/record/events_cache_test.go)."""
 
-from __future__ import annotations
-
 from kubectl_nodelife.engine.actions import RecordEvent
 from kubectl_nodelife.engine.calls import Patch, Post
 from kubectl_nodelife.kube.times import SECOND_NS

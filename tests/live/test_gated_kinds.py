@@ -1,8 +1,6 @@
 """What a cluster may have or not: kinds behind feature gates, a role that is too small, causes of a
 refusal."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 from collections.abc import Awaitable, Callable

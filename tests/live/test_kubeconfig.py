@@ -1,7 +1,5 @@
 """kubeconfig files are found and merged as kubectl does it; the real kubectl is the judge."""
 
-from __future__ import annotations
-
 import base64
 import json
 import os

@@ -4,8 +4,6 @@ client-go: `idTokenExpired`, `idToken`, `tokenEndpoint`. oauth2: `RetrieveToken`
 itself by HTTP Basic first and in the form where that is refused.
 """
 
-from __future__ import annotations
-
 import asyncio
 import base64
 import contextlib

@@ -1,7 +1,5 @@
 """Credential plugins: what they are told, what they may answer, and that failing is an error."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import os

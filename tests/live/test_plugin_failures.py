@@ -4,8 +4,6 @@ An expired login is the commonest of all failures, so that it must be one line, 
 command that asks a cluster, however many requests wait for the credential.
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
 import signal

@@ -1,7 +1,5 @@
 """The conversation of a port-forward, message by message, and that there is no other WebSocket."""
 
-from __future__ import annotations
-
 import asyncio
 from pathlib import Path
 from typing import Any, NamedTuple, cast

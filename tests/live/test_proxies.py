@@ -1,7 +1,5 @@
 """The proxy that is chosen: rows after golang.org/x/net/http/httpproxy's own tests."""
 
-from __future__ import annotations
-
 import pytest
 
 from kubectl_nodelife.errors import BadInput

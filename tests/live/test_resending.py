@@ -1,7 +1,5 @@
 """What the server wants to have later is sent again only while writing is allowed."""
 
-from __future__ import annotations
-
 import asyncio
 from typing import Any, cast
 

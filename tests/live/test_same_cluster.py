@@ -1,7 +1,5 @@
 """Which cluster is behind the address is confirmed before anything of it is told."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.live.test_source import agrees, change, following, watching

@@ -1,7 +1,5 @@
 """Sharing changes nothing but who holds what."""
 
-from __future__ import annotations
-
 from copy import deepcopy
 from typing import Any
 

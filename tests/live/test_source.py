@@ -1,7 +1,5 @@
 """List and watch against a served cluster that can be made to fail."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Callable

@@ -1,7 +1,5 @@
 """Flags over kubeconfig, rows after client-go's own rules (client_config.go, validation.go)."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Typed calls of the official client: what is sent, and what is read, over a connection of ours."""
 
-from __future__ import annotations
-
 import asyncio
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Watch streams, fed with text."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

@@ -5,8 +5,6 @@ real recorders of divergences and metrics. Its metrics are taken every fifteen s
 would, and kept as series that `promtool test rules` reads.
 """
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import gc

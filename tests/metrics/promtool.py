@@ -1,7 +1,5 @@
 """Prometheus' own judge of metrics and rules: `promtool`, of the Debian package prometheus."""
 
-from __future__ import annotations
-
 import shutil
 import subprocess
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """Situations of a cluster, and the alerts that each of them fires: no others."""
 
-from __future__ import annotations
-
 from collections import Counter
 from typing import Any
 

@@ -4,8 +4,6 @@ The series are those of a daemon that watches the sandbox's cluster on virtual t
 situations that a cluster alone does not give (enforcing, an upgrade) add values of their own.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

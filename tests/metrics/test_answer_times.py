@@ -1,7 +1,5 @@
 """How long what-if took is kept, of answers and of errors."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import AsyncGenerator
 from typing import Any

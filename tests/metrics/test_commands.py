@@ -1,7 +1,5 @@
 """`metrics list`, `alerts` and `dashboard`: one table, one rules file, expressions that parse."""
 
-from __future__ import annotations
-
 import json
 import re
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The endpoint: what it serves, to whom, and what a real Prometheus makes of it."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import shutil

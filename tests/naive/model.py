@@ -6,8 +6,6 @@ run. Slow and obvious. It knows restarts in taint mode, of v1.16 and of 1.19 and
 clusters of which no node comes or goes.
 """
 
-from __future__ import annotations
-
 import struct
 from typing import Any, NamedTuple
 

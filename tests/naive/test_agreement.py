@@ -3,8 +3,6 @@
 the event-driven controllers and the naive model do the same, to the ms.
 """
 
-from __future__ import annotations
-
 import json
 import random
 from collections.abc import Iterable

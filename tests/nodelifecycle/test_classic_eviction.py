@@ -5,8 +5,6 @@ fails, and skips a pod whose status meets a conflict; `doEvictionPass` then puts
 its queue, and `processPod` the pod into that of its worker.
 """
 
-from __future__ import annotations
-
 import pytest
 
 from kubectl_nodelife.sim.run import RunSummary

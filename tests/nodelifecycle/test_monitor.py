@@ -3,8 +3,6 @@
 What upstream's own tests say is in the vectors (tests/conformance).
 """
 
-from __future__ import annotations
-
 import pytest
 from msgspec.structs import replace
 

@@ -1,7 +1,5 @@
 """What is said of a zone that was stopped, and to which its state gives a rate again."""
 
-from __future__ import annotations
-
 import pytest
 
 from kubectl_nodelife.controllers.nodelifecycle import NodeLifecycleController

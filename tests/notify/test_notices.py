@@ -1,7 +1,5 @@
 """Notices: what is worth one, that each is told once and taken back, and how they get out."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import sys

@@ -1,7 +1,5 @@
 """The address of a webhook is its password: it is in no command line, card or log of the daemon."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from tests.daemon.user import user

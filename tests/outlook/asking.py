@@ -1,7 +1,5 @@
 """Asks the command line about a small cluster that a test writes down as objects."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from pathlib import Path

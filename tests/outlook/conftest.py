@@ -1,7 +1,5 @@
 """The fixture that asks the command line."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

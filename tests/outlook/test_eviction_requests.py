@@ -2,8 +2,6 @@
 health of volumes. Objects as v1.37 and v1.38 have them (KEP-4563, KEP-1432).
 """
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Evidence over silence: what was not read is said to be unknown, never shown as none or fine."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """`explain pod|zone|daemonset|budget`: one question, and all that the other verbs know about it."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

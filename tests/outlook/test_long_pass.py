@@ -1,7 +1,5 @@
 """What is said of a zone whose loss takes the monitor pass longer than a present is played."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

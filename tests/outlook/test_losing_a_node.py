@@ -1,7 +1,5 @@
 """What losing one more node does to its zone: a hypothetical loss is counted before it is timed."""
 
-from __future__ import annotations
-
 import shlex
 from typing import Any
 

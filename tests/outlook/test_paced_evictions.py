@@ -2,8 +2,6 @@
 client is still at it. The arithmetic is held against a real manager's recording.
 """
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

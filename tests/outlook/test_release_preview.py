@@ -1,7 +1,5 @@
 """`upgrade preview`: of what differs between two releases, what concerns a cluster's objects."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """`explain node --taint`, and the webhooks that are asked before a node's pods are evicted."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from tests.drain.build import Json, namespace, node, owned, pod

@@ -1,7 +1,5 @@
 """A silent node whose Lease another client wrote to: what `status` and `explain node` say of it."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """`upgrade status`: what annotations and the Lease alone tell of a run."""
 
-from __future__ import annotations
-
 import shlex
 from typing import Any
 

@@ -1,7 +1,5 @@
 """`explain node` says who cordoned, tainted or drained it, when, why, and what undoes that."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """What `audit` says beforehand of a cluster that falls silent, against the play of that outage."""
 
-from __future__ import annotations
-
 import pytest
 
 from kubectl_nodelife.engine.pace import pace_of

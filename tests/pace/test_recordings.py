@@ -10,8 +10,6 @@ which a pass looks at one node at a time and the pods of tainted nodes are evict
 client; the others are of v1.36.3.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections import defaultdict

@@ -1,7 +1,5 @@
 """A kubelet and its API server, with one pod in it, for the tests of the status manager."""
 
-from __future__ import annotations
-
 from msgspec.structs import replace
 
 from kubectl_nodelife.engine.settings import parse_profile

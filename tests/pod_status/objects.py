@@ -1,7 +1,5 @@
 """Nodes, pods and leases for the tests of pod status, in a few words each."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import msgspec

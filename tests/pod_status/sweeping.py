@@ -1,7 +1,5 @@
 """Auditing a few pods among a few nodes, for the tests of the findings."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from kubectl_nodelife.engine.settings import make_settings

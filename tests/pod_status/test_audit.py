@@ -1,7 +1,5 @@
 """The sweep: pods that only a human releases, and pods that nobody moves."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """Judges of the audit: a cluster described by hand, the raw objects, and the slow way round."""
 
-from __future__ import annotations
-
 import random
 import re
 from pathlib import Path

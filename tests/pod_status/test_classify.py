@@ -1,7 +1,5 @@
 """Every class of readiness, and the cases just beside it."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """`audit` and `repair` from the outside: words in, pages, documents and exit codes out."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections import Counter

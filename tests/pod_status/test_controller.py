@@ -1,7 +1,5 @@
 """The status managers of simulated kubelets: pods marked not ready, and who sets them right."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

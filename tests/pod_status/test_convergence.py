@@ -5,8 +5,6 @@ The judge does not ask the machine: it computes the conditions from the containe
 has.
 """
 
-from __future__ import annotations
-
 import random
 
 import pytest

@@ -1,7 +1,5 @@
 """What a finding says: why, since when, what to do, and whether the pod may be forced away."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 from typing import Any

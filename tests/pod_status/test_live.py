@@ -3,8 +3,6 @@
 The patch goes through kubectl, as `repair` prints it, so that the server itself judges it.
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
 import os

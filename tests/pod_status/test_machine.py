@@ -1,7 +1,5 @@
 """What upstream's vectors leave open about the status manager: queues, failures, releases."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import msgspec

@@ -1,7 +1,5 @@
 """The status manager: what is never deleted, whose times count, static pods, what it answers."""
 
-from __future__ import annotations
-
 import pytest
 from msgspec.structs import replace
 

@@ -1,7 +1,5 @@
 """Merging, the normal form and equality, where upstream's vectors are silent."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import msgspec

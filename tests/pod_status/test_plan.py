@@ -1,7 +1,5 @@
 """What repair would send, and every reason for which it does not."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

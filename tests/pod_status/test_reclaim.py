@@ -1,7 +1,5 @@
 """What can hold a Terminating pod's object, and what `explain pod` says of it."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

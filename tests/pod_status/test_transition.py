@@ -1,7 +1,5 @@
 """Leaving "terminated", and the states of a dead pod, where upstream's vectors are silent."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import msgspec

@@ -1,7 +1,5 @@
 """Each rule of repair by itself, on objects read anew after the class was found."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """The pod garbage collector: releases, order, quarantine, and a naive full scan that must agree."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Iterable
 from typing import Any

@@ -5,8 +5,6 @@ may be written later for as long as its controller's client had no token left: t
 second are all that it makes, and its other writes show that it made them (`Replay.waited`).
 """
 
-from __future__ import annotations
-
 from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping

@@ -1,7 +1,5 @@
 """Random clusters before outside judges. A failure names its seed, and the seed replays it."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from functools import cache

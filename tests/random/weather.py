@@ -4,8 +4,6 @@ Each scenario is a storm of some minutes (kubelets that fall silent, report trou
 taints, cordons, deletions), then everything is put right, then there is calm.
 """
 
-from __future__ import annotations
-
 import random
 from typing import Any
 

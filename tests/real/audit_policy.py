@@ -1,7 +1,5 @@
 """What the API server of the tests writes to its audit log."""
 
-from __future__ import annotations
-
 from typing import Any
 
 _WRITES = ["create", "update", "patch", "delete", "deletecollection"]

@@ -6,8 +6,6 @@ A write's effect is the difference between the object before and after it, both 
 answered with them, so that every writer's answers are followed and the controllers' are told.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import datetime

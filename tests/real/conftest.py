@@ -3,8 +3,6 @@
 NODELIFE_REAL=required forbids that.
 """
 
-from __future__ import annotations
-
 import os
 
 import pytest

@@ -4,8 +4,6 @@ Everything lives in one temporary folder and ends with the context. The audit lo
 with who made it, which is what predictions are held against.
 """
 
-from __future__ import annotations
-
 import contextlib
 import http.client
 import json

@@ -4,8 +4,6 @@ A cluster is seen as the API's JSON, which the simulated one's objects are encod
 compared does not depend on who answers.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from datetime import datetime
 from typing import Any, NamedTuple

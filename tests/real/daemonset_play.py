@@ -1,7 +1,5 @@
 """Plays the set-ups: side by side on a real cluster, and one by one in the simulator."""
 
-from __future__ import annotations
-
 import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping

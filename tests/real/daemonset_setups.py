@@ -6,8 +6,6 @@ what is seen to such a list, where names are needed that are chosen on the way. 
 and leaves its pods, and `pause: SECONDS`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 

@@ -1,7 +1,5 @@
 """The set-ups themselves."""
 
-from __future__ import annotations
-
 from tests.real.daemonset_setups import (
     GRACE_S,
     ON_DELETE,

@@ -8,8 +8,6 @@ pods are on the first), grace periods of one second instead of two (12 instead o
 second instead of two.
 """
 
-from __future__ import annotations
-
 from tests.real.drain_objects import Setup, bare_pod, budget, daemon_set, deployment, guarded
 
 _TWO = {"a1": {}, "a2": {}}

@@ -5,8 +5,6 @@ side on one control plane. Most begin with one node, on which every pod lands, a
 the pods are Ready.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from typing import Any
 

@@ -5,8 +5,6 @@ it: evictions and deletions accepted and refused, out of the API server's audit 
 since kubectl was started.
 """
 
-from __future__ import annotations
-
 import errno
 import json
 import shlex

@@ -1,7 +1,5 @@
 """Clusters to drain. Pods carry labels that the kubelets of `kubelets` obey."""
 
-from __future__ import annotations
-
 from tests.real.drain_objects import (
     DELETION,
     HOST,

@@ -6,8 +6,6 @@ ServiceAccount and the role that `rbac --mode enforce` prints, and nothing more.
 builds what is needed.
 """
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os

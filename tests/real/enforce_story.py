@@ -6,8 +6,6 @@ brings it back; `roll` gives the DaemonSet another template. Each waits until th
 the real controllers would leave it, whatever befalls the writes meanwhile.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Iterator
 from typing import Any

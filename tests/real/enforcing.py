@@ -1,7 +1,5 @@
 """Our daemon as a process that enforces on a real control plane, with the least rights."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import re

@@ -5,8 +5,6 @@ but for ports, which all share this machine, and `--in-cluster`, whose files are
 kubelet's part in a port-forward is played by `tests.port_forwarding`; the API server is real.
 """
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import ssl

@@ -1,7 +1,5 @@
 """Judges the journal that an enforcing daemon leaves: nothing applied follows what was not."""
 
-from __future__ import annotations
-
 import sqlite3
 from pathlib import Path
 

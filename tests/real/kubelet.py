@@ -3,8 +3,6 @@
 In `Ailments` pods are named by a label (`app=web`, or its key alone) or an image (`image=NAME`).
 """
 
-from __future__ import annotations
-
 import time
 import uuid
 from collections.abc import Mapping

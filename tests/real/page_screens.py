@@ -6,8 +6,6 @@ manager stands still, a node is drained. A block marked `<!-- screen of DATE, a 
 NAME -->` gets the screen that the story calls NAME; the test of the pages knows the same names.
 """
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import re

@@ -15,8 +15,6 @@ during that pass, a node a zone, stays until its node is Ready again. Which node
 decided by tens of milliseconds, so that a removal foretold for that pass is right at either end.
 """
 
-from __future__ import annotations
-
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping

@@ -3,8 +3,6 @@
 All have nodes and zones of their own, so that those of one list can be played at the same time.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass

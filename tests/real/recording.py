@@ -8,8 +8,6 @@ log; or the enforcing daemon's, which says when it begins. The API server adds n
 taints of its own, so that objects are as the scenario writes them.
 """
 
-from __future__ import annotations
-
 import contextlib
 import heapq
 import itertools

@@ -4,8 +4,6 @@ What `$ cat FILE` shows is written to that file first. A program that goes on (`
 `export KUBECONFIG=...` is waited for, and that line is typed as it was printed.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import subprocess

@@ -3,8 +3,6 @@
 The same list of events can so be given to the simulator and to a real control plane.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 from kubectl_nodelife.kube.kinds import KINDS, Kind

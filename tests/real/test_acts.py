@@ -1,7 +1,5 @@
 """One-off acts on a real API server: `repair` mends, `daemonset undo` equals kubectl's."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import time

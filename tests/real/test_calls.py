@@ -1,7 +1,5 @@
 """Every action's conversation, played against a real API server."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 

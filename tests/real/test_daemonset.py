@@ -5,8 +5,6 @@ nodes, the same revisions by number and content, and the same status; in the end
 have made and deleted as many pods on each node, and recorded the same kinds of events.
 """
 
-from __future__ import annotations
-
 import time
 from typing import NamedTuple
 

@@ -4,8 +4,6 @@ There is no kubelet that could run the pod: its part is played by a process with
 of its ServiceAccount, and with the arguments of its container.
 """
 
-from __future__ import annotations
-
 import asyncio
 
 import aiohttp

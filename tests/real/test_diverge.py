@@ -5,8 +5,6 @@ due, one as early and one as late. Then a person with kubectl does what no contr
 last kube-controller-manager is stopped (SIGSTOP) while a node is lost, and another takes over.
 """
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import signal

@@ -4,8 +4,6 @@ A plan is right by the rule for recorded drains (`tests/drain/recorded.py`), and
 nothing: what stays on the nodes, and where replacements land.
 """
 
-from __future__ import annotations
-
 import json
 import time
 from collections import Counter

@@ -1,7 +1,5 @@
 """`drain` carried out on a real control plane: it does what its plan promised, wave by wave."""
 
-from __future__ import annotations
-
 import asyncio
 import re
 import time

@@ -5,8 +5,6 @@ nothing there, and no plan may say that the drain finishes. Budgets are read by 
 that who may not read them drains all the same; but how long that takes, the plan cannot know.
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
 from collections.abc import Iterator

@@ -4,8 +4,6 @@ Two zones of two nodes. The script may have one node of a zone away at a time, t
 its maintenance, and stops where a node cannot be drained any more.
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
 import os

@@ -1,7 +1,5 @@
 """Enforcing on a bare etcd and kube-apiserver, under the role that `rbac --mode enforce` prints."""
 
-from __future__ import annotations
-
 import re
 import time
 from collections.abc import Callable, Iterator

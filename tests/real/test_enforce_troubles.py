@@ -1,7 +1,5 @@
 """What goes wrong beside the cluster: each time one clear line, the exit code, and no write."""
 
-from __future__ import annotations
-
 import resource
 import sqlite3
 import time

@@ -1,8 +1,6 @@
 """EvictionRequests and PodGroups of a real API server of v1.37, whose gates are on, and one whose
 gates are off: what `explain pod`, `drain-plan`, `snapshot save` read of them."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

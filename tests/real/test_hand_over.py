@@ -1,7 +1,5 @@
 """Real controller manager, then ours, then the real one: nothing is replaced or flaps."""
 
-from __future__ import annotations
-
 import json
 import time
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """List and watch of a real API server: both ways to begin, an outage, a refusal, and only reads."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import time

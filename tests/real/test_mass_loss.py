@@ -1,7 +1,5 @@
 """80 of 400 nodes lost at once on a real control plane: each of their 800 pods is marked."""
 
-from __future__ import annotations
-
 import time
 
 from bench._lost_nodes import API_SERVER, AUDIT_POLICY, Fleet

@@ -6,8 +6,6 @@ three seconds or 5 % of the time passed. NODELIFE_OUTAGE=200x30 plays 200 nodes 
 takes twenty minutes; here it is less.
 """
 
-from __future__ import annotations
-
 import json
 import os
 from collections.abc import Iterable

@@ -1,7 +1,5 @@
 """The live page in a real Chromium, of a real control plane: a zone goes dark and comes back."""
 
-from __future__ import annotations
-
 import asyncio
 
 from tests.daemon.user import user

@@ -7,8 +7,6 @@ hold, and what is held is when ours was due. The cold period after the daemon's 
 and so are the last moments.
 """
 
-from __future__ import annotations
-
 import asyncio
 import os
 import subprocess

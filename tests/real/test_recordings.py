@@ -5,8 +5,6 @@ The rule is that of the recordings in tests/traces: each write at its time, none
 NODELIFE_SEEDS=20-60 plays others, three at a time, a minute each.
 """
 
-from __future__ import annotations
-
 import json
 import os
 from collections.abc import Iterator

@@ -4,8 +4,6 @@ Both watch and answer; one writes. Who wrote is told by the token: the audit log
 (`authentication.kubernetes.io/credential-id`), and each replica has one of its own.
 """
 
-from __future__ import annotations
-
 import asyncio
 import base64
 import json

@@ -1,7 +1,5 @@
 """Rolling updates and rollbacks by the real controller, watched live by the daemon in dry-run."""
 
-from __future__ import annotations
-
 import asyncio
 import time
 from collections.abc import Awaitable, Callable

@@ -4,8 +4,6 @@ Compared are status codes, reasons, messages and causes, and what objects come t
 instants, which are never the same.
 """
 
-from __future__ import annotations
-
 import contextlib
 import json
 import re

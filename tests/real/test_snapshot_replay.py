@@ -1,7 +1,5 @@
 """`snapshot` and `replay` on a real cluster: a node is lost and comes back, one is drained."""
 
-from __future__ import annotations
-
 import json
 import time
 from collections.abc import Callable, Iterator

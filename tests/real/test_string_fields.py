@@ -1,7 +1,5 @@
 """The list of string fields by which redaction is tested, against a running API server's own."""
 
-from __future__ import annotations
-
 import json
 
 from kubectl_nodelife.snapshot import Redaction

@@ -5,8 +5,6 @@ Lease was annotated, and calls that one lost in the pass after its Lease is dele
 foretells the one, and of the other who wrote to its Lease and that it is not called lost.
 """
 
-from __future__ import annotations
-
 import asyncio
 import time
 from typing import Any

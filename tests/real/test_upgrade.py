@@ -3,8 +3,6 @@
 One cluster for all of it; each test takes nodes of its own, and ends with nothing left of them.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import pytest

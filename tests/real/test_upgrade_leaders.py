@@ -7,8 +7,6 @@ A leader on a busy machine may be without its Lease for a moment, and leads in a
 nothing here counts epochs, only which is later.
 """
 
-from __future__ import annotations
-
 import json
 import signal
 import time

@@ -3,8 +3,6 @@
 Each run has many troubles at once, in places where they do not disturb one another.
 """
 
-from __future__ import annotations
-
 import math
 import signal
 from collections.abc import Iterator

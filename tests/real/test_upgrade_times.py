@@ -4,8 +4,6 @@ Three upgrades on a real control plane: reboots in two batches, Jobs on nodes wh
 makes them wait for one another, and an agent's work, zone after zone.
 """
 
-from __future__ import annotations
-
 import threading
 import time
 from collections.abc import Iterator

@@ -3,8 +3,6 @@
 The last hop is played: a kubelet that forwards ports and does nothing else.
 """
 
-from __future__ import annotations
-
 import asyncio
 
 from tests.daemon.user import user

@@ -6,8 +6,6 @@ outside knows, so that what is held is the answer's own range, and the 0.6 s by 
 recordings on a busy machine may differ.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

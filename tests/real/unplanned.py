@@ -9,8 +9,6 @@ ends before a minute has passed, when the quarantine of a node that is gone and 
 collector fall together.
 """
 
-from __future__ import annotations
-
 import copy
 from random import Random
 from typing import Any

@@ -4,8 +4,6 @@ A pod that does not end keeps a node in Draining, a command that waits for a fil
 pods that do not start in Settling, a canary that does not start in Proving.
 """
 
-from __future__ import annotations
-
 import contextlib
 import json
 import math

@@ -5,8 +5,6 @@ where it had planned the same for another of several equal nodes; *missed* where
 *extra* is what it planned and nobody did, but for plans whose place such an act of chance took.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from typing import NamedTuple
 

@@ -7,8 +7,6 @@ before and the release after differ, and what the real code of both did on it.
 at, so that each row of the tables is held by real code without a build of each release.
 """
 
-from __future__ import annotations
-
 import json
 import sys
 import tempfile

@@ -1,7 +1,5 @@
 """Clusters made from a seed, with pods that wait for a node, and what both schedulers do."""
 
-from __future__ import annotations
-
 import json
 import random
 import subprocess

@@ -5,8 +5,6 @@ Two scalings of one ReplicaSet in the same direction at one moment are one: of a
 real controller takes first the pods that are not available, then others.
 """
 
-from __future__ import annotations
-
 import random
 import re
 from collections.abc import Iterator, Mapping

@@ -5,8 +5,6 @@ each owner how many pods go, how many of these at once, and whether an eviction 
 Pods take their whole grace period to stop, as the plan's middle assumes.
 """
 
-from __future__ import annotations
-
 import json
 import math
 from collections import Counter, defaultdict

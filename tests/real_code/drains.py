@@ -6,8 +6,6 @@ Pods of one owner are not told apart: which goes first is chance. A Job's do not
 in which its controller counts them, a second after they were deleted.
 """
 
-from __future__ import annotations
-
 import random
 from collections import defaultdict
 from collections.abc import Iterator, Mapping

@@ -4,8 +4,6 @@ Eviction API answers them: code, reason, message and causes, and what is spent o
 The budgets' statuses are as they stand, also such as the disruption controller would not leave.
 """
 
-from __future__ import annotations
-
 import json
 import random
 import subprocess

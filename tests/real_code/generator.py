@@ -7,8 +7,6 @@ and events lie in the middle of a monitor period (passes drift by 1 ms each), an
 are no multiples of it.
 """
 
-from __future__ import annotations
-
 import json
 import random
 import sys

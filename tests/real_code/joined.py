@@ -10,8 +10,6 @@ node or has spent a token that is not back: phase, tokens and queues are what a 
 what is told as a range elsewhere. The API keeps whole seconds, so instants may be a second apart.
 """
 
-from __future__ import annotations
-
 import json
 import math
 from collections.abc import Collection, Iterator, Mapping, Sequence

@@ -2,8 +2,6 @@
 is compared of them with their real controllers: when each makes pods, and its pods at the end.
 """
 
-from __future__ import annotations
-
 import random
 from collections import defaultdict
 from collections.abc import Iterator, Mapping

@@ -6,8 +6,6 @@ its answer and the status that it wrote, and what `GetPodStatus` says after each
 and at the end.
 """
 
-from __future__ import annotations
-
 import heapq
 import itertools
 import json

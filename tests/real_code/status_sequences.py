@@ -6,8 +6,6 @@ probes, the end of pods, deletions with grace and without, pods made anew under 
 of others, calls that fail, slow calls and a late watch.
 """
 
-from __future__ import annotations
-
 import json
 import random
 import sys

@@ -5,8 +5,6 @@ What the real code did is recorded, so that no program is needed; where REAL_CON
 it still does what is recorded of its release.
 """
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -3,8 +3,6 @@
 Like `test_real_code.py`, whose program plays them.
 """
 
-from __future__ import annotations
-
 import json
 from collections import Counter
 from collections.abc import Callable

@@ -4,8 +4,6 @@ REAL_CONTROLLERS names the program that `.ci/real-controllers` builds; without i
 skipped, unless NODELIFE_REAL=required. `--seeds` says how many are played.
 """
 
-from __future__ import annotations
-
 import json
 import os
 from pathlib import Path

@@ -4,8 +4,6 @@ lets them preempt.
 Like `test_real_code.py`, whose program says it (`-schedule`).
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

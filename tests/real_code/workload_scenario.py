@@ -1,7 +1,5 @@
 """What the scenarios of workloads share: their settings, their kubelets and their Ready nodes."""
 
-from __future__ import annotations
-
 import os
 import random
 from collections.abc import Sequence

@@ -4,8 +4,6 @@ It is made of the work tree as it is committed, or of what is changed in it (`gi
 makes a commit of that without touching anything).
 """
 
-from __future__ import annotations
-
 import fcntl
 import subprocess
 from pathlib import Path

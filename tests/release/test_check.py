@@ -1,7 +1,5 @@
 """`bin/release check` finds each fault that is planted into a release, and says it in a line."""
 
-from __future__ import annotations
-
 import json
 import random
 import re

@@ -1,7 +1,5 @@
 """The documentation as a site: every page is in it, every link leads somewhere, screens are new."""
 
-from __future__ import annotations
-
 import re
 import subprocess
 from pathlib import Path

@@ -5,8 +5,6 @@ default beside krew); without them these tests are skipped, and the rules in `re
 have to do. The index is a git repository in a folder, the archives come from a server on loopback.
 """
 
-from __future__ import annotations
-
 import functools
 import http.server
 import itertools

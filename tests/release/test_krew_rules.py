@@ -1,7 +1,5 @@
 """krew's rules, as far as they are written down here for machines without krew."""
 
-from __future__ import annotations
-
 import tarfile
 from collections.abc import Callable
 from copy import deepcopy

@@ -1,7 +1,5 @@
 """The archive on this machine: which Python its launcher takes, and that everything works there."""
 
-from __future__ import annotations
-
 import json
 import os
 import resource

@@ -1,7 +1,5 @@
 """Other ways in: pip into an environment, pipx, uv, `bin/install`; each from a fresh home."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """Every screen in the documentation says where it is from, and is what the commands print now."""
 
-from __future__ import annotations
-
 import difflib
 import os
 import re

@@ -1,7 +1,5 @@
 """A release passes its own check, is the same each time, and says what is in it."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -4,8 +4,6 @@ krew itself is not needed: the new folder is laid beside the old one, the link i
 old folder is removed.
 """
 
-from __future__ import annotations
-
 import os
 import shutil
 import sys

@@ -1,7 +1,5 @@
 """Somebody with an empty home and a short PATH, who runs what a release holds."""
 
-from __future__ import annotations
-
 import functools
 import glob
 import json

@@ -1,7 +1,5 @@
 """`replay` on a small API server: formats, filters, what cannot be read, and nothing but reads."""
 
-from __future__ import annotations
-
 import json
 import time
 from collections.abc import Iterator

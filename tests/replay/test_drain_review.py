@@ -1,7 +1,5 @@
 """A drain looked back on, from Events and from what pods and budgets show now."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from msgspec.structs import replace

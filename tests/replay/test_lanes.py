@@ -1,7 +1,5 @@
 """The states of nodes and zones as spans of time, and as bars on a screen."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from kubectl_nodelife.kube.times import SECOND_NS

@@ -1,7 +1,5 @@
 """`changes -f` and `replay -f`: a snapshot tells of the past what the cluster told."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from pathlib import Path

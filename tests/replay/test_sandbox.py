@@ -1,7 +1,5 @@
 """A sandbox cluster and a daemon: journal and Events are one timeline, plans are ours alone."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from tests.daemon.user import PATIENT, User, silence, user

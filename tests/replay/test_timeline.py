@@ -1,7 +1,5 @@
 """One line of what several sources tell, who did it, and what led to it."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

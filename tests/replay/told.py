@@ -1,7 +1,5 @@
 """What sources tell, in few words: changes, Events, nodes and pods at seconds after noon."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from kubectl_nodelife.kube.field_managers import TAINTS, UNSCHEDULABLE, FieldManager, FieldManagers

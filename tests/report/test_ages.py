@@ -1,7 +1,5 @@
 """Durations for people; the expected texts are those of upstream's duration_test.go rules."""
 
-from __future__ import annotations
-
 import pytest
 
 from kubectl_nodelife.kube.times import SECOND_NS, age, due_in, human_duration

@@ -1,7 +1,5 @@
 """Every verb begins with its answer: at most three lines with a verb, before any table."""
 
-from __future__ import annotations
-
 import json
 import re
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The page of `changes`: what the cluster confirms, and what it cannot."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

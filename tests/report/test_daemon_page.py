@@ -1,7 +1,5 @@
 """`daemon status -o wide` names each way to a daemon."""
 
-from __future__ import annotations
-
 from kubectl_nodelife.commands.daemon import daemons_page
 
 

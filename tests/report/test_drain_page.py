@@ -1,7 +1,5 @@
 """The page of a drain plan: what its charts show, and that it is readable wherever it is read."""
 
-from __future__ import annotations
-
 from kubectl_nodelife.drain.plan import make_wave_plan
 from kubectl_nodelife.drain.results import CORDON_FIRST, DrainPlan, WaveOptions
 from kubectl_nodelife.kube.times import MINUTE_NS

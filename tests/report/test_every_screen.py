@@ -5,8 +5,6 @@ they were printed. A command may be longer than a line: half of one may be copie
 else.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

@@ -1,7 +1,5 @@
 """One answer in every format."""
 
-from __future__ import annotations
-
 import json
 
 import msgspec

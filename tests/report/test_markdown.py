@@ -1,7 +1,5 @@
 """`-o markdown`: tables for tickets, whatever stands in the cells."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """Pages are made by templates alone, which escape and bound every text, and come in the wheel."""
 
-from __future__ import annotations
-
 import base64
 import configparser
 import hashlib

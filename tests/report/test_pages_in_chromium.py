@@ -1,8 +1,6 @@
 """The static pages in Chromium: no text is cut or leaves the page, at the width of a screen, of a
 telephone and of A4."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 from typing import Final

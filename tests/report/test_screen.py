@@ -1,7 +1,5 @@
 """Tables on a terminal: what gives way, what is broken between words, when there are colours."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """The page of a played course: lanes of nodes, zones and workloads agree with the tables below."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The page of a study: what is drawn where, and that texts stay texts."""
 
-from __future__ import annotations
-
 import re
 
 import pytest

@@ -1,7 +1,5 @@
 """Tables against what `kubectl get` prints for the same cells."""
 
-from __future__ import annotations
-
 import pytest
 
 from kubectl_nodelife.report.table import UNKNOWN, Column, Table, cell

@@ -1,7 +1,5 @@
 """Nothing that a terminal would obey gets out."""
 
-from __future__ import annotations
-
 import io
 import sys
 import unicodedata

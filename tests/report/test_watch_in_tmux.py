@@ -4,8 +4,6 @@ In tmux, against a daemon that watches a sandbox in which a kubelet falls silent
 of the window would be seen in its history: nothing may have.
 """
 
-from __future__ import annotations
-
 import asyncio
 import re
 import shutil

@@ -1,7 +1,5 @@
 """What is drawn in its place on a terminal, and warnings: once, and short."""
 
-from __future__ import annotations
-
 import os
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The page of a `what-if`: what bands and bars show, and that texts of the cluster stay texts."""
 
-from __future__ import annotations
-
 import json
 import re
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The sandbox as an API server, asked over HTTP by hand."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import json

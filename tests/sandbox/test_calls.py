@@ -1,7 +1,5 @@
 """Every action's conversation, played against the sandbox."""
 
-from __future__ import annotations
-
 import aiohttp
 import pytest
 

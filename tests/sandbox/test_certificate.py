@@ -1,7 +1,5 @@
 """The sandbox's certificate, judged by two foreign libraries: cryptography and OpenSSL."""
 
-from __future__ import annotations
-
 import ipaddress
 import ssl
 import tempfile

@@ -1,7 +1,5 @@
 """The real kubectl works against the sandbox."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import os

@@ -1,7 +1,5 @@
 """Who wrote a node's taints, cordon and lifecycle conditions, as the sandbox keeps it."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from kubectl_nodelife.kube.field_managers import (

@@ -1,7 +1,5 @@
 """What a slice does not hold survives a change made to the slice."""
 
-from __future__ import annotations
-
 from msgspec.structs import replace
 
 from kubectl_nodelife.kube.codec import decode, encode

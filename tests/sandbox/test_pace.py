@@ -1,8 +1,6 @@
 """The controllers inside the sandbox write at the pace of kube-controller-manager's clients, as
 those of a simulation do."""
 
-from __future__ import annotations
-
 from collections import deque
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Patches in their three forms, rows after the RFCs' own examples and kubectl's habits."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """Each scenario's narration must be the one beside it, and the same in every run."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """A simulated run, cut at an instant: what `kubectl get` would show of the cluster then."""
 
-from __future__ import annotations
-
 from msgspec.structs import replace
 
 from kubectl_nodelife.engine.cache import Cache

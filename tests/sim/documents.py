@@ -1,7 +1,5 @@
 """Scenario documents for tests, as plain Python, and shortcuts to their stories."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

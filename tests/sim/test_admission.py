@@ -1,7 +1,5 @@
 """Pods that are made in the simulation get what DefaultTolerationSeconds gives them."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.sim.documents import found, node, owner, pod, stop, story

@@ -1,8 +1,6 @@
 """Clients of the scheduler, of each kubelet and of the ReplicaSet controller, beside those that
 write to lost nodes. All keep the pace of upstream's defaults."""
 
-from __future__ import annotations
-
 from itertools import pairwise
 
 import pytest

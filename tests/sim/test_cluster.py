@@ -1,7 +1,5 @@
 """Scheduler, owners, and what people do to the cluster, told by the records."""
 
-from __future__ import annotations
-
 from collections import Counter
 
 import pytest

@@ -1,7 +1,5 @@
 """The scheduler filters daemon pods: the roll-out waits for one that does not fit."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """The steps of a roll-out. Rows: rolling_test.go of pkg/controller/deployment."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

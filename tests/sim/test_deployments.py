@@ -1,7 +1,5 @@
 """A Deployment that rolls out: its ReplicaSets, its pods, and what happens to it meanwhile."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from tests.objects import manifest, of_kind

@@ -1,7 +1,5 @@
 """Which budgets guard a pod in the virtual cluster: what is remembered of them by labels."""
 
-from __future__ import annotations
-
 import random
 from typing import cast
 

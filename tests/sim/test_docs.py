@@ -1,7 +1,5 @@
 """The examples in docs/scenario.md are what they say."""
 
-from __future__ import annotations
-
 import json
 import re
 from pathlib import Path

@@ -1,7 +1,5 @@
 """`drain:` in a scenario: kubectl drain, the Eviction API and budgets among everything else."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """Which Services lose which endpoints in a simulation, as the EndpointSlice controller has it."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """`failingWrites`: writes that the API server fails because the scenario says so."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,8 +1,6 @@
 """What the API server of the virtual cluster forbids: in namespaces that end, by webhooks and by
 policies. Plans of drains meet the same in `tests/drain/test_admission.py`."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -2,8 +2,6 @@
 a fork copies the same, however many objects the cluster has.
 """
 
-from __future__ import annotations
-
 import gc
 import sys
 import tracemalloc

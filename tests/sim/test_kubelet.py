@@ -1,7 +1,5 @@
 """What the simulated kubelets do, told by the records and the end state."""
 
-from __future__ import annotations
-
 import pytest
 
 from kubectl_nodelife.kube.node import Node

@@ -3,8 +3,6 @@
 Each story is told in the release before the circuit breaker and in the one with it.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """Reboots, new kubelets and nodes in others' places, on the virtual cluster."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

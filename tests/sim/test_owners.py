@@ -1,7 +1,5 @@
 """How owners replace what a drain takes: StatefulSets in order, Jobs after longer and longer."""
 
-from __future__ import annotations
-
 import pytest
 
 from kubectl_nodelife.sim.run import RunSummary

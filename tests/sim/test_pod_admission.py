@@ -1,7 +1,5 @@
 """Kubelets reject pods that no scheduler has filtered."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

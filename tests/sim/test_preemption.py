@@ -1,7 +1,5 @@
 """A pod that fits nowhere takes the room of pods of lower priority."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -4,8 +4,6 @@ On the dumps of `tests/dumps/` and of the folders in `NODELIFE_DUMPS`, and on th
 cut at seeded instants: nothing is known of a cut run but its objects.
 """
 
-from __future__ import annotations
-
 import os
 import random
 from collections.abc import Iterable, Iterator

@@ -1,7 +1,5 @@
 """What became of each node and pod in a play, read off what was done (`sim/reading.py`)."""
 
-from __future__ import annotations
-
 from kubectl_nodelife.engine.actions import RecordEvent
 from kubectl_nodelife.engine.settings import make_settings
 from kubectl_nodelife.sim.reading import PodCourse, WorkloadLoss

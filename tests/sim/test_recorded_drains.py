@@ -4,8 +4,6 @@ What `tests/drain/test_recorded.py` asks of the planner is asked of `drain:` her
 was stopped in one of them is stopped here too.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable
 from functools import cache

@@ -1,7 +1,5 @@
 """What the cluster around the controllers does in the release before a change, and from it on."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Records with their chains of causes, the end state, and the story of one object."""
 
-from __future__ import annotations
-
 from kubectl_nodelife.engine.settings import make_settings
 from kubectl_nodelife.sim.run import RunSummary, narrowed, summarize_run
 from kubectl_nodelife.sim.scenario import assemble

@@ -1,7 +1,5 @@
 """Reading scenarios: what is wrong with one is said with its place and a remedy, on one line."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Pods that wait for a node: in whose turn, and what makes the scheduler look again."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from kubectl_nodelife.sim.scenario import assemble

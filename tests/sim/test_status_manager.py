@@ -1,8 +1,6 @@
 """The lasting status manager of each simulated kubelet: what a scenario can do to it, and what it
 tells. The words are those of pkg/kubelet/status/status_manager.go."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """Pods whose start or end hangs on more than containers: readiness gates, and calls that fail."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from tests.sim.documents import Json, found, node, pod, story

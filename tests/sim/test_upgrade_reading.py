@@ -1,7 +1,5 @@
 """A scenario's `upgrade` and `upgradeCommand`: what is read, and what is refused with its place."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """The records of a scenario's upgrade and `final.upgrade`: their words, in each mode and fault."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

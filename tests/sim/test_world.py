@@ -1,7 +1,5 @@
 """Carrying out actions: what the API server refuses, faults, and the order of one instant."""
 
-from __future__ import annotations
-
 import gc
 from collections.abc import Iterable
 

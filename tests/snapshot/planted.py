@@ -1,7 +1,5 @@
 """Secrets planted wherever a cluster's objects may hold some, and raw dumps read and written."""
 
-from __future__ import annotations
-
 import copy
 import json
 from collections.abc import Iterator

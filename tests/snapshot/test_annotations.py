@@ -1,7 +1,5 @@
 """The table of annotations against the source: each key that the code reads, and no other."""
 
-from __future__ import annotations
-
 import ast
 import importlib
 from collections.abc import Iterator

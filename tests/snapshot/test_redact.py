@@ -1,7 +1,5 @@
 """What stays of an object in a snapshot, and what becomes a digest."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

@@ -1,7 +1,5 @@
 """A sandbox cluster with a dead zone: what it answers live, and what its snapshot answers."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import json

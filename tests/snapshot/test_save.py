@@ -1,7 +1,5 @@
 """`snapshot save`: what is asked of the cluster, what the file says, and what is not in it."""
 
-from __future__ import annotations
-
 import contextlib
 import gzip
 import json

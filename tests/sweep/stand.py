@@ -1,7 +1,5 @@
 """A study of a cluster of three nodes in three zones, whose kubelets renew at 6, 16, 26, … s."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Sequence
 
 import pytest

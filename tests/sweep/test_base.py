@@ -1,7 +1,5 @@
 """A cluster as it is sent to workers: the same one, and nothing that a snapshot would not keep."""
 
-from __future__ import annotations
-
 import pickle
 import zlib
 

@@ -1,7 +1,5 @@
 """Models of failures: what they draw, that draws are apart from one another, and what is merged."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from statistics import fmean, median
 

@@ -1,7 +1,5 @@
 """A study opens nothing to others, and is counted before it is enumerated."""
 
-from __future__ import annotations
-
 import json
 import os
 import stat

@@ -5,8 +5,6 @@ too old after 150.020, Unknown in the pass of 150.030, tainted at 150.1; a pod t
 is deleted at 450.1, and its replacement is ready at 452.15.
 """
 
-from __future__ import annotations
-
 import pytest
 
 from kubectl_nodelife.kube.times import SECOND_NS

@@ -1,7 +1,5 @@
 """Quantiles, intervals, paired differences, the Pareto front: small tables by hand."""
 
-from __future__ import annotations
-
 import random
 from statistics import fmean, quantiles
 

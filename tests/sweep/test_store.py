@@ -1,7 +1,5 @@
 """Runs in files: lines as they come, in the study's order at the end, and read again."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import msgspec

@@ -1,7 +1,5 @@
 """The document of a study: what it says, its points, and what is refused, in one line each."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import msgspec

@@ -1,7 +1,5 @@
 """The verb, on processes of this machine: files, bytes, exit codes, going on."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

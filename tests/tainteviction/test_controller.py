@@ -3,8 +3,6 @@
 What upstream's own tests say is in the vectors (tests/conformance).
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Joining a running controller: the timers that it must have, and how sure that is."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

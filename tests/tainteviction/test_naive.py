@@ -1,7 +1,5 @@
 """Seeded events against a taint manager written down once more, as upstream's text reads."""
 
-from __future__ import annotations
-
 import random
 from typing import Any
 

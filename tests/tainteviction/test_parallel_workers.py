@@ -1,7 +1,5 @@
 """The taint manager's workers apart: what they may not change, and a race that they show."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

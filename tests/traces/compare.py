@@ -8,8 +8,6 @@ and lost on each node must agree), a name that hangs on a hash, who of two contr
 delete a pod, the last moments, and whatever the recording itself notes under `chance`.
 """
 
-from __future__ import annotations
-
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field

@@ -4,8 +4,6 @@
 forgives nothing.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

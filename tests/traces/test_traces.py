@@ -1,7 +1,5 @@
 """Each recording's scenario, simulated, must do what the real controllers did."""
 
-from __future__ import annotations
-
 import copy
 import json
 from pathlib import Path

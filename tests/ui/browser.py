@@ -1,7 +1,5 @@
 """Debian's Chromium, driven through chromedriver by its HTTP protocol (WebDriver)."""
 
-from __future__ import annotations
-
 import asyncio
 import base64
 import contextlib

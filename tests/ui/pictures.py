@@ -5,8 +5,6 @@ For the live page, a sandbox of 36 nodes in three zones, of which one goes dark 
 another fall silent; then somebody drains one of the third, which does not go on.
 """
 
-from __future__ import annotations
-
 import asyncio
 import base64
 import subprocess

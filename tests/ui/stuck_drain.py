@@ -1,7 +1,5 @@
 """A drain on the sandbox that cannot go on: a finalizer holds one pod, a budget another."""
 
-from __future__ import annotations
-
 import json
 from typing import Any, NamedTuple
 

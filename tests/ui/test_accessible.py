@@ -1,7 +1,5 @@
 """What axe-core finds wrong with the page, in Chromium: nothing that is serious or critical."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

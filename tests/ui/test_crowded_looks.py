@@ -3,8 +3,6 @@
 Compared with kept pictures as all of the page is (`test_looks`), at three widths, light and dark.
 """
 
-from __future__ import annotations
-
 import asyncio
 from typing import Any
 

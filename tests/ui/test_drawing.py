@@ -1,7 +1,5 @@
 """The page draws only what shows something else: in Chromium, on a stream made here."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping

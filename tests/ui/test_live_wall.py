@@ -1,7 +1,5 @@
 """The wall as a stream: frames judge few nodes and miss none, and deltas add up to them."""
 
-from __future__ import annotations
-
 import random
 from pathlib import Path
 from typing import Any

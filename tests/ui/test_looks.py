@@ -5,8 +5,6 @@ matter and a part that is missing, has another colour or lies elsewhere does. `p
 --update-golden` makes them anew.
 """
 
-from __future__ import annotations
-
 import asyncio
 import base64
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The page's modules: its head names each that is needed, and the browser asks for nothing else."""
 
-from __future__ import annotations
-
 import re
 
 from kubectl_nodelife.daemon.ui.endpoint import page_files

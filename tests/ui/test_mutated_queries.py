@@ -1,7 +1,5 @@
 """Mutated queries of a session: a thousand, each answered with what it asked for or with a line."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import random

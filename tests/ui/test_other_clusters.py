@@ -1,7 +1,5 @@
 """The other clusters of the page's user: daemons on this machine, each asked on its own socket."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """The page needs nobody else: a browser that can reach no other name asks for none."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 from urllib.parse import urlsplit

@@ -1,7 +1,5 @@
 """The page in a real Chromium, on a daemon that watches the sandbox."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import os

@@ -1,7 +1,5 @@
 """What the page's server answers besides its stream: the documents of the verbs of that name."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from tests.daemon.user import silence

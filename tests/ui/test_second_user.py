@@ -1,7 +1,5 @@
 """Another user of this machine, who can reach every port of loopback: what docs/ui.md promises."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import socket

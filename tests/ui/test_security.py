@@ -1,7 +1,5 @@
 """What the page's server refuses, row by row: raw requests, as an attacker sends them."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import inspect

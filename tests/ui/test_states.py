@@ -4,8 +4,6 @@ that are evicted, nodes that are back, a drain, and a cluster that is not seen.
 Compared with kept pictures as all of the page is (`test_looks`), at three widths, light and dark.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Callable
 from itertools import combinations

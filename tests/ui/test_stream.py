@@ -1,7 +1,5 @@
 """The stream for all listeners, and the sessions of those who may listen."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """Time on the page: stretches that are folded, and a stretch of what happened that is chosen."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from tests.daemon.user import silence

@@ -1,7 +1,5 @@
 """The page's script as TypeScript's compiler checks it, where that is on this machine."""
 
-from __future__ import annotations
-
 import shutil
 import subprocess
 from pathlib import Path

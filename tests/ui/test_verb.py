@@ -1,7 +1,5 @@
 """`ui`: opens the page through the daemon, closes it, and refuses ports it may not have."""
 
-from __future__ import annotations
-
 import re
 import socket
 import subprocess

@@ -1,7 +1,5 @@
 """The page by keyboard alone, and for those who hear it: the table, and what is announced."""
 
-from __future__ import annotations
-
 import asyncio
 from itertools import pairwise
 

@@ -1,7 +1,5 @@
 """Works in progress over time: promised against real, and what is waited for since when."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

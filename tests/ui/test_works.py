@@ -1,7 +1,5 @@
 """Works in progress on the page: what was promised, and what is waited for since when."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import re

@@ -1,7 +1,5 @@
 """What goes wrong in a simulated upgrade, made from a seed."""
 
-from __future__ import annotations
-
 import random
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The small fleet that simulated upgrades run on: twelve nodes in three zones, and their pods."""
 
-from __future__ import annotations
-
 from tests.sim.documents import Json, node, owner, pod
 
 ZONES = "abc"

@@ -4,8 +4,6 @@ They know the policy's numbers and the marks on nodes, and none of the controlle
 available, what a floor is, and whose cordon a node has is worked out here once more.
 """
 
-from __future__ import annotations
-
 import json
 import math
 from collections import Counter

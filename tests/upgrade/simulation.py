@@ -6,8 +6,6 @@ remains in the end must be what a run without faults leaves, where nothing but t
 calls had faults.
 """
 
-from __future__ import annotations
-
 import json
 import random
 from collections.abc import Callable, Iterable, Iterator, Sequence

@@ -5,8 +5,6 @@ taint, the scheduler places canaries and kubelets start and stop them; each of t
 off. Drain verdicts are what a test says, else `ready` with every ordinary pod.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Collection, Mapping
 from typing import Any
 

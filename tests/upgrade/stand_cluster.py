@@ -3,8 +3,6 @@
 Each change of an object gives it a new version, as the API server does.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The answers that the controller is handed in, from a cache."""
 
-from __future__ import annotations
-
 import random
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The automaton of a node in an upgrade is one table, and runs make no other transitions."""
 
-from __future__ import annotations
-
 import ast
 import re
 from collections import Counter, defaultdict

@@ -1,7 +1,5 @@
 """Which nodes are available: rows of section 6, and the marks of other programs (section 4)."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -5,8 +5,6 @@ may be out at once take ceil(n / k) rounds of 14 minutes, and a minute. A growth
 rounds, the minute, and the soak; between two zones there is a soak.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """What `status` says of a node's checks: the leader's word for the one that it waits for."""
 
-from __future__ import annotations
-
 from kubectl_nodelife.controllers.upgrade.marks import NodeState
 from kubectl_nodelife.controllers.upgrade.report import report_of
 from kubectl_nodelife.controllers.upgrade.settling import CHECKS as SETTLING

@@ -1,7 +1,5 @@
 """The turn of steps and zones, and what holds a candidate: rows 7, 8, 15 and 16, and edges."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from kubectl_nodelife.controllers.upgrade.claims import (

@@ -1,7 +1,5 @@
 """What `upgrade clean` finds on nodes and beside them, and what it does about it."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

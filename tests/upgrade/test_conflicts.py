@@ -3,8 +3,6 @@
 A kubelet's status update changes a node's version at any time, so that every PATCH may meet 409.
 """
 
-from __future__ import annotations
-
 import pytest
 
 from kubectl_nodelife.controllers.upgrade.marks import CordonOwner

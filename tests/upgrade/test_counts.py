@@ -2,8 +2,6 @@
 edges of the arithmetic.
 """
 
-from __future__ import annotations
-
 import pytest
 
 from kubectl_nodelife.controllers.upgrade.counts import (

@@ -4,8 +4,6 @@ Every case is planned by `drain/plan.py` as well: the quick answer must not be b
 planner's, which plays the drain.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from dataclasses import replace
 from typing import Any

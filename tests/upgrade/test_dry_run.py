@@ -1,7 +1,5 @@
 """`start --dry-run`: the leader's sentences of a run of each work mode, played to its end."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

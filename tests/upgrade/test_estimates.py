@@ -1,7 +1,5 @@
 """The ends of the estimate: near enough to each other to be of use, and told from what is read."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from kubectl_nodelife.upgrade.findings import UpgradeEstimate

@@ -1,7 +1,5 @@
 """What a plan says beforehand: one row for each finding, as the objects of a cluster show it."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

@@ -5,8 +5,6 @@ that are counted from nothing; runs with seeded faults are played with both: a f
 CI, or what `--seeds` asks for.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection
 
 import pytest

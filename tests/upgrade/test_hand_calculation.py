@@ -4,8 +4,6 @@ Fourteen minutes from claim to release, 50 nodes at once at most. Six steps of g
 minutes each: 14, one of watching the node, and the soak of five. Then zone after zone, 50 at once.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from kubectl_nodelife.controllers.upgrade.counts import CLUSTER, pool_scope

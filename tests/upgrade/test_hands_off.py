@@ -1,7 +1,5 @@
 """What people take out of a run's hands: it says so, prints what kubectl would do, and lets go."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

@@ -4,8 +4,6 @@ CI plays 500 seeds, `bin/test` a few. By hand: `pytest tests/upgrade/test_invari
 10000 -n 4`; a failure names its seed.
 """
 
-from __future__ import annotations
-
 import pytest
 
 from tests.upgrade.fault_plan import Plan, plan_of

@@ -1,7 +1,5 @@
 """The Job of `--job FILE`, bound to one node."""
 
-from __future__ import annotations
-
 import copy
 from typing import Any
 

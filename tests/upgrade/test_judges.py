@@ -1,7 +1,5 @@
 """The judges see what they are there for: each of them, shown a breach, says so."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

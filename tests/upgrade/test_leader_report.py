@@ -1,7 +1,5 @@
 """What a leader tells on the Lease of its last pass."""
 
-from __future__ import annotations
-
 from kubectl_nodelife.controllers.upgrade.report import report_of
 from tests.upgrade.stand import Stand
 

@@ -1,7 +1,5 @@
 """Plans of upgrades where the scheduler's choice among nodes of the same score is chance."""
 
-from __future__ import annotations
-
 from kubectl_nodelife.outlook.upgrade_plan import upgrade_plan_document
 from kubectl_nodelife.report.upgrade_plan import headline
 from kubectl_nodelife.upgrade.findings import UpgradePlan

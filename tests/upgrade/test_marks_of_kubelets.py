@@ -1,7 +1,5 @@
 """A kubelet may write its own Node: what it says there changes no other node, and no person's."""
 
-from __future__ import annotations
-
 import pytest
 from msgspec.structs import replace
 

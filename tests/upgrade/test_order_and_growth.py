@@ -1,7 +1,5 @@
 """The order of claims and the growth of steps: rows 15, 16 and 47 of the decision vectors."""
 
-from __future__ import annotations
-
 from kubectl_nodelife.controllers.upgrade.claims import (
     DrainVerdict,
     UpgradeCandidate,

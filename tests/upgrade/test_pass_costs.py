@@ -1,7 +1,5 @@
 """A pass costs by what has changed: nodes that are as they were are not read again."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

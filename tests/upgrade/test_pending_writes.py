@@ -1,7 +1,5 @@
 """What was sent stays laid over its object until the cache shows it; what failed is taken back."""
 
-from __future__ import annotations
-
 import pytest
 
 from kubectl_nodelife.controllers.upgrade.memory import PendingWrites

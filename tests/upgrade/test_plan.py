@@ -1,7 +1,5 @@
 """The plan of small clusters: decisions, order, estimate, findings, the document and the page."""
 
-from __future__ import annotations
-
 from itertools import pairwise
 from typing import Any
 

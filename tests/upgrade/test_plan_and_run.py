@@ -4,8 +4,6 @@ A plan names the same nodes in the same order at the same instants. The work tak
 expected to take.
 """
 
-from __future__ import annotations
-
 import json
 import random
 from collections import Counter

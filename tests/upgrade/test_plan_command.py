@@ -1,7 +1,5 @@
 """`upgrade plan` as it is called: formats, exit codes, what it refuses to plan."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

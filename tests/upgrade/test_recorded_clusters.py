@@ -4,8 +4,6 @@ Of `tests/dumps/`, and of the folders in `NODELIFE_DUMPS`: as they were found, w
 budgets that spare nobody, and healed. What a recording lacks is not there for either of the two.
 """
 
-from __future__ import annotations
-
 import json
 import os
 from pathlib import Path

@@ -4,8 +4,6 @@ A run is played, and its leader is asked every few minutes, as for its report. W
 then is held against when the run really ended.
 """
 
-from __future__ import annotations
-
 from collections import deque
 from typing import Any
 

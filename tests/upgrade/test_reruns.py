@@ -1,7 +1,5 @@
 """A leader that dies while a command runs costs the node no try where `--rerun-safe` was given."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from kubectl_nodelife.controllers.upgrade.marks import WorkMark

@@ -1,7 +1,5 @@
 """Room elsewhere for what leaves a node: row 14 of the decision vectors, and edges."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from kubectl_nodelife.upgrade.answers import RoomElsewhere

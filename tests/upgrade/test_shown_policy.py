@@ -1,7 +1,5 @@
 """What of a policy stands in the cluster, and that nothing to be run is ever taken from there."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

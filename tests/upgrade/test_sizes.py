@@ -1,7 +1,5 @@
 """What is written on the Lease stays within what the API server takes, counted in bytes."""
 
-from __future__ import annotations
-
 from kubectl_nodelife.controllers.upgrade.document import DOCUMENT_LIMIT, RunPhase, encode_document
 from kubectl_nodelife.controllers.upgrade.report import (
     MOST_NODES,

@@ -1,7 +1,5 @@
 """Why nodes are left out: rows 8, 15 and 17 of the decision vectors."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

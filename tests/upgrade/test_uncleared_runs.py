@@ -1,7 +1,5 @@
 """A leader dies between a run's end and its last mark: the next one clears away what is left."""
 
-from __future__ import annotations
-
 import pytest
 
 from kubectl_nodelife.acts.upgrade.lease import check_start

@@ -3,8 +3,6 @@
 A number is the vector's row. B: nodes that count, A: available, L: floor, M: most unavailable.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

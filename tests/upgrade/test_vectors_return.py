@@ -4,8 +4,6 @@ A number is the vector's row. Unless a test says otherwise: a pool of one zone, 
 defaults of the policy, phase Running, no gate, each node Ready and drainable.
 """
 
-from __future__ import annotations
-
 from msgspec.structs import replace
 
 from kubectl_nodelife.controllers.upgrade.marks import CordonOwner

@@ -1,7 +1,5 @@
 """Maintenance windows: rows 49 and 50 of the decision vectors, midnight, and summer time."""
 
-from __future__ import annotations
-
 from datetime import datetime
 
 import pytest

@@ -1,7 +1,5 @@
 """What `--run` is told of its node: a compromised kubelet cannot point it at another machine."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

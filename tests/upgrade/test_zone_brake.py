@@ -1,7 +1,5 @@
 """How many nodes of a zone may go: rows 9 to 13 of the specification's decision vectors."""
 
-from __future__ import annotations
-
 import pytest
 
 from kubectl_nodelife.controllers.nodelifecycle.zones import NORMAL, compute_zone_state

@@ -1,7 +1,5 @@
 """What the decision vectors begin from."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from kubectl_nodelife.controllers.upgrade.marks import NodeState

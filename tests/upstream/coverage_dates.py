@@ -5,8 +5,6 @@ say to docs/since-dates.md; `tests/upstream/test_since_dates.py` holds the cells
 against that.
 """
 
-from __future__ import annotations
-
 from typing import Final, NamedTuple
 
 from tests.upstream.marks import (

@@ -1,7 +1,5 @@
 """Lines of Kubernetes' source that date a behaviour: a mark for each rule of our tables."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 from typing import NamedTuple

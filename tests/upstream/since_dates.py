@@ -9,8 +9,6 @@ mark. Dates are those of the last patch of each release, but for v1.11.0; the no
 kubelet begin with v1.16.0.
 """
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from collections.abc import Iterable, Iterator

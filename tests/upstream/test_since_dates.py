@@ -1,7 +1,5 @@
 """docs/since-dates.md, which is written from the Go modules, is what our tables of releases say."""
 
-from __future__ import annotations
-
 import re
 
 from tests.docs.test_coverage import rows

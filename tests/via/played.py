@@ -1,7 +1,5 @@
 """A sandbox whose API server forwards ports of pods: one Deployment, whose pods are played."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any
 

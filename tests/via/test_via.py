@@ -1,7 +1,5 @@
 """`--via`: each verb says there what it says on the socket, and gives no orders."""
 
-from __future__ import annotations
-
 import contextlib
 from collections.abc import AsyncIterator
 from typing import Any

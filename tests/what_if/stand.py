@@ -4,8 +4,6 @@ Kubelets renew at 6, 16, 26, … s, the first monitor pass is at 0, pods ask 100
 default tolerations of 300 s, and the pods that are there were Ready 2 s after they were bound.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The words of a question: what is understood, and the one line about what is not."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

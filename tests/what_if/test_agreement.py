@@ -1,7 +1,5 @@
 """What `status` and `explain` say of a node that may be lost is what `what-if` plays of it."""
 
-from __future__ import annotations
-
 import pytest
 
 from kubectl_nodelife.engine.cache import Cache

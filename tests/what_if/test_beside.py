@@ -1,7 +1,5 @@
 """Several processes play one question: the answer is that of one, and no process is left behind."""
 
-from __future__ import annotations
-
 import os
 import signal
 import sys

@@ -3,8 +3,6 @@ forecast gives the earliest and the latest. Followed in the plays' own writes, b
 (`podsShouldBeOnNode`, `flowcontrol.Backoff`).
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import pytest

@@ -4,8 +4,6 @@
 nothing else happens the instants are equal to the ms: both play the same kubectl on the same world.
 """
 
-from __future__ import annotations
-
 import json
 import random
 import shlex

@@ -1,8 +1,6 @@
 """`what-if --enforced`: what kube-controller-manager does at the pace of its clients, and what our
 daemon would do at its own."""
 
-from __future__ import annotations
-
 import pytest
 
 from kubectl_nodelife.engine.settings import make_settings

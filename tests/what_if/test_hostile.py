@@ -1,7 +1,5 @@
 """Questions that nobody asks by accident: one line or an answer, and bounded work."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -2,8 +2,6 @@
 from the least to the most where some were before, since the count is in its controller's memory.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,8 +1,6 @@
 """The fast and the slow play begin after the join of the middle one where that changed nothing:
 what is told is what plays that join anew tell, byte for byte."""
 
-from __future__ import annotations
-
 import msgspec
 import pytest
 

@@ -2,8 +2,6 @@
 nodes that were in trouble before. The times are those of `test_vectors`.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

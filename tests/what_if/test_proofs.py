@@ -4,8 +4,6 @@ The same question, asked otherwise, has the same answer; what changes nothing sh
 pod is lost from sight.
 """
 
-from __future__ import annotations
-
 import random
 from collections import Counter
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """The loss of each node, zone or group by itself, the worst first."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 from pathlib import Path

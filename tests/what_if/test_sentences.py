@@ -1,7 +1,5 @@
 """The sentence of an answer says what is so: of settings, refused drains, circles, recoveries."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

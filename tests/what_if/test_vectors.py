@@ -5,8 +5,6 @@ Last sign of life at -4 s: too old after 46 s, called Unknown by the pass at 50.
 are Ready 2 s after that.
 """
 
-from __future__ import annotations
-
 import pytest
 
 from tests.simulating import NO_LIMIT

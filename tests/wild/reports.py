@@ -3,8 +3,6 @@
 `right.json` there says in a few facts what the right answer is.
 """
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any, NamedTuple

@@ -1,7 +1,5 @@
 """Makes small clusters of the kinds that operators reported, other than those that they showed."""
 
-from __future__ import annotations
-
 import json
 from datetime import UTC, datetime, timedelta
 from pathlib import Path

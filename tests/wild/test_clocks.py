@@ -1,7 +1,5 @@
 """Clocks that are wrong: the moment of a dump is what most of them agree on (kubernetes#113081)."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.wild.reports import Report, first_lines

@@ -1,8 +1,6 @@
 """kubectl drain reads a refused pod again by name, and goes on with what it finds
 (kubernetes#138229)."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """When pods are back, and when not; and budgets that nobody made their controller look at again."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

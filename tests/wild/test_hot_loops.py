@@ -2,8 +2,6 @@
 default pace, and said by every verb that plays or looks at it.
 """
 
-from __future__ import annotations
-
 import json
 from itertools import pairwise
 from pathlib import Path

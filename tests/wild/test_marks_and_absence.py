@@ -1,7 +1,5 @@
 """Nodes that are closed by others' marks, nodes without an object, and attempts that failed."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

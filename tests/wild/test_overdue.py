@@ -1,7 +1,5 @@
 """What should have come long ago is overdue, in every verb, and not "in 0s"."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.wild.reports import Report, first_lines, sections

@@ -1,7 +1,5 @@
 """The plan of an upgrade takes the nodes in the order in which its run takes them."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.wild.reports import Report

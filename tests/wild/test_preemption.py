@@ -1,7 +1,5 @@
 """Placeholder pods of negative priority keep room for drained pods: one is preempted, once."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.wild.reports import Report

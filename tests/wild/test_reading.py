@@ -1,7 +1,5 @@
 """A field that decides nothing refuses no file, and what was not read is not absent."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

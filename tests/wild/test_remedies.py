@@ -1,7 +1,5 @@
 """A remedy is named only where the play of the whole plan is better with it."""
 
-from __future__ import annotations
-
 import json
 import shlex
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Roll-outs that stand still, recorded on a real 1.36.3 control plane."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from pathlib import Path

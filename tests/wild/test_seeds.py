@@ -1,7 +1,5 @@
 """Random scenarios and dumps in which a rule of an old release decides."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

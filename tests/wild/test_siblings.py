@@ -1,7 +1,5 @@
 """What holds of a reported situation holds of others of its kind."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

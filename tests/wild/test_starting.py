@@ -1,7 +1,5 @@
 """Reports about pods that are bound and do not start: volumes elsewhere, and loops."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """What kubectl drain reads first, and was not read, leaves the verdict open."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

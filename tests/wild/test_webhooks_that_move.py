@@ -1,8 +1,6 @@
 """An eviction that asks a webhook whose own pods are drained: kubectl tries an answer of 500 no
 second time (recorded with a webhook at a closed port: exit 1 after 0.4 s)."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Pods, budgets and owners for the tests of this folder."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import msgspec

@@ -3,8 +3,6 @@
 Titles are upstream's where pkg/controller/disruption/disruption_test.go has the row.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import msgspec

@@ -3,8 +3,6 @@
 Titles are upstream's where pkg/registry/core/pod/storage/eviction_test.go has the row.
 """
 
-from __future__ import annotations
-
 import pytest
 
 from kubectl_nodelife.kube.meta import Time

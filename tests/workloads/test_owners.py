@@ -1,7 +1,5 @@
 """How Jobs replace pods that were deleted: backoffLimit, back-off, podReplacementPolicy."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """Why a pod has no node, in one line, and the smallest change."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """What is kept of all pods: the same as by a walk through them, whatever came, went or changed."""
 
-from __future__ import annotations
-
 import random
 from collections import deque
 from collections.abc import Iterable

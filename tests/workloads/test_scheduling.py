@@ -1,7 +1,5 @@
 """The scheduler's filters, and counts that are kept up against counts made afresh."""
 
-from __future__ import annotations
-
 import random
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Which of the nodes that fit is taken: kube-scheduler's default scores, by their weights."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 
 import pytest

@@ -1,7 +1,5 @@
 """Times to Ready, learnt from the pods that are."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

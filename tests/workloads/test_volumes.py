@@ -3,8 +3,6 @@ plugins/volumebinding/binder_test.go (TestFindPodVolumesWithoutProvisioning, -Wi
 of component-helpers/scheduling/corev1/helpers_test.go (TestMatchTopologySelectorTerms).
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import NamedTuple
 

@@ -1,7 +1,5 @@
 """Cutting waves: each limit alone, and that every node is in exactly one wave."""
 
-from __future__ import annotations
-
 import random
 from collections import Counter
 

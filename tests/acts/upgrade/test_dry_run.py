@@ -1,7 +1,5 @@
 """`start --dry-run` on the sandbox: the whole story of a node, and not one write."""
 
-from __future__ import annotations
-
 import json
 
 from kubectl_nodelife.sandbox.tls import Sandbox

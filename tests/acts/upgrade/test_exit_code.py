@@ -1,7 +1,5 @@
 """With which exit code a leader ends."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """The run's Lease: succession as watched, renewal, what others do to it."""
 
-from __future__ import annotations
-
 import asyncio
 import time
 from typing import Any, cast

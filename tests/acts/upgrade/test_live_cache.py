@@ -1,7 +1,5 @@
 """What a leader sees of the cluster, and why it is blind."""
 
-from __future__ import annotations
-
 import asyncio
 import time
 from collections.abc import Collection

@@ -1,7 +1,5 @@
 """What `start` says where the run under way has another order."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from kubectl_nodelife.acts.upgrade.lease import differences

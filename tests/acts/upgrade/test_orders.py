@@ -1,7 +1,5 @@
 """`upgrade pause`, `resume`, `abort` and `clean` on the sandbox: what they write and leave."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Awaitable, Callable
 from typing import Any

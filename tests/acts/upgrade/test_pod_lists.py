@@ -1,7 +1,5 @@
 """Lists of a node's pods: what the cache shows holds once it has seen all that was listed."""
 
-from __future__ import annotations
-
 import asyncio
 from itertools import count
 from types import SimpleNamespace

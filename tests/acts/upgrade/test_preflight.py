@@ -1,7 +1,5 @@
 """What a leader checks before its first write, and the times that it keeps."""
 
-from __future__ import annotations
-
 import asyncio
 from typing import Any, cast
 

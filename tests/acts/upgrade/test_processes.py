@@ -1,7 +1,5 @@
 """The operator's commands: environment, log, exit codes, process groups, the gate."""
 
-from __future__ import annotations
-
 import asyncio
 import gc
 import os

@@ -1,7 +1,5 @@
 """What `start` prints of each decision: a sentence, whatever record the decision makes."""
 
-from __future__ import annotations
-
 import pytest
 
 from kubectl_nodelife.acts.upgrade.leader import SENTENCES, Waits, sentences_of

@@ -1,7 +1,5 @@
 """When a leader decides nothing, for nothing could be written."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 from typing import Any, cast
 

@@ -5,8 +5,6 @@ taints and the pod garbage collector. They run on three stands side by side, eac
 server, nodes and a daemon of its own, since they are serial and mostly wait.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor

@@ -5,8 +5,6 @@ doubled; its Lease is stolen; a person says stop. Each time the cluster ends as 
 would leave it, and the observer, who reads the audit log alone, finds no rule broken.
 """
 
-from __future__ import annotations
-
 import json
 import random
 import signal

@@ -9,8 +9,6 @@ that CI leaves out, NODELIFE_TRACES=WORD those whose name has that word; NODELIF
 folder in which what was played is kept.
 """
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os
