@@ -55,14 +55,19 @@ from kubectl_nodelife.engine.events import (
     Put,
 )
 from kubectl_nodelife.engine.settings import NEWEST, parse_profile
-from kubectl_nodelife.kube.deletion import is_let_go
-from kubectl_nodelife.kube.meta import KubeObject
+from kubectl_nodelife.kube.deletion import delete_pod, is_let_go
+from kubectl_nodelife.kube.meta import KubeObject, controller_of
 from kubectl_nodelife.kube.node import Node
 from kubectl_nodelife.kube.pod import Pod, Toleration, same_but_for_conditions
 from kubectl_nodelife.kube.selectors import matches
 from kubectl_nodelife.kube.taints import default_tolerations
 from kubectl_nodelife.kube.times import whole_seconds
-from kubectl_nodelife.kube.wellknown import NO_EXECUTE, TAINT_NODE_NOT_READY, TAINT_NODE_UNREACHABLE
+from kubectl_nodelife.kube.wellknown import (
+    LABEL_CONTROLLER_REVISION_HASH,
+    NO_EXECUTE,
+    TAINT_NODE_NOT_READY,
+    TAINT_NODE_UNREACHABLE,
+)
 from kubectl_nodelife.kube.workload import (
     DaemonSet,
     ReplicaSet,
@@ -72,6 +77,7 @@ from kubectl_nodelife.kube.workload import (
     default_pod_template,
 )
 from kubectl_nodelife.workloads.admission import DECIDING_KINDS, Admission
+from kubectl_nodelife.workloads.owners import LABEL_POD_TEMPLATE_HASH
 from kubectl_nodelife.workloads.pod_classes import MADE_UID_ENDS, pods_among
 
 
@@ -264,6 +270,15 @@ class Api:
         else:
             self.put(kind, new, cause)
 
+    def delete_pod(self, pod: Pod, because: str, cause: Action | None = None) -> None:
+        """Delete a pod that is not terminating yet: it terminates, or is gone at once."""
+        done = self.note(deletion(pod, because, cause))
+        marked = delete_pod(pod, self.now_ns)
+        if marked is None:
+            self.drop("Pod", pod.key, done)
+        else:
+            self.put("Pod", marked, done)
+
     def put_heartbeats(self, event: Heartbeats) -> None:
         """A kubelet renews its Lease on another schedule from now on."""
         self.store.apply(event, self.now_ns)
@@ -359,6 +374,27 @@ class BindPod(RecordEvent, frozen=True, kw_only=True, gc=False):
     """The scheduler's Event of a pod that had to wait, and is bound to a node."""
 
     node: str
+
+
+_HASH_LABELS = (LABEL_POD_TEMPLATE_HASH, LABEL_CONTROLLER_REVISION_HASH)
+
+
+def creation(pod: Pod, because: str, cause: Action | None = None) -> MakePod:
+    """The cluster creates that pod."""
+    meta = pod.metadata
+    owner, labels = controller_of(meta), meta.labels or {}
+    return MakePod(
+        controller=CLUSTER,
+        because=because,
+        cause=cause,
+        namespace=meta.namespace,
+        pod=meta.name,
+        pod_uid=meta.uid,
+        node=pod.spec.node_name,
+        owner=owner.name if owner is not None else "",
+        owner_kind=owner.kind if owner is not None else "",
+        revision=next((labels[key] for key in _HASH_LABELS if key in labels), ""),
+    )
 
 
 def deletion(

@@ -28,7 +28,6 @@ from kubectl_nodelife.engine.actions import Action
 from kubectl_nodelife.engine.actions.action import created_pod
 from kubectl_nodelife.engine.cache import Key
 from kubectl_nodelife.engine.events import ConditionsChange
-from kubectl_nodelife.kube.deletion import delete_pod
 from kubectl_nodelife.kube.meta import (
     KubeObject,
     LabelSelector,
@@ -48,7 +47,7 @@ from kubectl_nodelife.kube.workload import (
     ScaleSpec,
     scaled_value,
 )
-from kubectl_nodelife.sim.api import CLUSTER, Api, MakePod, deletion, event_record
+from kubectl_nodelife.sim.api import Api, creation, event_record
 from kubectl_nodelife.sim.clients import in_turn
 from kubectl_nodelife.sim.timeline import OWNER, Agenda, Happening
 from kubectl_nodelife.workloads.owners import LABEL_POD_TEMPLATE_HASH, is_active, replicas_of
@@ -452,50 +451,30 @@ class Deployments:
         template = owner.spec.template
         meta: Mapping[str, Any] = template.get("metadata") or {}
         name, uid = self._api.new_name(f"{owner.name}-")
-        reference = _reference("ReplicaSet", owner)
         manifest = {"metadata": {"name": name, "uid": uid}, "spec": template.get("spec") or {}}
         pod = created_pod(manifest, self._api.now_ns)
-        labels: dict[str, str] = dict(meta.get("labels") or {})
-        annotations = meta.get("annotations")
         pod = replace(
             pod,
             metadata=replace(
                 pod.metadata,
                 namespace=owner.namespace,
                 generate_name=f"{owner.name}-",
-                labels=labels,
-                annotations=annotations,
-                owner_references=(reference,),
+                labels=dict(meta.get("labels") or {}),
+                annotations=meta.get("annotations"),
+                owner_references=(_reference("ReplicaSet", owner),),
             ),
         )
         pod = self._api.default_tolerations.admit(pod)
         if (node := self._place(pod)) is not None:
             pod = replace(pod, spec=replace(pod.spec, node_name=node))
-        creation = MakePod(
-            controller=CLUSTER,
-            because=because,
-            cause=cause,
-            namespace=pod.namespace,
-            pod=name,
-            pod_uid=uid,
-            node=pod.spec.node_name,
-            owner=owner.name,
-            owner_kind="ReplicaSet",
-            revision=labels.get(LABEL_POD_TEMPLATE_HASH, ""),
-        )
-        self._api.put("Pod", pod, self._api.note(creation))
+        self._api.put("Pod", pod, self._api.note(creation(pod, because, cause)))
 
     def _delete(self, doomed: Pod, because: str, cause: Action, at_ns: int) -> None:
         self._going.pop(doomed.uid, None)
         pod = self._api.store.pods.get(doomed.key)
         if pod is None or pod.uid != doomed.uid or not is_active(pod):
             return
-        done = self._api.note(deletion(pod, because, cause))
-        marked = delete_pod(pod, self._api.now_ns)
-        if marked is None:
-            self._api.drop("Pod", pod.key, done)
-        else:
-            self._api.put("Pod", marked, done)
+        self._api.delete_pod(pod, because, cause)
 
 
 def _reference(kind: str, owner: KubeObject) -> OwnerReference:

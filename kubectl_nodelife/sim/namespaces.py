@@ -7,10 +7,9 @@ work. Left out: content other than pods, and the removal of the Namespace itself
 
 from __future__ import annotations
 
-from kubectl_nodelife.kube.deletion import delete_pod
 from kubectl_nodelife.kube.meta import KubeObject
 from kubectl_nodelife.kube.workload import Namespace
-from kubectl_nodelife.sim.api import Api, deletion
+from kubectl_nodelife.sim.api import Api
 from kubectl_nodelife.sim.timeline import OWNER, Agenda
 from kubectl_nodelife.workloads.admission import ends_pods_ns
 
@@ -47,11 +46,5 @@ class NamespaceController:
     def _end_pods(self, namespace: str, at_ns: int) -> None:
         pods = [pod for pod in self._api.store.pods.values() if pod.namespace == namespace]
         for pod in pods:
-            if pod.metadata.deletion_timestamp is not None:
-                continue
-            done = self._api.note(deletion(pod, "its namespace is being deleted", None))
-            marked = delete_pod(pod, at_ns)
-            if marked is None:
-                self._api.drop("Pod", pod.key, done)
-            else:
-                self._api.put("Pod", marked, done)
+            if pod.metadata.deletion_timestamp is None:
+                self._api.delete_pod(pod, "its namespace is being deleted")

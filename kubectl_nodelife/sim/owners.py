@@ -33,7 +33,7 @@ from kubectl_nodelife.kube.times import SECOND_NS, whole_seconds
 from kubectl_nodelife.kube.workload import Job
 from kubectl_nodelife.kubelet.conditions import READY, terminal_phase_condition
 from kubectl_nodelife.kubelet.status import with_condition
-from kubectl_nodelife.sim.api import CLUSTER, Api, MakePod, deletion, template_of
+from kubectl_nodelife.sim.api import Api, creation, template_of
 from kubectl_nodelife.sim.clients import in_turn
 from kubectl_nodelife.sim.timeline import OWNER, Agenda
 from kubectl_nodelife.workloads.budgets import is_healthy
@@ -56,7 +56,6 @@ from kubectl_nodelife.workloads.owners import (
     successor,
 )
 
-_HASH_LABELS = ("pod-template-hash", "controller-revision-hash")
 _NOT_HERE = frozenset({"DaemonSet", "Node"})
 
 LOST_AT_ONCE_NS = SECOND_NS
@@ -200,14 +199,8 @@ class WorkloadControllers:
     def delete(self, lost: Pod, because: str, cause: Action | None, at_ns: int) -> None:
         """Delete the pod for its owner, unless it terminates already."""
         pod = self._same(lost)
-        if pod is None or pod.metadata.deletion_timestamp is not None:
-            return
-        done = self._api.note(deletion(pod, because, cause))
-        marked = delete_pod(pod, at_ns)
-        if marked is None:
-            self._api.drop("Pod", pod.key, done)
-        else:
-            self._api.put("Pod", marked, done)
+        if pod is not None and pod.metadata.deletion_timestamp is None:
+            self._api.delete_pod(pod, because, cause)
 
     def _same(self, pod: Pod) -> Pod | None:
         """The pod as it is now; None where it is gone."""
@@ -293,26 +286,12 @@ class WorkloadControllers:
     def _make(self, gone: Lost, owner: OwnerReference, at_ns: int) -> None:
         lost, _, cause = gone
         pod = self._successor(lost, owner)
-        meta = pod.metadata
-        self._made[meta.uid] = at_ns
-        labels = meta.labels or {}
-        creation = self._api.note(
-            MakePod(
-                controller=CLUSTER,
-                because=f"{owner.kind} {owner.name} makes a pod in place of {lost.metadata.name}",
-                cause=cause,
-                namespace=meta.namespace,
-                pod=meta.name,
-                pod_uid=meta.uid,
-                node=pod.spec.node_name,
-                owner=owner.name,
-                owner_kind=owner.kind,
-                revision=next((labels[key] for key in _HASH_LABELS if key in labels), ""),
-            )
-        )
+        self._made[pod.metadata.uid] = at_ns
+        because = f"{owner.kind} {owner.name} makes a pod in place of {lost.metadata.name}"
+        made = self._api.note(creation(pod, because, cause))
         if self.on_successor is not None:
             self.on_successor(lost, pod)
-        self._api.put("Pod", pod, creation)
+        self._api.put("Pod", pod, made)
 
     def _successor(self, lost: Pod, owner: OwnerReference) -> Pod:
         """A new Pending pod with the same spec, labels and owner, bound if it fits somewhere."""

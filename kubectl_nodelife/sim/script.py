@@ -17,7 +17,7 @@ from kubectl_nodelife.engine.settings import NEWEST, Profile, parse_profile
 from kubectl_nodelife.kube.codec import encode, mended, merge_patch
 from kubectl_nodelife.kube.kinds import kind_of
 from kubectl_nodelife.kube.load import decode
-from kubectl_nodelife.kube.meta import KubeObject, MicroTime, controller_of
+from kubectl_nodelife.kube.meta import KubeObject, MicroTime
 from kubectl_nodelife.kube.node import Lease, LeaseMeta, LeaseSpec, Node
 from kubectl_nodelife.kube.pod import Pod
 from kubectl_nodelife.kube.selectors import matches
@@ -27,9 +27,9 @@ from kubectl_nodelife.kube.wellknown import NAMESPACE_NODE_LEASE
 from kubectl_nodelife.kube.workload import Namespace, NamespaceStatus
 from kubectl_nodelife.sim.api import (
     CLUSTER,
-    MakePod,
     as_created,
     as_updated,
+    creation,
     deletion,
     event_record,
     refusal,
@@ -329,20 +329,7 @@ class Script:
             return
         if isinstance(obj, Pod):
             pod = self._world.scheduler.bind(self._api.default_tolerations.admit(obj))
-            owner = controller_of(pod.metadata)
-            cause = self._api.note(
-                MakePod(
-                    controller=CLUSTER,
-                    because=_WHY,
-                    namespace=pod.namespace,
-                    pod=pod.name,
-                    pod_uid=pod.uid,
-                    node=pod.spec.node_name,
-                    owner=owner.name if owner is not None else "",
-                    owner_kind=owner.kind if owner is not None else "",
-                )
-            )
-            self._api.put(kind, pod, cause)
+            self._api.put(kind, pod, self._api.note(creation(pod, _WHY)))
         else:
             self._api.put(kind, obj, self._api.note(event_record(obj, "Created", _WHY)))
 
