@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
@@ -17,7 +17,7 @@ from kubectl_nodelife.report.table import Table, columns
 if TYPE_CHECKING:
     from kubectl_nodelife.daemon.metrics.families import MetricFamily
 
-Rules = dict[str, Any]
+Json = dict[str, Any]
 
 SEVERITIES: Final = ("info", "warning", "critical")
 
@@ -78,16 +78,22 @@ def alerts(output: str, severity_map: str, runbooks: str) -> None:
     terminal.write(yaml.safe_dump(shown, sort_keys=False, width=100, allow_unicode=True))
 
 
-def _read_rules(runbooks: str) -> Rules:
-    """The rules as Prometheus reads them. `runbooks`: where docs/metrics.md can be read, "" for
-    alerts without the address of a runbook.
-    """
+def _read(name: str) -> Json:
+    """A file beside the table of metrics."""
     from importlib.resources import files
 
     import yaml
 
-    text = files("kubectl_nodelife.daemon.metrics").joinpath("alerts.yaml").read_text("utf-8")
-    rules: Rules = yaml.safe_load(text)
+    text = files("kubectl_nodelife.daemon.metrics").joinpath(name).read_text("utf-8")
+    document: Json = yaml.safe_load(text)
+    return document
+
+
+def _read_rules(runbooks: str) -> Json:
+    """The rules as Prometheus reads them. `runbooks`: where docs/metrics.md can be read, "" for
+    alerts without the address of a runbook.
+    """
+    rules = _read("alerts.yaml")
     for group in rules["groups"]:
         for rule in group["rules"]:
             if "alert" in rule and runbooks:
@@ -95,7 +101,7 @@ def _read_rules(runbooks: str) -> Rules:
     return rules
 
 
-def _prometheus_rule(rules: Rules) -> Rules:
+def _prometheus_rule(rules: Json) -> Json:
     """A PrometheusRule of the operator's."""
     return {
         "apiVersion": "monitoring.coreos.com/v1",
@@ -118,10 +124,12 @@ def dashboard_command() -> None:
     """
     import json
 
-    terminal.write(json.dumps(dashboard(), indent=2) + "\n")
+    dashboard = _read("dashboard.yaml")
+    dashboard["panels"] = list(_placed(dashboard["panels"]))
+    terminal.write(json.dumps(dashboard, indent=2) + "\n")
 
 
-def _renamed(rules: Rules, severity_map: str) -> Rules:
+def _renamed(rules: Json, severity_map: str) -> Json:
     """The rules with other severities. Raises BadInput."""
     names = {}
     for text in filter(None, severity_map.split(",")):
@@ -144,30 +152,9 @@ def _renamed(rules: Rules, severity_map: str) -> Rules:
 _COLUMNS = columns("name | type | labels | most series | help*")
 
 
-Json = dict[str, Any]
 _COLUMNS_OF_24: Final = {"stat": 6, "timeseries": 12, "state-timeline": 24}
 _HEIGHTS: Final = {"stat": 4, "timeseries": 8, "state-timeline": 6}
 _SOURCE: Final = {"type": "prometheus", "uid": "${datasource}"}
-_IN: Final = '{cluster=~"$cluster"}'
-_OF_ZONE: Final = '{cluster=~"$cluster", zone=~"$zone"}'
-_LOST: Final = (
-    'sum(max by (cluster, zone, state) (nodelife_nodes{cluster=~"$cluster", zone=~"$zone", '
-    'state=~"overdue|unreachable|not-ready"}))'
-)
-_STATES: Final = (
-    "sum by (state) (max by (cluster, zone, state) "
-    '(nodelife_nodes{cluster=~"$cluster", zone=~"$zone", state!="healthy"}))'
-)
-_UNKNOWN: Final = f"max by (seconds) (nodelife_nodes_unknown_within{_IN})"
-_NEXT: Final = f"min(max by (cluster) (nodelife_next_eviction_timestamp_seconds{_IN} > 0)) - time()"
-_BRAKE: Final = f"min by (zone) (nodelife_zone_nodes_until_brake{_OF_ZONE})"
-_CHANGES: Final = (
-    f"sum by (controller, action, outcome) (increase(nodelife_predicted_changes_total{_IN}[5m]))"
-)
-_STATES_OF_ZONES: Final = " or ".join(
-    f'{value} * nodelife_zone_state{{cluster=~"$cluster", zone=~"$zone", state="{state}"}}'
-    for value, state in enumerate(("Normal", "PartialDisruption", "FullDisruption"), 1)
-)
 
 
 def metrics_page(families: Sequence[MetricFamily]) -> Page:
@@ -193,144 +180,40 @@ def metrics_page(families: Sequence[MetricFamily]) -> Page:
     return Page(blocks, made, lambda: (f"metric/{family.name}" for family in families))
 
 
-class Panel(NamedTuple):
-    """One panel. `lines`: PromQL -> how a line is called. `unit` and `kind`: as Grafana calls them.
-
-    `steps`: (from this value on, colour); `words`: what a value is called.
-    """
-
-    title: str
-    lines: dict[str, str]
-    unit: str = "short"
-    kind: str = "timeseries"
-    steps: tuple[tuple[float | None, str], ...] = ()
-    words: tuple[str, ...] = ()
-
-
-_GOOD_WORSE_GONE: Final = ("blue", "orange", "dark-red")
-"""As on the live page: told apart also by who does not tell red from green."""
-
-
-def _steps(worse: float, gone: float) -> tuple[tuple[float | None, str], ...]:
-    return tuple(zip((None, worse, gone), _GOOD_WORSE_GONE, strict=True))
-
-
-PANELS: Final = (
-    Panel("Lost nodes", {_LOST: ""}, kind="stat", steps=_steps(1, 3)),
-    Panel(
-        "Lost nodes until the brake",
-        {f"min(nodelife_zone_nodes_until_brake{_OF_ZONE})": ""},
-        kind="stat",
-        steps=((None, "dark-red"), (2, "orange"), (4, "blue")),
-    ),
-    Panel("Time to the next eviction", {_NEXT: ""}, "s", "stat", ((None, "orange"), (300, "blue"))),
-    Panel(
-        "Where controllers differ",
-        {f"sum(max by (finding) (nodelife_divergences{_IN}))": ""},
-        kind="stat",
-        steps=_steps(1, 2),
-    ),
-    Panel(
-        "State of each zone",
-        {f"max by (zone) ({_STATES_OF_ZONES})": "{{zone}}"},
-        kind="state-timeline",
-        steps=((None, "blue"), (2, "orange"), (3, "dark-red")),
-        words=("Initial", "Normal", "PartialDisruption", "FullDisruption"),
-    ),
-    Panel("Nodes that are not healthy", {_STATES: "{{state}}"}),
-    Panel("Nodes that turn Unknown", {_UNKNOWN: "within {{seconds}}s"}),
-    Panel("Lost nodes until the brake, by zone", {_BRAKE: "{{zone}}"}),
-    Panel(
-        "Pods due and stranded",
-        {
-            f"max by (seconds) (nodelife_pods_due{_IN})": "due within {{seconds}}s",
-            f"max by (because) (nodelife_pods_stranded{_IN})": "stranded: {{because}}",
-        },
-    ),
-    Panel("Changes in five minutes", {_CHANGES: "{{controller}} {{action}} {{outcome}}"}),
-    Panel("Differences", {f"max by (finding) (nodelife_divergences{_IN})": "{{finding}}"}),
-    Panel(
-        "Error of predictions, p90",
-        {f"nodelife:prediction_error_seconds:p90{_IN}": "90 of 100"},
-        "s",
-    ),
-    Panel(
-        "What drains wait for",
-        {f"max by (gate) (nodelife_drain_wait_seconds{_IN})": "{{gate}}"},
-        "s",
-    ),
-    Panel("Nodes of an upgrade", {f"max by (state) (nodelife_upgrade_nodes{_IN})": "{{state}}"}),
-    Panel("Watches", {f"min by (kind) (nodelife_watch_up{_IN})": "{{kind}}"}),
-)
-
-
-def dashboard(panels: Iterable[Panel] = PANELS) -> Json:
-    """The dashboard, as `Import` in Grafana takes it. Where scrapes add no label `cluster`, all is
-    one cluster.
-    """
-    return {
-        "title": "kubectl-nodelife",
-        "uid": "kubectl-nodelife",
-        "schemaVersion": 39,
-        "editable": True,
-        "refresh": "30s",
-        "time": {"from": "now-1h", "to": "now"},
-        "templating": {
-            "list": [
-                {"name": "datasource", "type": "datasource", "query": "prometheus"},
-                _variable("cluster", "label_values(nodelife_info, cluster)"),
-                _variable("zone", 'label_values(nodelife_zone_state{cluster=~"$cluster"}, zone)'),
-            ]
-        },
-        "annotations": {"list": []},
-        "panels": list(_placed(panels)),
-    }
-
-
-def _variable(name: str, query: str) -> Json:
-    """A choice of the values of a label, several or all of them."""
-    return {
-        "name": name,
-        "type": "query",
-        "datasource": _SOURCE,
-        "query": query,
-        "refresh": 2,
-        "multi": True,
-        "includeAll": True,
-        "allValue": ".*",
-        "current": {"text": "All", "value": "$__all"},
-    }
-
-
-def _placed(panels: Iterable[Panel]) -> Iterator[Json]:
-    """From left to right, line by line; Grafana counts 24 columns."""
+def _placed(panels: Iterable[Json]) -> Iterator[Json]:
+    """Rows of dashboard.yaml as panels, from left to right, line by line; Grafana counts 24
+    columns."""
     x = y = height = 0
     for number, panel in enumerate(panels, 1):
-        width = _COLUMNS_OF_24[panel.kind]
+        kind = panel.get("kind", "timeseries")
+        width = _COLUMNS_OF_24[kind]
         if x + width > 24:
             x, y, height = 0, y + height, 0
-        height = max(height, _HEIGHTS[panel.kind])
-        place = {"h": _HEIGHTS[panel.kind], "w": width, "x": x, "y": y}
-        yield {"id": number, "gridPos": place, **_panel(panel)}
+        height = max(height, _HEIGHTS[kind])
+        place = {"h": _HEIGHTS[kind], "w": width, "x": x, "y": y}
+        yield {"id": number, "gridPos": place, "type": kind, **_panel(panel)}
         x += width
 
 
-def _panel(panel: Panel) -> Json:
-    defaults: Json = {"unit": panel.unit, "min": 0}
-    if panel.steps:
-        steps = [{"value": value, "color": colour} for value, colour in panel.steps]
+def _panel(panel: Json) -> Json:
+    defaults: Json = {"unit": panel.get("unit", "short"), "min": 0}
+    if "steps" in panel:
+        steps = [{"value": value, "color": colour} for value, colour in panel["steps"]]
         defaults["thresholds"] = {"mode": "absolute", "steps": steps}
         defaults["color"] = {"mode": "thresholds"}
-    if panel.words:
-        called = {str(value): {"text": word} for value, word in enumerate(panel.words)}
+    if "words" in panel:
+        called = {str(value): {"text": word} for value, word in enumerate(panel["words"])}
         defaults["mappings"] = [{"type": "value", "options": called}]
     return {
-        "type": panel.kind,
-        "title": panel.title,
+        "title": panel["title"],
         "datasource": _SOURCE,
         "fieldConfig": {"defaults": defaults, "overrides": []},
         "targets": [
-            {"refId": chr(ord("A") + at), "expr": expr, "legendFormat": legend}
-            for at, (expr, legend) in enumerate(panel.lines.items())
+            {
+                "refId": chr(ord("A") + at),
+                "expr": line["expr"],
+                "legendFormat": line.get("legend", ""),
+            }
+            for at, line in enumerate(panel["lines"])
         ],
     }

@@ -11,7 +11,7 @@ from click.testing import CliRunner
 
 from kubectl_nodelife.commands.answering.status import finished
 from kubectl_nodelife.commands.cluster.look import view_of_dump
-from kubectl_nodelife.commands.metrics import PANELS, metrics
+from kubectl_nodelife.commands.metrics import metrics
 from kubectl_nodelife.daemon.metrics import cluster_sample
 from kubectl_nodelife.daemon.metrics.families import FAMILIES
 from kubectl_nodelife.dumps.dump import read_dump
@@ -38,7 +38,9 @@ def test_list_is_the_table() -> None:
 
 
 def test_rules_and_dashboard_name_metrics_that_there_are() -> None:
-    text = RULES.read_text() + "\n".join(expr for panel in PANELS for expr in panel.lines)
+    panels = json.loads(said("dashboard"))["panels"]
+    queries = [target["expr"] for panel in panels for target in panel["targets"]]
+    text = "\n".join([RULES.read_text(), *queries])
     plain = {re.sub(r"_(bucket|count|sum)$", "", name) for name in _NAMES.findall(text)}
     recorded = {"nodelife"}  # what `nodelife:...` begins with
     assert plain - recorded <= BY_NAME.keys() | {"nodes_in_trouble", "prediction_error_seconds"}

@@ -2,5 +2,5 @@
 and `endpoint` makes the text with prometheus_client and serves it.
 
 Nodes, zones and what the daemon does not watch are looked at by `cluster_sample`.
-`alerts.yaml` holds the alerting rules.
+`alerts.yaml` holds the alerting rules, `dashboard.yaml` the dashboard.
 """
