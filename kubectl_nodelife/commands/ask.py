@@ -20,6 +20,7 @@ FIRST_LOOK = "a first look, not through a daemon that has watched for longer (da
 
 _FIRST_LOOK_EVERY_S = 60
 _DRAWN_EVERY_S = 1.0
+_LEFT = "no daemon watches this cluster: the journal is what the last one has left"
 _FIRST_LOOK_FILE = "first-look"
 FORKED_SECONDS = 75.0
 """How long a daemon is given for a forked answer: its child has a minute, and lists come before."""
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from typing import Any, NoReturn
 
+    from kubectl_nodelife.commands.answering.query import ChangesQuestion
     from kubectl_nodelife.commands.flags import Connection, Where
 
 
@@ -163,6 +165,36 @@ def followed_answer(
             line.say(first)
         line.show(f"{progress['says']} ({human_seconds(progress['seconds'])})" if progress else "")
     return show(response, exit_code=exit_code)
+
+
+def kept_changes(connection: Connection, question: ChangesQuestion) -> dict[str, Any]:
+    """What the daemon has in its journal, or what the last one has left of it: `items`, `warnings`,
+    and the `source`, whose `kind` is None where there is no journal. `acts`: the writes that
+    `repair`, `daemonset undo` and `drain` have made from this machine. Raises NodelifeError.
+    """
+    from sqlite3 import Error
+
+    from kubectl_nodelife.daemon.changes import changes_of_acts, document, read_only
+    from kubectl_nodelife.daemon.paths import journal_path
+
+    answer = ask(connection, "changes", **question._asdict())
+    cluster = resolve(connection) if (line := find(connection)) is None else line.known
+    path = journal_path(dict(os.environ), cluster.identity)
+    folder, wanted = os.path.dirname(path), question.chosen(time.time_ns())
+    kept = answer or {"items": [], "server": cluster.server, "identity": cluster.identity}
+    kind: str | None = "daemon"
+    if answer is None:
+        try:
+            kept["items"] = [document(change) for change in read_only(path, wanted)]
+            kind, kept["warnings"] = "journal", [_LEFT]
+        except (OSError, Error):
+            kind = None
+    return {
+        "items": kept["items"],
+        "warnings": kept.get("warnings", ()),
+        "source": {"kind": kind, "server": kept["server"], "identity": kept["identity"]},
+        "acts": changes_of_acts(folder, wanted) if folder else [],
+    }
 
 
 def watch(where: Where, question: str, query: dict[str, Any]) -> Iterator[dict[str, Any]]:

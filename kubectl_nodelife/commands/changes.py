@@ -7,7 +7,6 @@ stand first; `-o wide` has a line for each change, in order of time.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from functools import partial
@@ -296,15 +295,14 @@ def changes(
     if watch:
         _watch(connection, question, output)
         return
-    acts = _of_acts(connection, question)
-    answer = ask.ask(connection, "changes", **question._asdict())
-    source: dict[str, Any] = {"kind": "daemon"}
-    if answer is None:
-        answer, source = _from_file(connection, question, acts), {"kind": "journal"}
-    terminal.warn(*answer.get("warnings", ()))
-    source |= {key: answer[key] for key in ("server", "identity") if key in answer}
-    items = sorted([*answer["items"], *acts], key=lambda item: str(item["time"]))
-    _show(items, source, output)
+    kept = ask.kept_changes(connection, question)
+    if kept["source"]["kind"] is None:
+        if not kept["acts"]:
+            raise ask.no_daemon()
+        kept["source"]["kind"] = "journal"
+    terminal.warn(*kept["warnings"])
+    items = sorted([*kept["items"], *kept["acts"]], key=lambda item: str(item["time"]))
+    _show(items, kept["source"], output)
 
 
 def _show(items: list[dict[str, Any]], source: dict[str, Any], output: Output) -> None:
@@ -380,49 +378,6 @@ def _drawn(
     items = sorted(answer["items"], key=lambda item: str(item["time"]))
     text = output.render(changes_page(items, {}, briefly=True)) if items else "No changes yet"
     return {"text": text, "warnings": answer.get("warnings", ())}
-
-
-def _of_acts(connection: Connection, question: ChangesQuestion) -> list[dict[str, Any]]:
-    """The writes that `repair`, `daemonset undo` and `drain` have made from this machine."""
-    if connection.via:
-        return []
-    import time
-
-    from kubectl_nodelife.daemon.changes import changes_of_acts
-    from kubectl_nodelife.daemon.paths import journal_path
-
-    line = ask.find(connection)
-    cluster = line.known if line is not None else ask.resolve(connection)
-    folder = os.path.dirname(journal_path(dict(os.environ), cluster.identity))
-    if not folder:
-        return []
-    return changes_of_acts(folder, question.chosen(time.time_ns()))
-
-
-def _from_file(
-    connection: Connection, question: ChangesQuestion, acts: list[dict[str, Any]]
-) -> dict[str, Any]:
-    """The journal that a daemon has left at its end. Raises Unreachable where there is none."""
-    import sqlite3
-    import time
-
-    from kubectl_nodelife.daemon.changes import document, read_only
-    from kubectl_nodelife.daemon.paths import journal_path
-
-    cluster = ask.resolve(connection)
-    wanted = question.chosen(time.time_ns())
-    try:
-        changes = read_only(journal_path(dict(os.environ), cluster.identity), wanted)
-    except (OSError, sqlite3.Error):
-        if acts:
-            return {"items": [], "server": cluster.server, "identity": cluster.identity}
-        raise ask.no_daemon() from None
-    return {
-        "items": [document(change) for change in changes],
-        "server": cluster.server,
-        "identity": cluster.identity,
-        "warnings": ["no daemon watches this cluster: this is what the last one has left"],
-    }
 
 
 def changes_of_dump(

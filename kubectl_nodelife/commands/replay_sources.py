@@ -7,16 +7,13 @@ the budgets as well.
 from __future__ import annotations
 
 import json
-import os
-import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from kubectl_nodelife.commands import ask
+from kubectl_nodelife.commands.answering.query import ChangesQuestion
 from kubectl_nodelife.commands.flags import Connection
-from kubectl_nodelife.daemon.changes import ChangeFilter, changes_of_acts, document, read_only
-from kubectl_nodelife.daemon.paths import journal_path
 from kubectl_nodelife.dumps.dump import load
 from kubectl_nodelife.errors import BadInput, Failed, NotFound
 from kubectl_nodelife.kube.documents import Json
@@ -91,9 +88,9 @@ def read_traces(connection: Connection, since_ns: int, *, of_drain: bool) -> Tra
     from kubectl_nodelife.commands.cluster.direct import target_of
 
     target = target_of(connection)
-    warnings: list[str] = []
-    changes = _journal(connection, since_ns, warnings)
-    acts = _acts(connection, since_ns)
+    kept = ask.kept_changes(connection, ChangesQuestion(since=since_ns))
+    has_journal = kept["source"]["kind"] is not None
+    warnings = list(kept["warnings"]) if has_journal else [NO_DAEMON]
     kinds = (*_KINDS, *((_BUDGET,) if of_drain else ()), *OPTIONAL_KINDS)
     with progress_bar(f"reading {target.server}") as step:
         listed, now_ns = asyncio.run(_read(target, kinds, step))
@@ -109,12 +106,15 @@ def read_traces(connection: Connection, since_ns: int, *, of_drain: bool) -> Tra
             "journal and the objects alone"
         )
     source = {
-        "kind": "cluster" if changes is None else "journal and cluster",
+        "kind": "journal and cluster" if has_journal else "cluster",
         "context": target.context or None,
         "server": target.server,
     }
-    recorded = [*(changes or ()), *acts] if changes or acts else changes
-    return _traces(recorded, listed.objects, source, now_ns, warnings)
+    acts = [{**act, "id": None} for act in kept["acts"]]  # their numbers are of other journals
+    changes = [*kept["items"], *acts]
+    return _traces(
+        changes if changes or has_journal else None, listed.objects, source, now_ns, warnings
+    )
 
 
 def _traces(
@@ -145,38 +145,6 @@ async def _read(
     async with bulk_client(target) as client:
         listed = await list_once(client, kinds, progress=adding_up(step))
     return listed, server_now_ns(client)
-
-
-def _journal(
-    connection: Connection, since_ns: int, warnings: list[str]
-) -> list[dict[str, Any]] | None:
-    """The changes that the daemon has, or that the last one has left; None: there are none."""
-    import sqlite3
-
-    answer = ask.ask(connection, "changes", since=since_ns)
-    if answer is not None:
-        warnings += answer.get("warnings", ())
-        items: list[dict[str, Any]] = answer["items"]
-        return items
-    cluster = ask.resolve(connection)
-
-    wanted = ChangeFilter(since_ns=time.time_ns() - since_ns)
-    try:
-        changes = read_only(journal_path(dict(os.environ), cluster.identity), wanted)
-    except (OSError, sqlite3.Error):
-        warnings.append(NO_DAEMON)
-        return None
-    warnings.append("no daemon watches this cluster: the journal is what the last one has left")
-    return [document(change) for change in changes]
-
-
-def _acts(connection: Connection, since_ns: int) -> list[dict[str, Any]]:
-    """The orders that people gave with `drain`, `repair` and `daemonset undo` here."""
-    cluster = ask.resolve(connection)
-    folder = os.path.dirname(journal_path(dict(os.environ), cluster.identity))
-    wanted = ChangeFilter(since_ns=time.time_ns() - since_ns)
-    changes = changes_of_acts(folder, wanted) if folder else []
-    return [{**change, "id": None} for change in changes]  # their numbers are of other journals
 
 
 def review_page(traces: Traces, begin_ns: int, node: str, plan: str | None) -> Page:

@@ -177,7 +177,7 @@ async def test_kill_9_loses_nothing_and_the_next_daemon_goes_on() -> None:
         said = await one.until(ended)
         assert "ended" in said.out and "it ended without saying so" in said.err
         left = await one.run("changes", "-o", "json")
-        assert "this is what the last one has left" in left.err
+        assert "the journal is what the last one has left" in left.err
         after = json.loads(left.out)["items"]
         assert {i["id"] for i in before} <= {i["id"] for i in after}
         await one.watching()
