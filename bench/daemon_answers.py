@@ -77,7 +77,7 @@ def run(nodes: int, pods: int, seed: int, stopwatch: Stopwatch) -> dict[str, obj
     return figures
 
 
-def _held(nodes: int, pods: int, seed: int) -> tuple[Cache, list[KubeObject]]:
+def _held(nodes: int, pods: int, seed: int) -> tuple[Cache, Cache]:
     """What a daemon holds of the cluster, and the rest of it."""
     wanted = served_cluster(nodes, pods, seed)
     made = list(with_leases(generate(wanted, DEFAULT_TIME_NS, "newest"), DEFAULT_TIME_NS))
@@ -87,9 +87,11 @@ def _held(nodes: int, pods: int, seed: int) -> tuple[Cache, list[KubeObject]]:
     cache.fill((obj for obj in made if kind_of(obj) in WATCHED), DEFAULT_TIME_NS)
     cache.unsettled_pods()  # as its pod collector asks
     deque(keep_summary(cache), maxlen=0)
+    listed = Cache()
+    listed.fill((obj for obj in made if kind_of(obj) not in WATCHED), DEFAULT_TIME_NS)
     gc.collect()
     gc.freeze()
-    return cache, [obj for obj in made if kind_of(obj) not in WATCHED]
+    return cache, listed
 
 
 def not_of_a_play(obj: KubeObject) -> KubeObject:
@@ -119,7 +121,7 @@ def looking(cache: Cache, now_ns: int = DEFAULT_TIME_NS) -> Callable[[], Cluster
 
 def _child_seconds(
     look: Callable[[], ClusterView],
-    listed: list[KubeObject],
+    listed: Cache,
     answer: Callable[[ClusterView], Response],
 ) -> float:
     view = look()

@@ -50,7 +50,7 @@ def run(nodes: int, pods: int, seed: int, stopwatch: Stopwatch) -> dict[str, obj
     cache.fill(sorted(_as_read(played, now_ns), key=lambda obj: obj.key), now_ns)
     cache.unsettled_pods()
     deque(keep_summary(cache), maxlen=0)
-    view = looking(cache, now_ns)().with_more([], {})
+    view = looking(cache, now_ns)().with_more(Cache(), {})
     del played
     gc.collect()
     gc.freeze()

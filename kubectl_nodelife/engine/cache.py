@@ -317,6 +317,17 @@ class Cache:
         if len(pods) > before:
             self._unsettled_pods = None
 
+    def take_in(self, other: Cache, now_ns: int) -> None:
+        """Take in a first list of kinds that are not here yet, which is not to be used any more: by
+        sharing, so that its objects are not even looked at.
+        """
+        for kind, store in other.objects.items():
+            if kind in _INDEXED_KINDS or self.objects.get(kind) or self.quarantine.unreadable:
+                self.fill(store.values(), now_ns)
+            else:
+                self.objects[kind] = store
+        self.fill((*other.nodes.values(), *other.pods.values()), now_ns)
+
     def copy(self) -> Cache:
         """Another cache with the same in it; the objects are shared, since they never change."""
         other = Cache()
@@ -343,12 +354,12 @@ class Cache:
         other.nodes = _sorted(forked.nodes)
         other.pods = CopyOnWriteDict(unchanging(forked.pods), in_order=_sorted)
         for kind in kinds:
-            objects = _sorted(forked.objects.get(kind, {}))
+            objects = forked.objects.get(kind, {})
             if kind == "Lease":
-                for lease in objects.values():
+                for lease in _sorted(objects).values():
                     other.apply(Put(kind, lease), now_ns)
             elif objects:
-                other.objects[kind] = objects
+                other.objects[kind] = CopyOnWriteDict(unchanging(objects), in_order=_sorted)
         on_nodes = unchanging(forked._pods_by_node)
         if gone := on_nodes.keys() - other.nodes.keys():
             on_nodes = dict(on_nodes)

@@ -6,7 +6,7 @@ controllers think of it is worked out when it is first asked for.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from copy import copy
 from functools import cached_property
 from types import MappingProxyType
@@ -93,7 +93,7 @@ class ClusterView:
 
     def with_more(
         self,
-        objects: Iterable[KubeObject],
+        more: Cache,
         unread: Mapping[str, str],
         unreadable: Sequence[Unreadable] = (),
     ) -> ClusterView:
@@ -102,7 +102,8 @@ class ClusterView:
         """
         other = copy(self)
         other.cache = self.cache.fork_in_child()
-        other.cache.fill(objects, self.now_ns, unreadable)
+        other.cache.fill((), self.now_ns, unreadable)
+        other.cache.take_in(more, self.now_ns)
         other.unread = {**self.unread, **unread}
         other.warnings = [*self.warnings, *unreadable_sentences(unreadable)]
         return other

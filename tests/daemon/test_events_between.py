@@ -51,7 +51,9 @@ def _answers(cache: Cache, more: list[KubeObject], node_name: str, now_ns: int) 
     plan = {"node": [node_name], **as_sent(FLAGS._asdict()), "output": ["json"]}
     texts = []
     for answer, query in ((what_if.answer, lost), (drain_plan.answer, plan)):
-        view = _view(cache, now_ns).with_more(more, {})
+        listed = Cache()
+        listed.fill(more, now_ns)
+        view = _view(cache, now_ns).with_more(listed, {})
         texts.append(answer(view, query)["text"])
     return texts
 

@@ -9,10 +9,18 @@ from __future__ import annotations
 import asyncio
 import re
 import time
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Iterator
+from collections.abc import (
+    AsyncGenerator,
+    Awaitable,
+    Callable,
+    Generator,
+    Iterable,
+    Iterator,
+    Sequence,
+)
 from contextlib import aclosing
 from itertools import chain
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from kubectl_nodelife.commands import answering
 from kubectl_nodelife.commands.answering import daemonset, explain, status
@@ -39,6 +47,7 @@ from kubectl_nodelife.kube.kinds import kind_of
 from kubectl_nodelife.kube.meta import KubeObject
 from kubectl_nodelife.kube.node import Lease, Node
 from kubectl_nodelife.kube.times import HOUR_NS
+from kubectl_nodelife.kube.unreadable import Unreadable
 from kubectl_nodelife.live.listwatch import ListedOnce
 from kubectl_nodelife.live.loop import sliced
 from kubectl_nodelife.outlook.upgrade_status import upgrade_status
@@ -64,6 +73,8 @@ _PLANS: Final = {"drain_plan": "answer", "drains": "under_way"}
 _BUDGET: Final = "PodDisruptionBudget"
 _NAMED_ALONE: Final = ("Node", "Pod", "DaemonSet")
 """With budgets, what `explain NAME` finds without its kind."""
+
+_FILED_AT_ONCE: Final = 1_000
 
 _NUMBER = re.compile(r"\d+")
 
@@ -175,7 +186,7 @@ def _planned(sources: Sources, forked: ForkedAnswers, make: str) -> Answer:
         asked = await _module_of("drain_plan")
         wanted: KindsToRead = asked.reading(query)
 
-        def made(more: ListedOnce) -> Response:
+        def made(more: ListedBeside) -> Response:
             response: Response = getattr(asked, make)(_whole_view(sources, wanted, more), query)
             return response
 
@@ -189,13 +200,31 @@ async def _module_of(question: str) -> Any:
     return await imported(f"{answering.__name__}.{question}")
 
 
-def _list(sources: Sources, wanted: KindsToRead) -> Awaitable[ListedOnce]:
+class ListedBeside(NamedTuple):
+    """What was listed beside what is watched, as `ClusterView.with_more` takes it."""
+
+    objects: Cache
+    unread: dict[str, str]
+    unreadable: list[Unreadable]
+
+
+async def _list(sources: Sources, wanted: KindsToRead) -> ListedBeside:
     """List what is wanted and not watched."""
     kinds = [kind for kind in (*wanted.kinds, *wanted.optional) if kind not in WATCHED]
-    return sources.list_kinds(kinds, wanted.fields)
+    objects, unread, unreadable = await sources.list_kinds(kinds, wanted.fields)
+    return ListedBeside(await sliced(_filed(objects)), unread, unreadable)
 
 
-def _whole_view(sources: Sources, wanted: KindsToRead, more: ListedOnce) -> ClusterView:
+def _filed(objects: Sequence[KubeObject]) -> Generator[None, None, Cache]:
+    """A cache of them. A child that filed them would copy the memory of each."""
+    cache = Cache()
+    for i in range(0, len(objects), _FILED_AT_ONCE):
+        cache.fill(objects[i : i + _FILED_AT_ONCE], 0)
+        yield
+    return cache
+
+
+def _whole_view(sources: Sources, wanted: KindsToRead, more: ListedBeside) -> ClusterView:
     """What is watched and what was listed, with a warning of what lacks."""
     view = sources.view().with_more(*more)
     view.warnings += wanted.missing_parts(view)
@@ -213,7 +242,7 @@ def _followed_what_if(sources: Sources, forked: ForkedAnswers) -> Stream:
         first = await sliced(asked.first_steps(sources.view(), query))
         wanted: KindsToRead = asked.reading(query)
 
-        def made(more: ListedOnce, tell: Tell) -> Response:
+        def made(more: ListedBeside, tell: Tell) -> Response:
             view = _whole_view(sources, wanted, more)
             response: Response = asked.answer(view, query, lambda what: tell({"says": what}))
             return response
@@ -266,7 +295,7 @@ def _replay_answer(sources: Sources, forked: ForkedAnswers) -> Answer:
 
         def make_response(traces_read: tuple[ListedOnce, list[ChangeRecord]]) -> Response:
             listed, changes = traces_read
-            view = sources.view().with_more([], listed.unread, listed.unreadable)
+            view = sources.view().with_more(Cache(), listed.unread, listed.unreadable)
             response: Response = replay.answer(view, listed.objects, _documents(changes), query)
             return response
 
