@@ -9,7 +9,8 @@ takes twelve times as long.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, KeysView
+from collections.abc import Callable, Iterable, Iterator, KeysView, Mapping
+from types import MappingProxyType
 from typing import Any, Final, TypeVar, cast, overload
 
 _MISSING: Final[Any] = object()
@@ -271,6 +272,16 @@ def fork_dict(
     if len(present) <= _FEW and copy_value is None:
         return present, dict(present)
     return _share(present, copy_value)
+
+
+def made_later(
+    of: dict[K, T], make: Callable[[T], V], own: Mapping[K, V] = MappingProxyType({})
+) -> dict[K, V]:
+    """What `make` makes of each value, when it is first asked for, after the entries of `own`;
+    `of` is not to be changed any more.
+    """
+    shared, copy_value = cast("dict[K, V]", of), cast("Callable[[V], V]", make)
+    return CopyOnWriteDict(shared, copy_value, own.items(), shows_copies=True)
 
 
 def _share(

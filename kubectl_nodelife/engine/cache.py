@@ -6,7 +6,7 @@ and the overlay write. A Lease of a node becomes a `Heartbeat`.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Container, Iterable, Iterator
+from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping
 from copy import copy
 from itertools import islice
 from operator import lt
@@ -19,6 +19,7 @@ from kubectl_nodelife.copy_on_write import (
     copy_of_dict,
     entries_of,
     fork_dict,
+    made_later,
     peek,
     unchanging,
     values_at,
@@ -33,7 +34,7 @@ from kubectl_nodelife.engine.events import (
     Put,
     Unreadable,
 )
-from kubectl_nodelife.engine.heartbeat import Heartbeat
+from kubectl_nodelife.engine.heartbeat import Heartbeat, followed
 from kubectl_nodelife.engine.quarantine import Quarantine
 from kubectl_nodelife.kube.meta import KubeObject, ObjectMeta, controller_of
 from kubectl_nodelife.kube.node import Lease, Node
@@ -81,6 +82,7 @@ class Cache:
         self.nodes: dict[str, Node] = {}
         self.pods: dict[Key, Pod] = {}
         self.heartbeats: dict[str, Heartbeat] = {}
+        self._renews_every: dict[str, int] = {}
         self._live: dict[str, Heartbeat | None] = {}
         self._stale_since_ns: int | None = None
         self._failing_reads: dict[str, int] = {}
@@ -242,11 +244,30 @@ class Cache:
             event = replace(event, unseen_ns=since_ns)
         heartbeat.follow(event, now_ns)
 
+    def follow_all(
+        self, every_ns: Mapping[str, int], schedule: Callable[[str], Heartbeats], now_ns: int
+    ) -> None:
+        """Take in schedules without an end, of kubelets that renew so often (by node), each when
+        the node's heartbeat is first asked for.
+        """
+        self.heartbeats = followed(unchanging(self.heartbeats), every_ns, schedule, now_ns)
+        self._renews_every = dict(every_ns)
+
+    def renews_every(self, node: str) -> int | None:
+        """How often the node's kubelet renews its Lease, ns, if it goes on by the schedule that was
+        taken in with all others; None: see the node's heartbeat."""
+        return self._renews_every.get(node)
+
+    def heartbeats_now(self) -> Mapping[str, Heartbeat]:
+        """The heartbeats, as they will still be when these here have changed."""
+        self.heartbeats, now = fork_dict(self.heartbeats, copy)
+        return now
+
     def apply_lease_reads(self, event: LeaseReads, now_ns: int) -> list[Change]:
         """Take in how the controllers see Leases from now on. A change of each node's heartbeat,
         since each node must be looked at.
         """
-        self._failing_reads = dict(event.failing)
+        self._failing_reads, self._renews_every = dict(event.failing), {}
         was_stale = self._stale_since_ns is not None
         if event.stale and not was_stale:
             self._stale_since_ns = now_ns
@@ -391,6 +412,7 @@ class Cache:
         self.nodes, other.nodes = fork_dict(self.nodes)
         self.pods, other.pods = fork_dict(self.pods)
         self.heartbeats, other.heartbeats = fork_dict(self.heartbeats, copy)
+        self._renews_every, other._renews_every = fork_dict(self._renews_every)
         other._share_reads(self)
         self._pods_by_node, other._pods_by_node = fork_dict(self._pods_by_node, copy_of_dict)
         self._pods_by_owner, other._pods_by_owner = fork_dict(self._pods_by_owner, copy_of_dict)
@@ -515,6 +537,7 @@ class Cache:
         heartbeat = beats.get(node)
         if heartbeat is None:
             return None
+        self._renews_every.pop(node, None)
         beats[node] = heartbeat.deleted(now_ns)
         return self._heartbeat_change(node, cause) if self._stale_since_ns is None else None
 
@@ -524,6 +547,8 @@ class Cache:
         self._live = {node: copy(beat) for node, beat in other._live.items()}
 
     def _heartbeat(self, node: str) -> Heartbeat:
+        """The node's heartbeat, which is about to change."""
+        self._renews_every.pop(node, None)
         heartbeat = self.heartbeats.get(node)
         if heartbeat is None:
             heartbeat = self.heartbeats[node] = Heartbeat()
@@ -545,9 +570,9 @@ def _sorted(store: dict[K, T]) -> dict[K, T]:
     return {key: entries[key] for key in keys}
 
 
-def _each_sorted(groups: dict[str, dict[Key, T]]) -> CopyOnWriteDict[str, dict[Key, T]]:
+def _each_sorted(groups: dict[str, dict[Key, T]]) -> dict[str, dict[Key, T]]:
     """Groups of pods, each of which is brought in order when it is first looked at."""
-    return CopyOnWriteDict(groups, lambda group: dict(_sorted(group)), shows_copies=True)
+    return made_later(groups, lambda group: dict(_sorted(group)))
 
 
 def is_settled(pod: Pod) -> bool:

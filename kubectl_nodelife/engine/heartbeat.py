@@ -13,11 +13,13 @@ meaning much.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Collection, Mapping
 from copy import copy
 from typing import Final, NamedTuple, Protocol
 
 from msgspec.structs import replace
 
+from kubectl_nodelife.copy_on_write import made_later
 from kubectl_nodelife.engine.actions import Action
 from kubectl_nodelife.engine.events import Heartbeats
 from kubectl_nodelife.kube.meta import KubeObject
@@ -205,6 +207,25 @@ class Heartbeat:
             stop_ns = s.unseen_ns if stop_ns is None else min(stop_ns, s.unseen_ns)
         last = _last_of(s.first_ns, s.every_ns, stop_ns, now_ns)
         return last if last is not None and last >= self._from_ns else None
+
+
+def followed(
+    before: Mapping[str, Heartbeat],
+    nodes: Collection[str],
+    schedule: Callable[[str], Heartbeats],
+    now_ns: int,
+) -> dict[str, Heartbeat]:
+    """The heartbeats of all nodes, those of `nodes` with another schedule: each is made when it is
+    first asked for.
+    """
+
+    def of_node(name: str) -> Heartbeat:
+        heartbeat = copy(before[name]) if name in before else Heartbeat()
+        if name in nodes:
+            heartbeat.follow(schedule(name), now_ns)
+        return heartbeat
+
+    return made_later({name: name for name in (*before, *nodes)}, of_node)
 
 
 class Leases(Protocol):

@@ -14,11 +14,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from copy import copy
-from typing import Any, cast
+from typing import Any
 
 from msgspec.structs import replace
 
-from kubectl_nodelife.copy_on_write import CopyOnWriteDict, fork_dict, unchanging
+from kubectl_nodelife.copy_on_write import fork_dict, made_later, unchanging
 from kubectl_nodelife.engine.actions import Action, SetNodeConditions, SetPodCondition
 from kubectl_nodelife.engine.cache import Key
 from kubectl_nodelife.engine.events import Heartbeats
@@ -34,7 +34,7 @@ from kubectl_nodelife.sim.kubelet_state import (
     LAST_REPORT,
     REPORT,
     Ending,
-    HeartbeatSchedule,
+    JoinedKubelets,
     Kubelet,
     KubeletClients,
     KubeletTerms,
@@ -174,7 +174,7 @@ class Kubelets:
             del self._starting[key]
             self._go_on(pods[key])
 
-    def begin(self, joined: Mapping[str, HeartbeatSchedule] | None = None) -> None:
+    def begin(self, joined: JoinedKubelets | None = None) -> None:
         """Take over the nodes and pods that are there at t=0: the ready nodes' kubelets start.
 
         `joined`: the kubelets that are joined instead, which go on as they were; the others of the
@@ -204,7 +204,7 @@ class Kubelets:
                 alive.append(node.name)
         self._agenda.add(first_ns, KUBELET, self._first_posts, tuple(alive))
 
-    def _join_all(self, joined: Mapping[str, HeartbeatSchedule]) -> None:
+    def _join_all(self, joined: JoinedKubelets) -> None:
         """Where a controller wrote over a node's status, its kubelet corrects it with its next
         heartbeat; a kubelet that never posted does not begin to. Each is made when it is first
         looked at, of its node as it is now.
@@ -215,21 +215,23 @@ class Kubelets:
             own = own_conditions(node) if node.ready() is not None else {}
             return Kubelet.joined(node.name, own, every_ns, joined.get(node.name))
 
-        made = CopyOnWriteDict(cast("dict[str, Any]", nodes), of_node, shows_copies=True)
-        self._kubelets, self.silent = made, nodes.keys() - joined.keys()
-        for name, beats in joined.items():
+        made = made_later(nodes, of_node)
+        self._kubelets, self.silent = made, nodes.keys() - joined.every_ns.keys()
+        for name in joined:
             node = nodes.get(name)
             if node is None:
-                made[name] = Kubelet.joined(name, {}, every_ns, beats)
+                made[name] = Kubelet.joined(name, {}, every_ns, joined[name])
             elif is_written_over(node) and overwritten(made[name].conditions, node):
-                self._agenda.add(beats.first_ns, KUBELET, self._first_posts, (name,))
+                self._agenda.add(joined[name].first_ns, KUBELET, self._first_posts, (name,))
 
-    def announce(self, joined: Mapping[str, HeartbeatSchedule]) -> None:
+    def announce(self, joined: JoinedKubelets) -> None:
         """Those that are joined go on: the first list shows their schedules already."""
-        post_every_ns, now_ns = self.terms.post_every_ns, self._api.now_ns
-        for name, b in joined.items():
-            beats = Heartbeats(name, b.first_ns, b.every_ns, None, b.post_ns, post_every_ns)
-            self._api.store.follow(beats, now_ns)
+        store, post_every_ns = self._api.store, self.terms.post_every_ns
+        store.follow_all(
+            joined.every_ns,
+            lambda name: joined[name].announced(name, post_every_ns),
+            self._api.now_ns,
+        )
 
     def _of(self, name: str, conditions: dict[str, NodeCondition]) -> Kubelet:
         """The kubelet of that name; a new one is silent, and sees these conditions."""

@@ -12,7 +12,7 @@ and volumes of pods that start.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from copy import copy
 from typing import Final
 
@@ -21,6 +21,7 @@ from msgspec.structs import replace
 
 from kubectl_nodelife.copy_on_write import fork_dict
 from kubectl_nodelife.engine.actions import Action
+from kubectl_nodelife.engine.events import Heartbeats
 from kubectl_nodelife.engine.pace import KUBELET, KUBELET_BEFORE, ClientLimits
 from kubectl_nodelife.engine.settings import Profile
 from kubectl_nodelife.engine.workqueue import TokenBucket
@@ -279,6 +280,36 @@ class HeartbeatSchedule(msgspec.Struct, frozen=True):
     first_ns: int
     every_ns: int
     post_ns: int
+
+    def announced(self, name: str, post_every_ns: int) -> Heartbeats:
+        """The same as the controllers see it, of a kubelet that posts so often."""
+        return Heartbeats(name, self.first_ns, self.every_ns, None, self.post_ns, post_every_ns)
+
+
+class JoinedKubelets(Mapping[str, HeartbeatSchedule]):
+    """Those that go on at t=0, by node name. `every_ns`: how often each renews; the rest of its
+    schedule is made when it is asked for, in a cluster of thousands of few.
+    """
+
+    def __init__(
+        self, every_ns: Mapping[str, int], schedule: Callable[[str], HeartbeatSchedule]
+    ) -> None:
+        self.every_ns = every_ns
+        self._schedule = schedule
+
+    def __getitem__(self, name: str) -> HeartbeatSchedule:
+        if name not in self.every_ns:
+            raise KeyError(name)
+        return self._schedule(name)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self.every_ns
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.every_ns)
+
+    def __len__(self) -> int:
+        return len(self.every_ns)
 
 
 class Ending(msgspec.Struct, frozen=True, gc=False):

@@ -19,7 +19,7 @@ present's.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from functools import cached_property
 from typing import Final
 
@@ -47,7 +47,7 @@ from kubectl_nodelife.sim.api import Api, DefaultTolerationSeconds, event_record
 from kubectl_nodelife.sim.attached_volumes import AttachedVolumes
 from kubectl_nodelife.sim.events import ScenarioEvent
 from kubectl_nodelife.sim.failing_writes import FailingWrites
-from kubectl_nodelife.sim.kubelet_state import HeartbeatSchedule, KubeletTerms
+from kubectl_nodelife.sim.kubelet_state import HeartbeatSchedule, JoinedKubelets, KubeletTerms
 from kubectl_nodelife.sim.pod_admission import PodAdmission
 from kubectl_nodelife.sim.preemption import Preemption
 from kubectl_nodelife.sim.scenario import (
@@ -127,8 +127,8 @@ class Present(msgspec.Struct, frozen=True, dict=True):
         return tuple(assumed_of(self.setting))
 
     @cached_property
-    def kubelets(self) -> Mapping[str, HeartbeatSchedule]:
-        """The kubelets that go on, by node name."""
+    def kubelets(self) -> JoinedKubelets:
+        """The kubelets that go on."""
         return joined_kubelets(self.setting)
 
     def terms(self, timing: Timing) -> LearntTerms:
@@ -211,7 +211,7 @@ class Branch:
         *,
         duration_ns: int | None = None,
         faults: Faults | None = None,
-        joined: Mapping[str, HeartbeatSchedule] | None = None,
+        joined: JoinedKubelets | None = None,
     ) -> Branch:
         """A branch before its first tick. `controllers`: new; `duration_ns` None: the scenario's;
         `joined`: the kubelets that go on, where that is known.
@@ -390,14 +390,16 @@ _REVISION = "ControllerRevision"
 _ON_DELETE = "OnDelete"
 
 
-def joined_kubelets(setting: Setting) -> dict[str, HeartbeatSchedule]:
-    """The kubelets that go on, by node name."""
-    kubelets = {}
+def joined_kubelets(setting: Setting) -> JoinedKubelets:
+    """The kubelets that go on."""
+    every_ns, alive = {}, {}
     for node in (*setting.cluster.nodes.values(), *_nodes_that_are_gone(setting.cluster)):
         sign = last_sign(setting, node)
         if goes_on(node, sign, setting.start_ns, late_renew=setting.late_kubelets_renew):
-            kubelets[node.name] = _heartbeats_of(setting, node, sign)
-    return kubelets
+            name = node.name
+            every_ns[name] = setting.scenario.kubelet.lease_renew_interval_ns or sign.every_ns
+            alive[name] = node, sign
+    return JoinedKubelets(every_ns, lambda name: _heartbeats_of(setting, *alive[name]))
 
 
 def _add_parts(world: World, setting: Setting) -> None:

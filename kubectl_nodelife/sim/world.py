@@ -12,7 +12,7 @@ limit at that of watches.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from copy import copy
 from typing import Final, Protocol, cast
 
@@ -60,7 +60,7 @@ from kubectl_nodelife.sim.disruption import DisruptionController
 from kubectl_nodelife.sim.endpoints import EndpointsController
 from kubectl_nodelife.sim.failing_writes import FailingWrites, InjectedFault
 from kubectl_nodelife.sim.kubelet import Kubelets
-from kubectl_nodelife.sim.kubelet_state import HeartbeatSchedule, KubeletClients, KubeletTerms
+from kubectl_nodelife.sim.kubelet_state import JoinedKubelets, KubeletClients, KubeletTerms
 from kubectl_nodelife.sim.machines import Machines
 from kubectl_nodelife.sim.namespaces import NamespaceController
 from kubectl_nodelife.sim.owners import JobController, WorkloadControllers
@@ -212,9 +212,7 @@ class World:
         of_its_own += [self.container_events, self.machines, self.namespaces, self.clients]
         return [part for part in of_its_own if part is not None]
 
-    def begin(
-        self, kinds: Iterable[str], joined: Mapping[str, HeartbeatSchedule] | None = None
-    ) -> Cache:
+    def begin(self, kinds: Iterable[str], joined: JoinedKubelets | None = None) -> Cache:
         """Start the cluster's own parts. Returns what a first list returns.
 
         The first tick is at this very instant: the scenario's events come first in it, and it

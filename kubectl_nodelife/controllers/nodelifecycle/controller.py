@@ -127,7 +127,6 @@ class NodeLifecycleController:
             marked = node.spec.taints or node.spec.unschedulable
             if marked and any(no_schedule_pass(node, now_ns, None)):
                 self.memory.unworked.add(name)
-        self.memory.look_at.update(cache.nodes)
         take_over(self.memory, cache, now_ns)
         self._joined_pass_ns = self.memory.joined_pass_ns
         yield from self.reconcile(_MONITOR, cache, now_ns)

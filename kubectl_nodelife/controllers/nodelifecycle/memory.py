@@ -30,9 +30,10 @@ from kubectl_nodelife.controllers.nodelifecycle.zones import (
     compute_zone_state,
     eviction_rate,
 )
-from kubectl_nodelife.copy_on_write import fork_dict
+from kubectl_nodelife.copy_on_write import fork_dict, made_later
 from kubectl_nodelife.engine.actions import Action
 from kubectl_nodelife.engine.cache import Cache, ListFailed
+from kubectl_nodelife.engine.heartbeat import Heartbeat
 from kubectl_nodelife.engine.settings import Settings
 from kubectl_nodelife.engine.workqueue import Timers
 from kubectl_nodelife.kube.node import Node
@@ -218,6 +219,10 @@ class Memory:
         """Nodes a second for a zone of that state and size, while not all zones are dark."""
         return eviction_rate(state, size, self.settings)
 
+    def beats_in_time(self, every_ns: int, grace_ns: int) -> bool:
+        """True if no node is called lost whose signs of life come so far apart, without an end."""
+        return every_ns + 2 * (self.settings.node_monitor_period_ns + self.drift_ns) < grace_ns
+
     def passes_that_saw(self, node: str, now_ns: int) -> Passes:
         """Those in which the node was there, of which the one at `now_ns` sees it."""
         if not self.unseen_since:  # as nearly always
@@ -271,14 +276,22 @@ class Memory:
 
 
 def take_over(memory: Memory, cache: Cache, now_ns: int) -> None:
-    """Fill the controller's memory from the cache."""
-    zones = memory.zones
+    """Fill the controller's memory from the cache. What it remembers of nodes that the first pass
+    need not look at is made when it is asked for.
+    """
+    zones, at_rest = memory.zones, dict[str, tuple[str, Node]]()
     for name, node in sorted(cache.nodes.items()):
         memory.known[name] = node
+        if _is_at_rest(memory, node, cache):
+            zone = zones.key(node)
+            zones.ensure(zone)
+            at_rest[name] = zone, node
+            continue
+        memory.look_at.add(name)
         ready = node.ready()
         zone = zones.count(node, ready)
         zones.ensure(zone)
-        memory.health[name] = _health(node, cache, now_ns, memory)
+        memory.health[name] = _health(node, cache.heartbeat(name), now_ns, memory)
         if ready is not None and memory.settings.taint_mode:
             taints = NO_EXECUTE_TAINTS.get(ready.status)
             if taints is not None and node.has_taint(taints[0].key, taints[0].effect):
@@ -287,11 +300,30 @@ def take_over(memory: Memory, cache: Cache, now_ns: int) -> None:
             _turn_has_come(memory, zone, node, now_ns)
             if memory.settings.profile.has("evicted_node_map"):
                 memory.evicted_nodes.add(name)
+    if at_rest:
+        beats = cache.heartbeats_now()
+
+        def health_of(placed: tuple[str, Node]) -> NodeHealth:
+            return _health(placed[1], beats.get(placed[1].name), now_ns, memory)
+
+        zones.take_over(at_rest)
+        memory.health = made_later(at_rest, health_of, memory.health)
     _take_over_states(memory, now_ns)
     if memory.begins_cold:
         noticed = {name: health.probe_ns for name, health in memory.health.items()}
         memory.watch_afresh(now_ns)
         memory.noticed_by_it = noticed if memory.stays_beside else {}
+
+
+def _is_at_rest(memory: Memory, node: Node, cache: Cache) -> bool:
+    """True if a pass finds nothing to decide about the node while it is as it is: it is Ready, has
+    no taints, and its kubelet goes on.
+    """
+    every_ns = cache.renews_every(node.name) if memory.leases_count else None
+    if every_ns is None or node.spec.taints or not node.is_ready:
+        return False
+    in_time = memory.beats_in_time(every_ns, memory.settings.node_monitor_grace_period_ns)
+    return in_time and not cache.is_quarantined("Node", ("", node.name))
 
 
 def _turn_has_come(memory: Memory, zone: str, node: Node, now_ns: int) -> None:
@@ -308,7 +340,7 @@ def _is_evicted(name: str, cache: Cache) -> bool:
         return False
 
 
-def _health(node: Node, cache: Cache, now_ns: int, memory: Memory) -> NodeHealth:
+def _health(node: Node, heartbeat: Heartbeat | None, now_ns: int, memory: Memory) -> NodeHealth:
     """The entry that a controller which saw every heartbeat in time would hold, if one of its
     passes began now, or then when it is known to begin.
     """
@@ -318,7 +350,6 @@ def _health(node: Node, cache: Cache, now_ns: int, memory: Memory) -> NodeHealth
     pass_ns = now_ns if memory.joined_pass_ns is None else memory.joined_pass_ns
     if ready is None:
         return NodeHealth(None, created, created)
-    heartbeat = cache.heartbeat(node.name)
     renewal = heartbeat.renewal(now_ns) if heartbeat is not None else None
     transition = int(ready.last_transition_time or created)
     posted = ready.last_heartbeat_time

@@ -12,7 +12,7 @@ from hashlib import blake2b
 
 import msgspec
 
-from kubectl_nodelife.copy_on_write import fork_dict
+from kubectl_nodelife.copy_on_write import fork_dict, made_later
 from kubectl_nodelife.engine.settings import Settings
 from kubectl_nodelife.engine.workqueue import Never, RateLimitedTimedQueue, TokenBucket, as_float32
 from kubectl_nodelife.kube.node import Node, NodeCondition, zone_key
@@ -93,6 +93,15 @@ class _Place(msgspec.Struct, frozen=True):
     labels: dict[str, str] | None
 
 
+def _place_of(placed: tuple[str, Node]) -> _Place:
+    zone, node = placed
+    return _Place(zone, node.metadata.labels)
+
+
+def _ready_in(placed: tuple[str, Node]) -> _Sample:
+    return _Sample(placed[0], True)
+
+
 class Zones:
     """States, queues and counts of all zones, by zone key.
 
@@ -144,6 +153,20 @@ class Zones:
                 self._leave(before.zone)
             self.members[zone] = self.members.get(zone, 0) + 1
         return zone
+
+    def take_over(self, at_rest: dict[str, tuple[str, Node]]) -> None:
+        """Count these nodes, (zone, node) by name, all of which are Ready. What is kept of each
+        is made when it is first asked for.
+        """
+        counted: dict[str, tuple[str, Node]] = {}
+        for name, placed in at_rest.items():
+            zone, node = placed
+            self.members[zone] = self.members.get(zone, 0) + 1
+            if not is_excluded(node, self._settings):
+                counted[name] = placed
+                self._counts.setdefault(zone, [0, 0])[0] += 1
+        self._places = made_later(at_rest, _place_of, self._places)
+        self._samples = made_later(counted, _ready_in, self._samples)
 
     def forget(self, name: str) -> None:
         """The node is gone."""
