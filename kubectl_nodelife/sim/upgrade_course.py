@@ -42,6 +42,7 @@ from kubectl_nodelife.controllers.upgrade.marks import (
     decode_mark,
 )
 from kubectl_nodelife.controllers.upgrade.policy import UpgradePolicy
+from kubectl_nodelife.controllers.upgrade.report import TimeLeft
 from kubectl_nodelife.engine.actions import (
     Action,
     EvictPod,
@@ -139,7 +140,8 @@ class PlayedRun:
     nodes that are never claimed, and what holds them. `free_share`: the least free share of cpu and
     memory. `moves`: how often a pod that moves is moved, as (mean, most); `waiting`: pods that
     would stay Pending, and why. `decided`: what its leaders decided, each with its instant in ns
-    since the epoch. `by_chance`: a pod got one of several nodes of the same score.
+    since the epoch. `foretold`: how long it takes, as its leader saw it before the first claim.
+    `by_chance`: a pod got one of several nodes of the same score.
     """
 
     origin_ns: int = 0
@@ -156,6 +158,7 @@ class PlayedRun:
     zone_states: dict[str, list[str]] = field(default_factory=dict)
     waiting: list[str] = field(default_factory=list)
     decided: list[tuple[int, Action]] = field(default_factory=list)
+    foretold: TimeLeft | None = None
     by_chance: bool = False
 
     @property

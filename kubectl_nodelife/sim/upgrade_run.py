@@ -31,6 +31,7 @@ from kubectl_nodelife.controllers.upgrade.gates import WINDOW
 from kubectl_nodelife.controllers.upgrade.marks import NodeState
 from kubectl_nodelife.controllers.upgrade.memory import HostState, WorkReport
 from kubectl_nodelife.controllers.upgrade.policy import UpgradePolicy, policy_digest
+from kubectl_nodelife.controllers.upgrade.report import TimeLeft, time_left
 from kubectl_nodelife.engine import actions
 from kubectl_nodelife.engine.cache import Cache
 from kubectl_nodelife.engine.calls.call import CONFLICT
@@ -159,6 +160,7 @@ class VirtualUpgrades:
         self._journal = journal
         self._make_decider = make_decider
         self._to_lead: list[UpgradeRequest | None] = []
+        self._foretold: TimeLeft | None = None
         self.done = 0
 
     @property
@@ -258,6 +260,7 @@ class VirtualUpgrades:
             held = {name: ClaimHold("", why) for name, why in last.last.skipped.items()}
             held |= last.holds
             course.held = {name: hold for name, hold in held.items() if name not in course.turns}
+        course.foretold = self._foretold
         placement = world.scheduler.placement
         course.waiting = [
             f"{pod.namespace}/{pod.name}: {placement.no_room(pod)}"
@@ -292,6 +295,9 @@ class VirtualUpgrades:
             yield from leader.step(now_ns)
             if self.watch is not None:
                 self.watch.held({by for by, _ in leader.controller.holds.values()})
+            last = leader.controller.last
+            if self._foretold is None and last is not None and last.memory.candidates:
+                self._foretold = time_left(last)
         self.leaders = [leader for leader in self.leaders if leader.alive]
 
     def lead(self, now_ns: int) -> VirtualLeader:

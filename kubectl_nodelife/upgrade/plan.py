@@ -4,8 +4,8 @@ There is no second set of rules: the run itself is played, by the upgrade contro
 the cluster. The virtual cluster of every scenario begins with the objects that were read, its
 controllers join, `upgrade start` is given, and the course is read off the records. Assumed is only
 what cannot be known: how long the work takes and pods need to stop, that all work succeeds, and
-that nothing else fails meanwhile. How much less or more time it may take follows from how much
-less or more each phase of each node may, in the order in which they were played.
+that nothing else fails meanwhile. How much less or more time it may take is what the leader in the
+play foretells before its first claim, as `upgrade status` shows it of a run under way.
 
 Of several nodes with the best score kube-scheduler takes one by chance. A run is played with the
 first of them each time; where that may decide, also with the last. What both do is sure, and what
@@ -19,8 +19,8 @@ cheapest change that unblocks them.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from functools import cached_property, partial
+from collections.abc import Iterator, Sequence
+from functools import cached_property
 from typing import Final
 
 from msgspec.structs import replace
@@ -28,10 +28,7 @@ from msgspec.structs import replace
 from kubectl_nodelife.controllers import make_controllers
 from kubectl_nodelife.controllers.nodelifecycle.zones import is_excluded
 from kubectl_nodelife.controllers.upgrade.claims import (
-    DAEMON_PODS_NS,
     SLACK,
-    DrainVerdict,
-    PhaseTimes,
     assumptions,
     expected_work_ns,
     high_estimate_ns,
@@ -61,10 +58,9 @@ from kubectl_nodelife.sim.events import (
     WorkAssumptions,
 )
 from kubectl_nodelife.sim.fields import FieldPath
-from kubectl_nodelife.sim.kubelet_state import KubeletTerms
 from kubectl_nodelife.sim.run import Progress, run
 from kubectl_nodelife.sim.scenario import PASS_DRIFT_NS, Given, Scenario, assemble
-from kubectl_nodelife.sim.upgrade_course import PlayedNode, PlayedRun
+from kubectl_nodelife.sim.upgrade_course import PlayedRun
 from kubectl_nodelife.upgrade.answers import decider_for, drain_options
 from kubectl_nodelife.upgrade.drain_answers import DrainFacts, drain_answer, node_drain
 from kubectl_nodelife.upgrade.findings import (
@@ -145,7 +141,7 @@ class _Planning:
             policy=self._policy,
             nodes=nodes,
             course=course,
-            estimate=self._estimate(nodes, courses) if course.turns else None,
+            estimate=self._estimate(courses) if course.turns else None,
             budgets=[self._at_start.budget(scope) for scope in self._at_start.scopes()],
             refusals=refusals,
             findings=findings,
@@ -216,66 +212,28 @@ class _Planning:
     def _play(self, nodes: Sequence[PlannedNode]) -> list[PlayedRun]:
         """The course as expected; and that of other luck, where that may decide."""
         policy, settings, snapshot = self._policy, self._settings, self._snapshot
-        what = self._start(expected_work_ns(policy))
+        mode = REPLACE if policy.work.mode is WorkMode.REPLACE else REBOOT
+        what = UpgradeEvent(policy, WorkAssumptions(mode, expected_work_ns(policy)))
         course = play_run(snapshot, what, settings, self._progress)
         claimed = sum(node.decision == CLAIM for node in nodes)
         if not _chance_may_decide(course, claimed, len(snapshot.nodes)):
             return [course]
         return [course, play_run(snapshot, what, settings, other_luck=True)]
 
-    def _start(self, work_ns: int, daemon_pods_ns: int = USUAL_NS) -> UpgradeEvent:
-        """`upgrade start`, where the work takes so long, and daemon pods until they are Ready."""
-        mode = REPLACE if self._policy.work.mode is WorkMode.REPLACE else REBOOT
-        work = WorkAssumptions(mode, work_ns, daemon_pods_ns=daemon_pods_ns)
-        return UpgradeEvent(self._policy, work)
-
-    def _ends_by_windows(self) -> list[int]:
-        """When the run ends (ns) where pods stop at once and all work takes its least, and where it
-        takes its longest, and the pods of DaemonSets too, if there are windows: one node more or
-        fewer in each is hours, which no share of the time played says.
-        """
-        if not self._policy.window:
-            return []
-        least, _, most = phase_times(self._policy, self._renewal_ns)
-        quick = self._start(least.work_ns, SECOND_NS)
-        slow = self._start(most.work_ns, DAEMON_PODS_NS)
-        play = partial(play_run, self._snapshot, settings=self._settings)
-        return [play(quick, stops_at_once=True).end_ns, play(slow).end_ns]
-
-    def _estimate(
-        self, nodes: Sequence[PlannedNode], courses: Sequence[PlayedRun]
-    ) -> UpgradeEstimate:
-        """How long it takes at least and at most, in the courses that do the most nodes."""
-        verdicts = {node.name: node.verdict for node in nodes}
-        most = max(map(_done, courses))
-        ends = [self._ends(course, verdicts) for course in courses if _done(course) == most]
-        cold = ends[0].cold
-        played = [cold + end_ns / SECOND_NS for end_ns in self._ends_by_windows()]
-        low = min([e.low for e in ends] + played)
-        high = max([e.high for e in ends] + [SLACK * end for end in played])
-        return UpgradeEstimate(low, high, cold)
-
-    def _ends(self, played: PlayedRun, verdicts: Mapping[str, DrainVerdict]) -> UpgradeEstimate:
-        """The course as played, with each phase of each node at its least and its longest."""
-        least, expected, most = phase_times(self._policy, self._renewal_ns)
-        shorter_ns = longer_ns = 0.0
-        for number, step in enumerate(played.steps):
-            turns = [turn for turn in played.turns.values() if turn.step == number]
-            whole = [turn for turn in turns if "drained" in turn.at]
-            took_ns = sum(_end_of(turn) - turn.tried_ns for turn in whole)
-            if not took_ns:
-                continue
-            saved_ns = sum(_saved_ns(t, least, expected, verdicts[t.name]) for t in whole)
-            limit_ns = self._options.timeout_ns
-            added_ns = sum(_added_ns(t, expected, most, verdicts[t.name], limit_ns) for t in whole)
-            lasted_ns = max(_end_of(turn) for turn in turns) - step.start_ns
-            shorter_ns += lasted_ns * min(saved_ns, took_ns) / took_ns
-            longer_ns += lasted_ns * added_ns / took_ns
+    def _estimate(self, courses: Sequence[PlayedRun]) -> UpgradeEstimate:
+        """How long it takes at least and at most, in the courses that do the most nodes: as their
+        leader foretold it, and by as much later, or sooner, as they came to their end."""
         # A leader watches for one grace period before it claims.
         cold = self._settings.node_monitor_grace_period_ns / SECOND_NS
-        end = cold + played.end_ns / SECOND_NS
-        high = (end + longer_ns / SECOND_NS) * SLACK
-        return UpgradeEstimate(end - shorter_ns / SECOND_NS, high, cold)
+        most, lows, highs = max(map(_done, courses)), [], []
+        for course in courses:
+            if _done(course) < most:
+                continue
+            end, left = course.end_ns / SECOND_NS, course.foretold
+            low, expected, high = (left.low, left.expected, left.high) if left else (end, end, end)
+            lows.append(cold + max(0.0, low + min(0.0, end - expected)))
+            highs.append(cold + max(SLACK * end, high + SLACK * (end - expected)))
+        return UpgradeEstimate(min(lows), max(highs), cold)
 
     @cached_property
     def _renewal_ns(self) -> int | None:
@@ -355,10 +313,9 @@ def play_run(
     progress: Progress = lambda done: None,
     *,
     other_luck: bool = False,
-    stops_at_once: bool = False,
 ) -> PlayedRun:
     """The course of the run on the cluster of the snapshot, which it begins at once; played until
-    it is over or stands still for good. `stops_at_once`: pods take none of their grace period.
+    it is over or stands still for good.
     """
     scenario = Scenario(
         file="",
@@ -367,7 +324,6 @@ def play_run(
         join=True,
         time_ns=snapshot.now_ns,
         duration_ns=LONGEST_NS,
-        kubelet=KubeletTerms(pod_stop_ns=0 if stops_at_once else None),
         events=(ScenarioEvent(0, what, FieldPath("the plan")),),
     )
     # The Lease of a run under way is not taken over: what is planned is another one.
@@ -388,43 +344,6 @@ def play_run(
     )
     assert played.course is not None
     return played.course
-
-
-def _end_of(turn: PlayedNode) -> int:
-    """When the node was in service again."""
-    return turn.at.get("released") or turn.at.get("done") or turn.claimed_ns
-
-
-def _saved_ns(
-    turn: PlayedNode, least: PhaseTimes, expected: PhaseTimes, verdict: DrainVerdict
-) -> int:
-    """How much sooner than when it was played the node may be in service again: in a drain that
-    ends, nothing is given back to be tried again.
-    """
-    at = turn.at
-    drain_ns = at["drained"] - turn.tried_ns - int(verdict.low_seconds * SECOND_NS)
-    saved_ns = max(0, drain_ns) + expected.work_ns - least.work_ns
-    for begin, end, least_ns in (
-        ("worked", "settled", least.settle_ns),
-        ("settled", "released", least.prove_ns),
-    ):
-        if begin in at and end in at:
-            saved_ns += max(0, at[end] - at[begin] - least_ns)
-    return saved_ns
-
-
-def _added_ns(
-    turn: PlayedNode,
-    expected: PhaseTimes,
-    most: PhaseTimes,
-    verdict: DrainVerdict,
-    limit_ns: int,
-) -> int:
-    """How much later it may be, within the time limit of its drain."""
-    drain_ns = turn.at["drained"] - turn.claimed_ns
-    slow_ns = max(int(1.1 * drain_ns) + 10 * SECOND_NS, int(verdict.high_seconds * SECOND_NS))
-    slow_ns = min(slow_ns, limit_ns or slow_ns)
-    return max(0, slow_ns - drain_ns) + sum(most) - sum(expected)
 
 
 FEW_NODES: Final = 20

@@ -34,7 +34,7 @@ def test_kubelets_that_renew_often_are_soon_believed() -> None:
     policy = {"readyFor": "2s", "expectWork": "4s", "soak": "3s", "nodeSoak": "1s"}
     slow, quick = estimate(leases(40), **policy), estimate(leases(4), **policy)
     assert slow.low > 1.5 * quick.low and slow.high > quick.high + 60
-    assert quick.high < 5 * quick.low
+    assert quick.high < 8 * quick.low
 
 
 def test_at_most_and_at_least_wait_for_budgets_as_well() -> None:
@@ -42,7 +42,7 @@ def test_at_most_and_at_least_wait_for_budgets_as_well() -> None:
     pods = replica_set("web", "a1", "b1", "c1")
     policy = {"zones": 0, "canary": 3, "maxUnavailable": "50%", "expectWork": "10s"}
     free, held = estimate(pods, **policy), estimate(pods, web, **policy)
-    assert held.high > free.high + 30, "the drains follow one another"
+    assert held.high > free.high + 20, "the drains follow one another"
     assert held.low >= free.low
 
 

@@ -41,8 +41,9 @@ from kubectl_nodelife.kube.times import MINUTE_NS, SECOND_NS, parse_time
 
 ASSUMED_DRAIN_NS: Final = MINUTE_NS
 """Where no drain of the run has ended, and none is foreseen."""
-_DRAIN_RANGE: Final = {True: (0.7, 1.0, 1.5), False: (0.3, 1.0, 2.0)}
-"""A drain's length at least, as expected, at most, as shares; True: drains of this run ended."""
+_DRAIN_RANGE: Final = {True: (0.7, 1.0, 1.5), False: (0.0, 1.0, 2.0)}
+"""A drain's length at least, as expected, at most, as shares; True: drains of this run ended. Until
+then it is not known whether pods take their grace period at all."""
 
 
 class TimeLeft(NamedTuple):
@@ -83,10 +84,16 @@ def time_left(p: UpgradePass) -> TimeLeft | None:
             p, (min(int(drain_ns * share), limit_ns), *phases), own_drains=share == shares[-1]
         ).length_ns(waiting)
         / SECOND_NS
-        for phases, share in zip(phase_times(policy), shares, strict=True)
+        for phases, share in zip(phase_times(policy, _renewal_ns(p)), shares, strict=True)
     )
     rests_on = assumptions(policy, times.nodes)
     return TimeLeft(count, low, expected, high * SLACK, rests_on, _is_held(p))
+
+
+def _renewal_ns(p: UpgradePass) -> int | None:
+    """How often the nodes' Leases are renewed; None where that is not known beforehand."""
+    schedules = (beat.schedule for name in p.selected if (beat := p.cache.heartbeat(name)))
+    return max((schedule.every_ns for schedule in schedules if schedule), default=None)
 
 
 def _is_held(p: UpgradePass) -> bool:
@@ -194,7 +201,8 @@ class _Rest:
         every = [at_ns for zone in taken.values() for at_ns in zone]
         limit = policy.max_parallel or len(self._p.nodes)
         budget = self._p.fleet.counts.budget(pool_scope(pool))
-        by_others = max(0, budget.unavailable - self._out.get(pool, 0))
+        sick = sum(not self._p.fleet.counts.node(node.name).available for node in nodes)
+        by_others = max(0, budget.unavailable - self._out.get(pool, 0) - sick)
         most_out = self._p.fleet.most_out(pool_scope(pool)) - by_others
         slots = _free(every, min(limit, most_out))
         of_zone: dict[str, list[int]] = {}
