@@ -1,8 +1,11 @@
 """Claims: which nodes are taken next, in which step, and what holds the others.
 
-A node is named in the run's document before it is claimed, and claimed by one PATCH. Growth, zones
-and soaks come from `claims.py`. A claim is held by gates, slots, the node's zone, its pods'
-budgets, room elsewhere and the window. Nodes still to be done bear the soft taint `outdated`.
+A node is claimed by one PATCH, in a step that the run's document has already; the document names it
+once the claim is seen, and before anything is done by which its object may go (`newcomers.py`).
+What is in flight counts for the step, named or not, so that a leader that comes between the two
+claims no more than the step takes. Growth, zones and soaks come from `claims.py`. A claim is held
+by gates, slots, the node's zone, its pods' budgets, room elsewhere and the window. Nodes still to
+be done bear the soft taint `outdated`.
 
 Nodes whose budgets spare no pod now, and those whose pods find no room even while all nodes are in
 service, are tried last, so that they hold up neither zones nor pools. They wait for at most
@@ -35,7 +38,7 @@ from kubectl_nodelife.controllers.upgrade.claims import (
     why_too_few,
     why_undrainable,
 )
-from kubectl_nodelife.controllers.upgrade.document import NOT_BEGUN, RunPhase, Step, StepNode
+from kubectl_nodelife.controllers.upgrade.document import NOT_BEGUN, RunPhase, Step
 from kubectl_nodelife.controllers.upgrade.gates import WINDOW, failed_and_down
 from kubectl_nodelife.controllers.upgrade.marks import (
     ANNOTATION,
@@ -52,7 +55,6 @@ from kubectl_nodelife.controllers.upgrade.marks import (
     patch_marks,
 )
 from kubectl_nodelife.controllers.upgrade.memory import KnownCost
-from kubectl_nodelife.controllers.upgrade.newcomers import named
 from kubectl_nodelife.controllers.upgrade.policy import fits_ns, node_info
 from kubectl_nodelife.controllers.upgrade.settling import csi_drivers
 from kubectl_nodelife.controllers.upgrade.upgrade_pass import UpgradePass
@@ -81,7 +83,6 @@ def claim_node(p: UpgradePass, node: Node) -> None:
 
 def new_mark(p: UpgradePass, node: Node, cordon: CordonOwner, **fields: Any) -> NodeMark:
     """The mark of a node that is claimed now. Of what was seen of it before nothing counts."""
-    p.memory.named.discard(node.name)
     p.memory.forget(node.name)
     p.memory.sent_marks.pop(node.name, None)
     return NodeMark(
@@ -250,10 +251,8 @@ def claim(p: UpgradePass) -> bool:
     if p.next.step.pool != pool or p.next.step.window == NOT_BEGUN:
         width = step_width(0, p.policy.canary_width)
         p.edit(step=Step(pool=pool, k=0, window=width, nodes=p.gone))
-    named_ones = [c for c in mine if c.name in p.document.step.nodes]
-    _drop_skipped_names(p, {c.name for c in named_ones})
-    _claim_named(p, named_ones)
-    _name_more(p, pool, mine, in_flight)
+        return True  # a step is written before its first claim
+    _claim_more(p, pool, mine, in_flight)
     mark_outdated(p, [c.name for c in candidates])
     return True
 
@@ -285,7 +284,7 @@ def _candidates(p: UpgradePass) -> list[UpgradeCandidate]:
 
 
 def _in_flight(p: UpgradePass) -> dict[str, tuple[str, str]]:
-    """(pool, zone) of each node in flight, waited for, or named and about to be claimed."""
+    """(pool, zone) of each node in flight or waited for."""
     in_flight = {n: (p.readings[n].turn, p.readings[n].zone) for n in p.in_flight}
     return in_flight | {name: (entry.pool, entry.zone) for name, entry in p.gone.items()}
 
@@ -341,48 +340,15 @@ def _ask_costs(p: UpgradePass, pool: str, candidates: list[UpgradeCandidate]) ->
     candidates[:] = reversed(remaining)
 
 
-def _drop_skipped_names(p: UpgradePass, candidates: set[str]) -> None:
-    """A node that was named and is no candidate any more makes room for another."""
-    nodes = {
-        name: entry
-        for name, entry in p.next.step.nodes.items()
-        if name in candidates
-        or name in p.marks
-        or name in p.gone
-        or name in p.next.given_back
-        or name in p.next.failed
-        or entry.mark is not None
-    }
-    p.name_nodes(nodes)
-
-
-def _claim_named(p: UpgradePass, candidates: list[UpgradeCandidate]) -> None:
-    """Claim the nodes that the document names. One that is held now loses its name again."""
-    held = {}
-    for candidate in claim_order(candidates, p.policy.canary_nodes):
-        if p.is_busy(candidate.name):
-            continue
-        held_by = hold_of(p, candidate.name)
-        if held_by is None:
-            claim_node(p, p.nodes[candidate.name])
-        else:
-            held[candidate.name] = held_by
-    if held:
-        p.holds.update(held)
-        p.name_nodes({n: e for n, e in p.next.step.nodes.items() if n not in held})
-
-
-def _name_more(
+def _claim_more(
     p: UpgradePass,
     pool: str,
     candidates: list[UpgradeCandidate],
     in_flight: dict[str, tuple[str, str]],
 ) -> None:
-    """Name the nodes that can be claimed next; they are claimed once the document shows it."""
+    """Claim the nodes that can be claimed now; or end the step, once it has soaked."""
     step = p.next.step
     in_pool = {name: zone for name, (where, zone) in in_flight.items() if where == pool}
-    in_pool |= {c.name: c.zone for c in candidates if c.name in step.nodes}
-    candidates = [c for c in candidates if c.name not in step.nodes]
     stage = stage_of(step, candidates, in_pool, p.policy.canary_width, p.policy.zones)
     if stage.soak and not _has_soaked(p, step):
         return
@@ -422,7 +388,7 @@ def _next_step(p: UpgradePass, pool: str) -> None:
 def _choose(
     p: UpgradePass, stage: ClaimStage, candidates: list[UpgradeCandidate], in_pool: dict[str, str]
 ) -> None:
-    """Name as many as the stage wants, in their turn: those that nothing holds. Each counts as out
+    """Claim as many as the stage wants, in their turn: those that nothing holds. Each counts as out
     of service from then on, by which the next ones are judged.
     """
     step, most = p.next.step, p.policy.max_parallel
@@ -432,11 +398,12 @@ def _choose(
         for c in candidates
         if (c.zone in stage.zones or c.name in first) and not p.is_busy(c.name)
     ]
-    chosen: dict[str, StepNode] = {}
     held: dict[str, ClaimHold] = {}
+    before = len(p.claimed)
     for candidate in claim_order(open_ones, p.policy.canary_nodes):
-        name, count = candidate.name, len(in_pool) + len(chosen)
-        if len(chosen) >= stage.wanted:
+        name, claimed = candidate.name, len(p.claimed) - before
+        count = len(in_pool) + claimed
+        if claimed >= stage.wanted:
             break
         if most is not None and count >= most:
             held[name] = ClaimHold(PARALLEL, f"{count} nodes in flight, --max-parallel {most}")
@@ -445,17 +412,9 @@ def _choose(
         if held_by is not None:
             held[name] = held_by
         else:
-            p.take_out(name)
-            chosen[name] = named(p, p.nodes[name])
+            claim_node(p, p.nodes[name])
     p.holds.update(held)
     put_off_without_room(p, held)
-    if not chosen:
-        return
-    nodes = step.nodes
-    if not step.window:  # growth is over: the document names what is under way alone
-        nodes = {n: e for n, e in nodes.items() if n in in_pool or n in p.document.failed}
-    p.memory.named |= chosen.keys()
-    p.name_nodes({**nodes, **chosen})
 
 
 LOOKED_AT_NS: Final = 10 * MINUTE_NS

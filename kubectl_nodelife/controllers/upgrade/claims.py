@@ -268,15 +268,16 @@ def stage_of(
     unfinished = sorted(waiting | set(in_flight.values()))
     zones = tuple(unfinished[: zones_at_once or None])
     if step.window:
-        wanted = step_width(step.k, canary) - len(step.nodes)
+        wanted = step_width(step.k, canary) - len(step.nodes.keys() | in_flight.keys())
         if wanted > 0 and waiting:
             return ClaimStage(wanted, zones)
-        if any(name in in_flight for name in step.nodes):
+        if in_flight:
             return ClaimStage()
         return ClaimStage(soak=bool(waiting))
     if not unfinished:
         return ClaimStage()
     before = {entry.zone for entry in step.nodes.values()}  # none: growth ended, and has soaked
+    before |= set(in_flight.values())
     is_next = zones_at_once == 1 and bool(before) and zones[0] not in before
     return ClaimStage(len(candidates), zones, soak=is_next)
 

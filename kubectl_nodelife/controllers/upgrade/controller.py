@@ -65,7 +65,6 @@ from kubectl_nodelife.controllers.upgrade.memory import (
 from kubectl_nodelife.controllers.upgrade.newcomers import (
     follow_gone_nodes,
     follow_scale_down,
-    named,
 )
 from kubectl_nodelife.controllers.upgrade.policy import UpgradePolicy, node_info
 from kubectl_nodelife.controllers.upgrade.proving import claim_for_proof, prove
@@ -488,9 +487,6 @@ def _retry(p: UpgradePass, node: Node, mark: marks.NodeMark) -> None:
     if hold or p.gates or p.phase is not RunPhase.RUNNING:
         by = (SLOTS, hold) if hold else next(iter(p.gates.items()), ("phase", ""))
         p.holds[node.name] = ClaimHold(*by)
-        return
-    if node.name not in p.document.step.nodes:
-        p.name_nodes({**p.next.step.nodes, node.name: named(p, node)})
         return
     p.take_out(node.name)
     cordons = not node.spec.unschedulable

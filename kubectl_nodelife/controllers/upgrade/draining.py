@@ -122,6 +122,8 @@ def _waits_for(p: UpgradePass, node: Node, verdict: DrainVerdict) -> str:
     if listed_ns is not None and listed_ns.get(node.name, 0) < claim_seen_ns:
         p.to_list.add(node.name)
         return "pods have not been listed since the claim"
+    if node.name not in p.document.step.nodes:
+        return "the run's document does not name it yet"
     return _attached(p, node)
 
 

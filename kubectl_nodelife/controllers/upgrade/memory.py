@@ -279,7 +279,6 @@ class UpgradeMemory:
         self.last_marks: dict[str, tuple[str, NodeMark]] = {}
         self.written_marks: dict[str, tuple[str, NodeMark]] = {}
         """(uid, mark) of our last PATCH of each node, which a watch need not have shown yet."""
-        self.named: set[str] = set()
         self.cordon_tainted: set[str] = set()
         self.cordon_taint_lost_ns: dict[str, int] = {}
         self.lowest: dict[str, tuple[int, str]] = {}  # of each scope, and when

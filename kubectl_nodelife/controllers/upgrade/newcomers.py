@@ -59,16 +59,20 @@ def follow_gone_nodes(p: UpgradePass) -> None:
 
 
 def _keep_marks(p: UpgradePass) -> None:
-    """The document keeps the mark of a node that goes; with `--replace`, from the work's start."""
-    nodes = dict(p.next.step.nodes)
+    """The document names what is seen to be claimed, as long as it is marked, and keeps the mark of
+    a node that goes; with `--replace`, from the work's start.
+    """
+    nodes = _named_now(p)
     for name, entry in p.document.step.nodes.items():
         node, mark = p.nodes.get(name), p.marks.get(name)
         if node is not None and node.uid == entry.uid:
             early = p.policy.work.mode is WorkMode.REPLACE and mark is not None
             if early and mark is not None and mark.state is NodeState.WORKING:
                 nodes[name] = replace(entry, mark=mark)
+            elif mark is None and not {name}.intersection(p.next.given_back, p.next.failed):
+                nodes.pop(name, None)  # given back to be taken again: it makes room for another
         elif entry.mark is None:
-            nodes.pop(name)
+            nodes.pop(name, None)
             last = _last_mark(p, name, entry)
             if last.state in RETURNING and not is_taken_away(p, name, entry.uid):
                 nodes[name] = replace(entry, mark=last)
@@ -77,16 +81,37 @@ def _keep_marks(p: UpgradePass) -> None:
     p.name_nodes(nodes)
 
 
+def _named_now(p: UpgradePass) -> dict[str, StepNode]:
+    """The nodes of the step, with those whose claim is seen now. Once growth is over, and others
+    come, those are left out that are in flight no longer.
+    """
+    step, failed = p.next.step, p.next.failed
+    claimed = {
+        name: named(p, p.nodes[name])
+        for name, mark in p.in_flight.items()
+        if name not in step.nodes and mark.for_ not in step.nodes and not p.is_busy(name)
+    }
+    if not claimed or step.window:
+        return step.nodes | claimed
+    under_way = {
+        name: entry
+        for name, entry in step.nodes.items()
+        if name in p.in_flight or name in failed or entry.mark is not None
+    }
+    return under_way | claimed
+
+
 def _last_mark(p: UpgradePass, name: str, entry: StepNode) -> NodeMark:
-    """The mark that we gave the node last, or that it had when it was last seen; for a new leader,
-    that of its work. A node may go the moment its work begins, before a watch shows the mark.
+    """The mark that we gave the node last, or that it had when it was last seen; for a leader that
+    has not seen it, that of its work. It may go the moment its work begins, before a watch shows
+    the mark.
     """
     for marks in (p.memory.written_marks, p.memory.last_marks):
         uid, mark = marks.get(name, ("", None))
         if mark is not None and uid == entry.uid:
             return mark
-    state = NodeState.DRAINING if name in p.memory.named else NodeState.WORKING
-    return NodeMark(run=p.document.run, state=state, epoch=p.epoch, since=p.document.started)
+    started, working = p.document.started, NodeState.WORKING
+    return NodeMark(run=p.document.run, state=working, epoch=p.epoch, since=started)
 
 
 def _follow_renames(p: UpgradePass) -> None:

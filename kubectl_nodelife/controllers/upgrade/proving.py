@@ -32,7 +32,6 @@ from kubectl_nodelife.controllers.upgrade.manifests import (
     canary_name,
 )
 from kubectl_nodelife.controllers.upgrade.memory import ProofProgress
-from kubectl_nodelife.controllers.upgrade.newcomers import named
 from kubectl_nodelife.controllers.upgrade.upgrade_pass import UpgradePass
 from kubectl_nodelife.engine.actions import CreateCanary
 from kubectl_nodelife.kube.node import Node
@@ -58,8 +57,8 @@ NO_IMAGE: Final = frozenset(
 
 
 def claim_for_proof(p: UpgradePass) -> bool:
-    """Take all nodes that `upgrade prove` names at once, each once the document names it, and none
-    while a gate holds. Returns whether one is left to claim or to wait for.
+    """Take all nodes that `upgrade prove` names at once, and none while a gate holds. Returns
+    whether one is left to claim or to wait for.
 
     Nodes are taken as they are: none is cordoned, drained or counted out of service.
     """
@@ -72,17 +71,11 @@ def claim_for_proof(p: UpgradePass) -> bool:
             waiting.append(name)
     _note_unproven(p)
     gate = next((ClaimHold(*gate) for gate in p.gates.items()), None)
-    entries = dict(p.next.step.nodes)
     for name in waiting if p.phase is RunPhase.RUNNING else ():
         if gate is not None:
             p.holds[name] = gate
-            entries.pop(name, None)
-        elif name not in p.document.step.nodes:
-            entries[name] = named(p, p.nodes[name])
-            p.memory.named.add(name)
         elif not p.is_busy(name):
             _claim(p, p.nodes[name])
-    p.name_nodes(entries)
     return bool(waiting or p.in_flight or p.gone)
 
 
