@@ -10,30 +10,35 @@ from tests.objects import manifest
 _UNPROVEN = Taint("nodelife.dev/unproven", "NoSchedule", "r")
 
 
-def _marks(word: type[actions.NodeMarkPatch], **changed: Any) -> Case:
+def _marks(**changed: Any) -> Case:
     """A case of a patch of a node's marks."""
-    return Case(word.__name__, (NODE,), lambda f: word(**node_of(f), **changed), NODE_KEEPS)
+
+    def make(f: Any) -> actions.NodeMarkPatch:
+        return actions.NodeMarkPatch(**node_of(f), **changed)
+
+    return Case("NodeMarkPatch", (NODE,), make, NODE_KEEPS)
 
 
 UPGRADE_CASES = (
     _marks(
-        actions.ClaimNode,
+        record="ClaimNode",
         to="Draining",
         unschedulable=True,
         annotations={"mark": "{}"},
         labels={"state": "Draining"},
     ),
-    _marks(actions.SetUpgradeState, labels={"state": "Working"}),
-    _marks(actions.OpenForProof, add_taints=(_UNPROVEN,), labels={"a": None}),
-    _marks(actions.ReleaseNode, remove_taints=(Taint("old", "NoSchedule"),), labels={"a": None}),
-    _marks(actions.RestoreNode, unschedulable=False, labels={"a": None}),
-    _marks(actions.FailNode, unschedulable=True),
-    _marks(actions.MarkNode, add_taints=(Taint("k", "PreferNoSchedule", "r"),)),
+    _marks(record="SetUpgradeState", labels={"state": "Working"}),
+    _marks(record="OpenForProof", add_taints=(_UNPROVEN,), labels={"a": None}),
+    _marks(record="ReleaseNode", remove_taints=(Taint("old", "NoSchedule"),), labels={"a": None}),
+    _marks(record="RestoreNode", unschedulable=False, labels={"a": None}),
+    _marks(record="FailNode", unschedulable=True),
+    _marks(record="MarkNode", add_taints=(Taint("k", "PreferNoSchedule", "r"),)),
     Case(
-        "CreateCanary",
+        "CreateForNode",
         (NODE,),
-        lambda f: actions.CreateCanary(
+        lambda f: actions.CreateForNode(
             **WHO,
+            kind="Pod",
             namespace=NS,
             name="canary",
             node="n1",
@@ -41,22 +46,24 @@ UPGRADE_CASES = (
         ),
     ),
     Case(
-        "DeleteCanary",
+        "DeleteForNode",
         (POD,),
-        lambda f: actions.DeleteCanary(
-            **WHO, namespace=NS, name=f["Pod"].name, node="n1", object_uid=f["Pod"].uid
+        lambda f: actions.DeleteForNode(
+            **WHO, kind="Pod", namespace=NS, name=f["Pod"].name, node="n1", object_uid=f["Pod"].uid
         ),
     ),
     Case(
-        "CreateJob",
+        "CreateForNode",
         (NODE,),
-        lambda f: actions.CreateJob(**WHO, namespace=NS, name="j", node="n1", manifest=JOB),
+        lambda f: actions.CreateForNode(
+            **WHO, kind="Job", namespace=NS, name="j", node="n1", manifest=JOB
+        ),
     ),
     Case(
-        "DeleteJob",
+        "DeleteForNode",
         (JOB,),
-        lambda f: actions.DeleteJob(
-            **WHO, namespace=NS, name="j", node="n1", object_uid=f["Job"].uid
+        lambda f: actions.DeleteForNode(
+            **WHO, kind="Job", namespace=NS, name="j", node="n1", object_uid=f["Job"].uid
         ),
     ),
     Case(

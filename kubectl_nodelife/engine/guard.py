@@ -215,7 +215,7 @@ class Guard:
             if share:
                 return Hold(now_ns + _RETRY_NS, share)
             return _within(self._taints, caps.taints_a_minute, "NoExecute taints", now_ns)
-        if isinstance(action, actions.ClaimNode):
+        if is_claim(action):
             return _within(self._claims, caps.claims_a_minute, "claims of nodes", now_ns)
         if is_capped_deletion(action):
             of_set = self._within_set(action, now_ns)
@@ -277,7 +277,7 @@ class Guard:
         if is_capped_taint(action):
             self._taints.append(now_ns)
             self._tainting[action.target[1][1]] = now_ns
-        elif isinstance(action, actions.ClaimNode):
+        elif is_claim(action):
             self._claims.append(now_ns)
         elif is_capped_deletion(action):
             self._deletions.append(now_ns)
@@ -389,6 +389,11 @@ def is_recovery(action: actions.Action) -> bool:
     if isinstance(action, actions.SetPodReady):
         return action.status == TRUE
     return isinstance(action, actions.SetUnschedulable) and not action.unschedulable
+
+
+def is_claim(action: actions.Action) -> bool:
+    """True if it takes a node out of service for an upgrade."""
+    return isinstance(action, actions.NodeMarkPatch) and action.record == actions.CLAIM_NODE
 
 
 def is_capped_deletion(action: actions.Action) -> bool:

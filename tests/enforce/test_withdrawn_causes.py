@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from kubectl_nodelife.engine.actions import Action, RecordEvent, RemoveTaints, SetUpgradeState
+from kubectl_nodelife.engine.actions import Action, NodeMarkPatch, RecordEvent, RemoveTaints
 from kubectl_nodelife.engine.calls import Answer, Get, Result
 from kubectl_nodelife.engine.dependent_writes import FailedWrite, FailedWrites
 from kubectl_nodelife.engine.events import NOT_SENT
@@ -136,7 +136,7 @@ def test_a_taint_that_a_guard_holds_again_and_again_lets_marks_have_their_turn()
     assert "Patch p" in lab.log
 
 
-CHANGE = SetUpgradeState(
+CHANGE = NodeMarkPatch(
     controller="node-lifecycle", because="b", node="n", node_uid="u-n", annotations={"a": "b"}
 )
 REPORT = RecordEvent(

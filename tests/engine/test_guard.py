@@ -8,12 +8,11 @@ from msgspec.structs import replace
 from kubectl_nodelife.engine.actions import (
     Action,
     AddTaints,
-    ClaimNode,
     CreatePod,
     DeletePod,
     EvictPod,
     MarkPodNotReady,
-    ReleaseNode,
+    NodeMarkPatch,
     RemoveTaints,
     SetNodeConditions,
     SetPodReady,
@@ -355,12 +354,12 @@ def test_claims_of_nodes_are_capped_a_minute_and_releases_are_not() -> None:
     guard = Guard(replace(UPSTREAM, claims_a_minute=2))
     who: dict[str, Any] = {"controller": "upgrade", "because": "b", "annotations": {}, "labels": {}}
     for number in range(2):
-        claim = ClaimNode(**who, node=f"n{number}")
+        claim = NodeMarkPatch(**who, record="ClaimNode", node=f"n{number}")
         assert guard.admit(claim, OPEN, NOW) == GO
         guard.sending(claim, NOW)
-    third = ClaimNode(**who, node="n3")
+    third = NodeMarkPatch(**who, record="ClaimNode", node="n3")
     held = guard.admit(third, OPEN, NOW)
     assert isinstance(held, Hold) and "2 claims of nodes" in held.because
-    assert guard.admit(ReleaseNode(**who, node="n0"), OPEN, NOW) == GO
+    assert guard.admit(NodeMarkPatch(**who, record="ReleaseNode", node="n0"), OPEN, NOW) == GO
     later = replace(OPEN, kill_switch_absent_ns=NOW + MINUTE_NS)
     assert guard.admit(third, later, NOW + MINUTE_NS) == GO

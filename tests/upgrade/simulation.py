@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from kubectl_nodelife.controllers import make_controllers
 from kubectl_nodelife.controllers.upgrade.document import OVER, UpgradeRequest, Verb, document_of
 from kubectl_nodelife.controllers.upgrade.leaving import leftovers
-from kubectl_nodelife.engine.actions import Action, ClaimNode, NodeMarkPatch, RecordEvent
+from kubectl_nodelife.engine.actions import Action, NodeMarkPatch, RecordEvent
 from kubectl_nodelife.engine.engine import Engine, EngineHost, drive
 from kubectl_nodelife.engine.events import NO_ANSWER, Event
 from kubectl_nodelife.engine.settings import make_settings
@@ -154,7 +154,11 @@ class Fleet(VirtualUpgrades):
 
     def race(self, action: Action) -> None:
         """A person may cordon the node that is about to be claimed, a moment before."""
-        if isinstance(action, ClaimNode) and self.chance.random() < self.plan.races:
+        if (
+            isinstance(action, NodeMarkPatch)
+            and action.word == "ClaimNode"
+            and self.chance.random() < self.plan.races
+        ):
             node = self.nodes.get(action.node)
             if node is not None:
                 self._cordon(node)

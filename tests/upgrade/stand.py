@@ -25,7 +25,6 @@ from kubectl_nodelife.controllers.upgrade.newcomers import is_ordinary
 from kubectl_nodelife.controllers.upgrade.policy import UpgradePolicy, policy_from
 from kubectl_nodelife.engine.actions import (
     Action,
-    ClaimNode,
     NodeMarkPatch,
     RecordEvent,
     SetGate,
@@ -156,7 +155,7 @@ class Stand(StandCluster):
 
     def claimed(self) -> list[str]:
         """Names of the nodes claimed so far."""
-        return [a.node for a in self.did if isinstance(a, ClaimNode)]
+        return [a.node for a in self.did if a.word == "ClaimNode"]
 
     @property
     def gates(self) -> dict[str, str]:
@@ -183,7 +182,7 @@ class Stand(StandCluster):
     # The rest of the world
 
     def _carry_out(self, action: Action) -> None:
-        word = type(action).__name__
+        word = action.word
         if word in self.refuse:
             self.controller.outcome(Outcome(action, *self.refuse[word]), self.cache, self.now_ns)
             return

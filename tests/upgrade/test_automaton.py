@@ -20,7 +20,7 @@ from kubectl_nodelife.controllers.upgrade.marks import (
     states_with,
     transition,
 )
-from kubectl_nodelife.engine.actions import Action, MarkNode, NodeMarkPatch, RecordEvent
+from kubectl_nodelife.engine.actions import Action, NodeMarkPatch, RecordEvent
 from tests.deep import first_few
 from tests.upgrade.fault_plan import Plan, plan_of
 from tests.upgrade.fleet_objects import NODES
@@ -65,7 +65,7 @@ def test_the_documentation_has_the_table() -> None:
     section = text[text.index("### Which state follows which") :].split("\n#", 1)[0]
     rows = re.findall(r"^\| (\w+|none) \| (.*) \| (\w+|none) \|$", section, re.MULTILINE)
     told = [(str(t.state or "none"), str(t.event), str(t.to or "none")) for t in TRANSITIONS]
-    assert rows == [("state", "event", "next"), *told]
+    assert sorted(rows) == sorted([("state", "event", "next"), *told])
 
 
 def test_an_observer_sees_a_transition_that_is_not_in_the_table(
@@ -79,17 +79,17 @@ def test_an_observer_sees_a_transition_that_is_not_in_the_table(
     assert all(fault.endswith("goes from Settling to Proving") for fault in faults)
 
 
-ROWS = {(str(row.state or ""), str(row.to or ""), row.patch) for row in TRANSITIONS}
+ROWS = {(str(row.state or ""), str(row.to or ""), row.record) for row in TRANSITIONS}
 
 
 def strays(made: Iterable[Action]) -> list[str]:
     """Patches of marks that no row of the table makes, and changes that are none of state."""
     return [
-        f"{type(action).__name__} from {action.from_} to {action.to}"
+        f"{action.word} from {action.from_} to {action.to}"
         for action in made
         if isinstance(action, NodeMarkPatch)
-        and (action.from_, action.to, type(action)) not in ROWS
-        and not (isinstance(action, MarkNode) and action.from_ == action.to)
+        and (action.from_, action.to, action.word) not in ROWS
+        and not (action.word == "MarkNode" and action.from_ == action.to)
     ]
 
 
@@ -139,14 +139,14 @@ def test_the_end_of_a_proof_alone_releases_no_node_that_another_run_worked_on() 
 
 
 def test_only_one_function_makes_a_patch_of_marks() -> None:
-    words = {cls.__name__ for cls in NodeMarkPatch.__subclasses__()}
     calls = [
         f"{path.name}:{call.lineno}"
         for path in PACKAGE.rglob("*.py")
         for call in ast.walk(ast.parse(path.read_text()))
-        if isinstance(call, ast.Call) and getattr(call.func, "id", "") in words
+        if isinstance(call, ast.Call)
+        and "NodeMarkPatch" in (getattr(call.func, "id", ""), getattr(call.func, "attr", ""))
     ]
-    assert calls == []
+    assert len(calls) == 1 and calls[0].startswith("marks.py:")
 
 
 def test_an_event_says_how_marks_go() -> None:

@@ -5,8 +5,8 @@ import pytest
 from kubectl_nodelife.controllers.upgrade.memory import PendingWrites
 from kubectl_nodelife.engine.actions import (
     Action,
-    CreateCanary,
-    DeleteCanary,
+    CreateForNode,
+    DeleteForNode,
     NodeMarkPatch,
     StartWork,
 )
@@ -116,18 +116,15 @@ def test_an_object_of_that_name_with_another_uid_ends_it() -> None:
 
 def test_a_creation_waits_for_its_object_and_a_deletion_for_its_end() -> None:
     one, key = Sending(), ("d", "canary")
-    canary = CreateCanary(
-        controller="upgrade", because="b", namespace="d", name="canary", node="n1", manifest={}
-    )
+    what = {"kind": "Pod", "namespace": "d", "name": "canary", "node": "n1"}
+    canary = CreateForNode(controller="upgrade", because="b", manifest={}, **what)
     one.send(canary)
     one.pending.settle(one.cache)
     assert one.is_pending("Pod", key)
     one.cache.set("Pod", key, put(pod("canary", namespace="d")).obj)
     one.pending.settle(one.cache)
     assert not one.is_pending("Pod", key)
-    one.send(
-        DeleteCanary(controller="upgrade", because="b", namespace="d", name="canary", node="n1")
-    )
+    one.send(DeleteForNode(controller="upgrade", because="b", **what))
     one.pending.settle(one.cache)
     assert one.is_pending("Pod", key)
     one.cache.set("Pod", key, None)

@@ -16,11 +16,9 @@ from kubectl_nodelife.controllers.upgrade.counts import pool_scope
 from kubectl_nodelife.controllers.upgrade.policy import policy_from
 from kubectl_nodelife.drain.snapshot import PlanSnapshot
 from kubectl_nodelife.engine.actions import (
-    ClaimNode,
     EvictPod,
     NodeMarkPatch,
     RecordEvent,
-    ReleaseNode,
     UpdateRun,
 )
 from kubectl_nodelife.engine.settings import make_settings
@@ -121,10 +119,10 @@ def done_by(came: Run) -> Told:
             if before:
                 old[action.node] = before
             name = old.get(action.node, action.node)
-            words = {ClaimNode: "claimed", ReleaseNode: "released"}
-            if type(action) in words:
+            words = {"ClaimNode": "claimed", "ReleaseNode": "released"}
+            if action.word in words:
                 seconds = round((at_ns - came.setting.start_ns) / SECOND_NS, 3)
-                done.append((words[type(action)], name, seconds))
+                done.append((words[action.word], name, seconds))
     return sorted(done, key=lambda one: (one[2], one))
 
 

@@ -7,7 +7,7 @@ defaults of the policy, phase Running, no gate, each node Ready and drainable.
 from msgspec.structs import replace
 
 from kubectl_nodelife.controllers.upgrade.marks import CordonOwner
-from kubectl_nodelife.engine.actions import CreateCanary, FailWithoutMark, NodeMarkPatch
+from kubectl_nodelife.engine.actions import CreateForNode, FailWithoutMark, NodeMarkPatch
 from kubectl_nodelife.kube.node import Taint
 from kubectl_nodelife.kube.times import SECOND_NS
 from tests.upgrade.stand import Stand
@@ -295,7 +295,7 @@ def test_45_claimed_with_include_cordoned_is_released_cordoned() -> None:
     s.settle()
     assert s.mark_of("x").cordon is CordonOwner.THEIRS
     s.run(62)
-    canary = next(a for a in s.did if isinstance(a, CreateCanary))
+    canary = next(a for a in s.did if isinstance(a, CreateForNode))
     tolerated = {t["key"] for t in canary.manifest["spec"]["tolerations"]}
     assert "node.kubernetes.io/unschedulable" in tolerated
     s.run(15)

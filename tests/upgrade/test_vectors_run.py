@@ -187,7 +187,7 @@ def test_a_cluster_of_control_plane_nodes_alone_is_upgraded_too() -> None:
 def test_54_what_a_dry_run_decides_is_what_a_run_decides() -> None:
     s = stand(2)
     s.settle()
-    assert all(isinstance(a, NodeMarkPatch) for a in s.did if type(a).__name__ == "ClaimNode")
+    assert all(isinstance(a, NodeMarkPatch) for a in s.did if a.word == "ClaimNode")
     assert s.claimed()
 
 

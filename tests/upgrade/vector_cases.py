@@ -33,8 +33,8 @@ def one(state: NodeState, nodes: int = 10, **fields: Any) -> Stand:
 
 
 def words(actions: list[Any]) -> list[str]:
-    """The classes of the actions."""
-    return [type(action).__name__ for action in actions]
+    """What the actions are called."""
+    return [action.word for action in actions]
 
 
 def working(**policy: Any) -> Stand:

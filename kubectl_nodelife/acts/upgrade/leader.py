@@ -382,7 +382,7 @@ class _Narrator(Recorder):
         if result.ok and result.changed:
             self._show(action)
         elif not result.ok and result.code not in (NOT_SENT, 409, 429):
-            what = f"{about_of(action)}: {type(action).__name__} refused by the API server"
+            what = f"{about_of(action)}: {action.word} refused by the API server"
             self._warn(f"{what}, tried again in a minute: {result.message}")
 
 

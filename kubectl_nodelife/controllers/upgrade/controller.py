@@ -184,11 +184,8 @@ class UpgradeController:
             memory.refused[action.target] = (now_ns + wait_ns, message)
         else:
             memory.refused.pop(action.target, None)
-        if (
-            isinstance(action, actions.CreateCanary)
-            and code in _REFUSED
-            and code not in _NOT_THE_CLUSTERS
-        ):
+        is_refused = code in _REFUSED and code not in _NOT_THE_CLUSTERS
+        if is_refused and isinstance(action, actions.CreateForNode) and action.kind == "Pod":
             proof = memory.proof_of(action.node, now_ns)
             proof.refused, proof.refused_ns = message, now_ns
             proof.fault = f"the canary is refused: {proof.refused}"

@@ -21,16 +21,7 @@ import msgspec
 from msgspec import UNSET, UnsetType
 from msgspec.structs import replace
 
-from kubectl_nodelife.engine.actions import (
-    ClaimNode,
-    FailNode,
-    MarkNode,
-    NodeMarkPatch,
-    OpenForProof,
-    ReleaseNode,
-    RestoreNode,
-    SetUpgradeState,
-)
+from kubectl_nodelife.engine.actions import CLAIM_NODE, NodeMarkPatch
 from kubectl_nodelife.kube.field_managers import UNSCHEDULABLE
 from kubectl_nodelife.kube.node import Node, Taint
 from kubectl_nodelife.kube.times import parse_time
@@ -321,12 +312,14 @@ class NodeEvent(StrEnum):
 
 
 class Transition(NamedTuple):
-    """A row of the table. `state`, `to`: None where the node bears no mark of the run."""
+    """A row of the table. `state`, `to`: None where the node bears no mark of the run. `record`:
+    the word of its PATCH.
+    """
 
     state: NodeState | None
     event: NodeEvent
     to: NodeState | None
-    patch: type[NodeMarkPatch]
+    record: str
 
     @property
     def reason(self) -> str:
@@ -334,58 +327,43 @@ class Transition(NamedTuple):
         return f"Upgrade{self.to or _MARKS_GO.get(self.event, 'Restoring')}"
 
 
-TRANSITIONS: Final = (
-    Transition(None, NodeEvent.CLAIMED, NodeState.DRAINING, ClaimNode),
-    Transition(None, NodeEvent.CLAIMED_FOR_PROOF, NodeState.SETTLING, ClaimNode),
-    Transition(NodeState.DRAINING, NodeEvent.DRAINED, NodeState.WORKING, SetUpgradeState),
-    Transition(NodeState.DRAINING, NodeEvent.GIVEN_BACK, None, RestoreNode),
-    Transition(NodeState.DRAINING, NodeEvent.INTERVENED, NodeState.HELD, SetUpgradeState),
-    Transition(NodeState.DRAINING, NodeEvent.CLEANED, None, RestoreNode),
-    Transition(NodeState.WORKING, NodeEvent.WORK_DONE, NodeState.SETTLING, SetUpgradeState),
-    Transition(NodeState.WORKING, NodeEvent.TRY_FAILED, NodeState.WORKING, SetUpgradeState),
-    Transition(NodeState.WORKING, NodeEvent.REPLACED, NodeState.SETTLING, SetUpgradeState),
-    Transition(NodeState.WORKING, NodeEvent.FAILED, NodeState.FAILED, FailNode),
-    Transition(NodeState.WORKING, NodeEvent.INTERVENED, NodeState.HELD, SetUpgradeState),
-    Transition(NodeState.WORKING, NodeEvent.CLEANED, NodeState.FAILED, FailNode),
-    Transition(NodeState.WORKING, NodeEvent.RELEASED, None, RestoreNode),
-    Transition(NodeState.SETTLING, NodeEvent.SETTLED, NodeState.PROVING, OpenForProof),
-    Transition(NodeState.SETTLING, NodeEvent.REPLACED, NodeState.SETTLING, SetUpgradeState),
-    Transition(NodeState.SETTLING, NodeEvent.FAILED, NodeState.FAILED, FailNode),
-    Transition(NodeState.SETTLING, NodeEvent.INTERVENED, NodeState.HELD, SetUpgradeState),
-    Transition(NodeState.SETTLING, NodeEvent.PROOF_FAILED, None, RestoreNode),
-    Transition(NodeState.SETTLING, NodeEvent.FAILED_AGAIN, NodeState.FAILED, SetUpgradeState),
-    Transition(NodeState.SETTLING, NodeEvent.HELD_AGAIN, NodeState.HELD, SetUpgradeState),
-    Transition(NodeState.SETTLING, NodeEvent.CLEANED, NodeState.FAILED, FailNode),
-    Transition(NodeState.SETTLING, NodeEvent.PROOF_CLEANED, None, RestoreNode),
-    Transition(NodeState.SETTLING, NodeEvent.RELEASED, None, RestoreNode),
-    Transition(NodeState.PROVING, NodeEvent.PROVEN, NodeState.SOAKING, ReleaseNode),
-    Transition(NodeState.PROVING, NodeEvent.FAILED, NodeState.FAILED, FailNode),
-    Transition(NodeState.PROVING, NodeEvent.INTERVENED, NodeState.HELD, SetUpgradeState),
-    Transition(NodeState.PROVING, NodeEvent.PROOF_PASSED, None, ReleaseNode),
-    Transition(NodeState.PROVING, NodeEvent.PROOF_FAILED, None, RestoreNode),
-    Transition(NodeState.PROVING, NodeEvent.FAILED_AGAIN, NodeState.FAILED, SetUpgradeState),
-    Transition(NodeState.PROVING, NodeEvent.HELD_AGAIN, NodeState.HELD, SetUpgradeState),
-    Transition(NodeState.PROVING, NodeEvent.CLEANED, NodeState.FAILED, FailNode),
-    Transition(NodeState.PROVING, NodeEvent.PROOF_CLEANED, None, RestoreNode),
-    Transition(NodeState.PROVING, NodeEvent.RELEASED, None, RestoreNode),
-    Transition(NodeState.SOAKING, NodeEvent.SOAKED, NodeState.DONE, SetUpgradeState),
-    Transition(NodeState.SOAKING, NodeEvent.FAILED, NodeState.FAILED, FailNode),
-    Transition(NodeState.SOAKING, NodeEvent.CLEANED, None, RestoreNode),
-    Transition(NodeState.DONE, NodeEvent.RUN_OVER, None, MarkNode),
-    Transition(NodeState.DONE, NodeEvent.CLEANED, None, RestoreNode),
-    Transition(NodeState.FAILED, NodeEvent.RETRIED, NodeState.DRAINING, ClaimNode),
-    Transition(NodeState.FAILED, NodeEvent.ASSUMED_DONE, NodeState.SETTLING, SetUpgradeState),
-    Transition(NodeState.FAILED, NodeEvent.SKIPPED, None, RestoreNode),
-    Transition(NodeState.FAILED, NodeEvent.RUN_OVER, None, MarkNode),
-    Transition(NodeState.FAILED, NodeEvent.CLEANED, None, RestoreNode),
-    Transition(NodeState.FAILED, NodeEvent.RELEASED, None, RestoreNode),
-    Transition(NodeState.HELD, NodeEvent.RETRIED, NodeState.DRAINING, ClaimNode),
-    Transition(NodeState.HELD, NodeEvent.ASSUMED_DONE, NodeState.SETTLING, SetUpgradeState),
-    Transition(NodeState.HELD, NodeEvent.SKIPPED, None, RestoreNode),
-    Transition(NodeState.HELD, NodeEvent.RUN_OVER, None, MarkNode),
-    Transition(NodeState.HELD, NodeEvent.CLEANED, None, RestoreNode),
-    Transition(NodeState.HELD, NodeEvent.RELEASED, None, RestoreNode),
+_STATE: Final = "SetUpgradeState"
+_MARK: Final = "MarkNode"
+_FAIL: Final = "FailNode"
+_RELEASE: Final = "ReleaseNode"
+_RESTORE: Final = "RestoreNode"
+_S, _E = NodeState, NodeEvent
+TRANSITIONS: Final = tuple(
+    Transition(state, event, to, record)
+    for event, states, to, record in (
+        (_E.CLAIMED, (None,), _S.DRAINING, CLAIM_NODE),
+        (_E.CLAIMED_FOR_PROOF, (None,), _S.SETTLING, CLAIM_NODE),
+        (_E.DRAINED, (_S.DRAINING,), _S.WORKING, _STATE),
+        (_E.GIVEN_BACK, (_S.DRAINING,), None, _RESTORE),
+        (_E.TRY_FAILED, (_S.WORKING,), _S.WORKING, _STATE),
+        (_E.WORK_DONE, (_S.WORKING,), _S.SETTLING, _STATE),
+        (_E.REPLACED, (_S.WORKING, _S.SETTLING), _S.SETTLING, _STATE),
+        (_E.SETTLED, (_S.SETTLING,), _S.PROVING, "OpenForProof"),
+        (_E.PROVEN, (_S.PROVING,), _S.SOAKING, _RELEASE),
+        (_E.SOAKED, (_S.SOAKING,), _S.DONE, _STATE),
+        (_E.FAILED, (_S.WORKING, _S.SETTLING, _S.PROVING, _S.SOAKING), _S.FAILED, _FAIL),
+        (_E.INTERVENED, (_S.DRAINING, _S.WORKING, _S.SETTLING, _S.PROVING), _S.HELD, _STATE),
+        (_E.PROOF_PASSED, (_S.PROVING,), None, _RELEASE),
+        (_E.PROOF_FAILED, (_S.SETTLING, _S.PROVING), None, _RESTORE),
+        (_E.FAILED_AGAIN, (_S.SETTLING, _S.PROVING), _S.FAILED, _STATE),
+        (_E.HELD_AGAIN, (_S.SETTLING, _S.PROVING), _S.HELD, _STATE),
+        (_E.RETRIED, (_S.FAILED, _S.HELD), _S.DRAINING, CLAIM_NODE),
+        (_E.ASSUMED_DONE, (_S.FAILED, _S.HELD), _S.SETTLING, _STATE),
+        (_E.SKIPPED, (_S.FAILED, _S.HELD), None, _RESTORE),
+        (_E.RUN_OVER, (_S.DONE, _S.FAILED, _S.HELD), None, _MARK),
+        (_E.CLEANED, (_S.DRAINING, _S.SOAKING, _S.DONE, _S.FAILED, _S.HELD), None, _RESTORE),
+        (_E.CLEANED, (_S.WORKING, _S.SETTLING, _S.PROVING), _S.FAILED, _FAIL),
+        (_E.PROOF_CLEANED, (_S.SETTLING, _S.PROVING), None, _RESTORE),
+        (_E.RELEASED, (_S.WORKING, _S.SETTLING, _S.PROVING, _S.FAILED, _S.HELD), None, _RESTORE),
+    )
+    for state in states
 )
+"""By event: the states in which it may take place, and the one that it leads to."""
 
 _MARKS_GO: Final = {NodeEvent.PROOF_PASSED: "Proven", NodeEvent.RUN_OVER: "RunOver"}
 """How the marks of a node go that is not given back."""
@@ -432,15 +410,16 @@ def patch_marks(
     """
     annotations, labels = map(dict, notes)
     state = str(mark.state) if mark else ""
-    word, before = (row.patch, str(row.state or "")) if row is not None else (MarkNode, state)
+    record, before = (row.record, str(row.state or "")) if row is not None else (_MARK, state)
     if mark is not UNSET:
         annotations = {ANNOTATION: encode_mark(mark) if mark else None, **annotations}
         labels = {LABEL_STATE: state or None, **labels}
-    return word(
+    return NodeMarkPatch(
         controller=CONTROLLER,
         because=because,
         node=node.name,
         node_uid=node.uid,
+        record=record,
         from_=before,
         to=state,
         unschedulable=unschedulable,

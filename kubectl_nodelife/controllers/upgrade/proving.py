@@ -33,7 +33,7 @@ from kubectl_nodelife.controllers.upgrade.manifests import (
 )
 from kubectl_nodelife.controllers.upgrade.memory import ProofProgress
 from kubectl_nodelife.controllers.upgrade.upgrade_pass import UpgradePass
-from kubectl_nodelife.engine.actions import CreateCanary
+from kubectl_nodelife.engine.actions import CreateForNode
 from kubectl_nodelife.kube.node import Node
 from kubectl_nodelife.kube.pod import Pod
 from kubectl_nodelife.kube.times import SECOND_NS
@@ -231,8 +231,9 @@ def _make(
     namespace, name = p.policy.namespace, canary_name(node.uid)
     if not p.is_under_way("Pod", (namespace, name)):
         p.decide(
-            CreateCanary,
+            CreateForNode,
             f"proves that {node.name} can be scheduled to and runs pods",
+            kind="Pod",
             namespace=namespace,
             name=name,
             node=node.name,

@@ -30,7 +30,6 @@ from kubectl_nodelife.engine.cache import Cache
 from kubectl_nodelife.kube.meta import KubeObject
 from kubectl_nodelife.kube.node import Lease, Node
 from kubectl_nodelife.kube.times import SECOND_NS, format_time
-from kubectl_nodelife.kube.workload import Job
 
 PROOF: Final = "proof"
 REFUSED_NS: Final = 60 * SECOND_NS
@@ -43,13 +42,11 @@ PASS_NS: Final = 10 * SECOND_NS
 
 def deletion(obj: KubeObject, because: str, node: str = "") -> actions.DeleteForNode:
     """The DELETE of a canary, or a Job."""
-    word, (namespace, name) = (
-        actions.DeleteJob if isinstance(obj, Job) else actions.DeleteCanary,
-        obj.key,
-    )
-    return word(
+    namespace, name = obj.key
+    return actions.DeleteForNode(
         controller=marks.CONTROLLER,
         because=because,
+        kind=type(obj).__name__,
         namespace=namespace,
         name=name,
         node=node,

@@ -26,7 +26,7 @@ from kubectl_nodelife.controllers.upgrade.manifests import (
 from kubectl_nodelife.controllers.upgrade.memory import WorkProgress
 from kubectl_nodelife.controllers.upgrade.policy import WorkMode
 from kubectl_nodelife.controllers.upgrade.upgrade_pass import UpgradePass
-from kubectl_nodelife.engine.actions import CreateJob, StartWork, StopWork, WorkDone
+from kubectl_nodelife.engine.actions import CreateForNode, StartWork, StopWork, WorkDone
 from kubectl_nodelife.kube.node import Node
 from kubectl_nodelife.kube.times import SECOND_NS
 from kubectl_nodelife.kube.workload import Job
@@ -199,8 +199,9 @@ def _by_job(p: UpgradePass, node: Node, mark: marks.NodeMark, seen: WorkProgress
             fail(p, node, mark, f"its Job cannot be made: {error}")
             return
         p.decide(
-            CreateJob,
+            CreateForNode,
             f"try {mark.try_} of {p.policy.tries}",
+            kind="Job",
             namespace=namespace,
             name=name,
             node=node.name,

@@ -110,12 +110,14 @@ class Action(
         """uid of the object as decided upon, "" where it is not known or does not matter."""
         return ""
 
+    @property
+    def word(self) -> str:
+        """What it is called, in records and messages."""
+        return type(self).__name__
+
     def records(self) -> Iterator[tuple[str, Detail]]:
         """(action word, detail) of each record, in order, as the Timeline contract names them."""
-        yield (
-            type(self).__name__,
-            {camel_case(name): getattr(self, name) for name in self.detail_fields},
-        )
+        yield self.word, {camel_case(name): getattr(self, name) for name in self.detail_fields}
 
     def effect(self, obj: KubeObject | None, now_ns: int) -> KubeObject | None:
         """The object after the action, None for "gone"; the same object where nothing changes."""
@@ -289,6 +291,11 @@ class ReadLeases(Action, frozen=True, kw_only=True, gc=False):
         """Nothing that is changed."""
         return ("", ("", ""))
 
+    @property
+    def word(self) -> str:
+        """What it is called, in records and messages."""
+        return type(self).__name__
+
     def records(self) -> Iterator[tuple[str, Detail]]:
         """None."""
         yield from ()
@@ -313,6 +320,11 @@ class AfterWrites(Action, frozen=True, kw_only=True, gc=False):
     def target(self) -> tuple[str, tuple[str, str]]:
         """Nothing in the cluster."""
         return ("", ("", ""))
+
+    @property
+    def word(self) -> str:
+        """What it is called, in records and messages."""
+        return type(self).__name__
 
     def records(self) -> Iterator[tuple[str, Detail]]:
         """None."""
@@ -351,6 +363,11 @@ class ScheduleEviction(PodAction, frozen=True, kw_only=True, gc=False):
     toleration_seconds: int
     taints: tuple[Taint, ...] = ()
 
+    @property
+    def word(self) -> str:
+        """What it is called, in records and messages."""
+        return type(self).__name__
+
     def records(self) -> Iterator[tuple[str, Detail]]:
         """ScheduleEviction; `due` is made relative where the record is written."""
         yield (
@@ -366,6 +383,11 @@ class CancelEviction(PodAction, frozen=True, kw_only=True, gc=False):
 
     due_ns: int
 
+    @property
+    def word(self) -> str:
+        """What it is called, in records and messages."""
+        return type(self).__name__
+
     def records(self) -> Iterator[tuple[str, Detail]]:
         yield "CancelEviction", {"due_ns": self.due_ns}
 
@@ -376,6 +398,11 @@ class RecordEvent(ObjectAction, frozen=True, kw_only=True, gc=False):
     type: str = "Normal"
     reason: str
     message: str = ""
+
+    @property
+    def word(self) -> str:
+        """What it is called, in records and messages."""
+        return type(self).__name__
 
     def records(self) -> Iterator[tuple[str, Detail]]:
         detail: Detail = {"type": self.type, "reason": self.reason}

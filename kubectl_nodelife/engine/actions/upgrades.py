@@ -9,7 +9,7 @@ runs commands, the others are records alone.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Final
 
 from msgspec.structs import replace
 
@@ -32,12 +32,18 @@ Changes = dict[str, str | None]
 """Key to value; None takes the key away."""
 
 
+CLAIM_NODE: Final = "ClaimNode"
+"""The record of a claim: cordon, annotation, label and shield in one PATCH."""
+
+
 class NodeMarkPatch(NodeAction, frozen=True, kw_only=True, gc=False):
     """One JSON merge patch of a node. `unschedulable` None: as it is. Taints go by key and effect.
 
-    `from_` and `to` are states of the upgrade, "" for none.
+    `from_` and `to` are states of the upgrade, "" for none. `record`: the word of its record, which
+    says more of a change than its states do, or MarkNode where the state stays.
     """
 
+    record: str = "MarkNode"
     from_: str = ""
     to: str = ""
     unschedulable: bool | None = None
@@ -46,10 +52,15 @@ class NodeMarkPatch(NodeAction, frozen=True, kw_only=True, gc=False):
     annotations: Changes = {}
     labels: Changes = {}
 
+    @property
+    def word(self) -> str:
+        """`record`."""
+        return self.record
+
     def records(self) -> Iterator[tuple[str, Detail]]:
-        """One record: the class's name, from which state to which."""
+        """One record, from which state to which."""
         states = (("from", self.from_), ("to", self.to))
-        yield type(self).__name__, {key: state for key, state in states if state}
+        yield self.record, {key: state for key, state in states if state}
 
     def effect(self, obj: KubeObject | None, now_ns: int) -> KubeObject | None:
         if not isinstance(obj, Node):
@@ -68,34 +79,6 @@ class NodeMarkPatch(NodeAction, frozen=True, kw_only=True, gc=False):
         if meta is obj.metadata and spec is obj.spec:
             return obj
         return replace(obj, metadata=meta, spec=spec)
-
-
-class ClaimNode(NodeMarkPatch, frozen=True, kw_only=True, gc=False):
-    """Cordon, annotation, label and shield, in one PATCH: the node is ours from here on."""
-
-
-class SetUpgradeState(NodeMarkPatch, frozen=True, kw_only=True, gc=False):
-    """From one state to the next, where no other word says it."""
-
-
-class OpenForProof(NodeMarkPatch, frozen=True, kw_only=True, gc=False):
-    """Cordon off and taint on in one PATCH: only what tolerates the taint is admitted."""
-
-
-class ReleaseNode(NodeMarkPatch, frozen=True, kw_only=True, gc=False):
-    """Taint and shield off: the node is proven and serves again."""
-
-
-class RestoreNode(NodeMarkPatch, frozen=True, kw_only=True, gc=False):
-    """All marks off, and the cordon if it was ours: the node is given back undone."""
-
-
-class FailNode(NodeMarkPatch, frozen=True, kw_only=True, gc=False):
-    """The node was worked on and not proven: it is kept out of service, for a person."""
-
-
-class MarkNode(NodeMarkPatch, frozen=True, kw_only=True, gc=False):
-    """A change of marks without a change of state: a new leader's epoch, the taint `outdated`."""
 
 
 class StartWork(NodeAction, frozen=True, kw_only=True, gc=False):
@@ -153,6 +136,12 @@ class ForNode(ObjectAction, frozen=True, kw_only=True, gc=False):
 
     node: str
 
+    @property
+    def word(self) -> str:
+        """CreateCanary, DeleteJob, and so on."""
+        what = "Canary" if self.kind == "Pod" else self.kind
+        return f"{'Delete' if self.deletes else 'Create'}{what}"
+
 
 class CreateForNode(ForNode, frozen=True, kw_only=True, gc=False):
     """POST of the manifest. 409: it is there already."""
@@ -195,30 +184,6 @@ class DeleteForNode(ForNode, frozen=True, kw_only=True, gc=False):
     def shown_by(self, obj: KubeObject) -> bool:
         """It is being deleted."""
         return obj.metadata.deletion_timestamp is not None
-
-
-class CreateCanary(CreateForNode, frozen=True, kw_only=True, gc=False):
-    """POST of the canary pod of a node."""
-
-    kind: str = "Pod"
-
-
-class DeleteCanary(DeleteForNode, frozen=True, kw_only=True, gc=False):
-    """DELETE of a canary pod."""
-
-    kind: str = "Pod"
-
-
-class CreateJob(CreateForNode, frozen=True, kw_only=True, gc=False):
-    """POST of the Job of one try of a node's work."""
-
-    kind: str = "Job"
-
-
-class DeleteJob(DeleteForNode, frozen=True, kw_only=True, gc=False):
-    """DELETE of a Job."""
-
-    kind: str = "Job"
 
 
 class UpdateRun(ObjectAction, frozen=True, kw_only=True, gc=False):

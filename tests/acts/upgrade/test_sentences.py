@@ -3,6 +3,7 @@
 import pytest
 
 from kubectl_nodelife.acts.upgrade.leader import SENTENCES, Waits, sentences_of
+from kubectl_nodelife.controllers.upgrade.marks import TRANSITIONS
 from kubectl_nodelife.engine.actions import Action
 from kubectl_nodelife.engine.actions import upgrades as upgrade
 
@@ -13,15 +14,19 @@ WHO = {"controller": "upgrade", "because": "it is its turn"}
     "action, sentence",
     [
         (
-            upgrade.ClaimNode(**WHO, node="b7", to="Draining", unschedulable=True),
+            upgrade.NodeMarkPatch(
+                **WHO, record="ClaimNode", node="b7", to="Draining", unschedulable=True
+            ),
             "node b7: cordoned, now Draining: it is its turn",
         ),
         (
-            upgrade.ClaimNode(**WHO, node="b7", to="Draining"),
+            upgrade.NodeMarkPatch(**WHO, record="ClaimNode", node="b7", to="Draining"),
             "node b7: now Draining: it is its turn",
         ),
         (
-            upgrade.RestoreNode(**WHO, node="b7", from_="Draining", unschedulable=False),
+            upgrade.NodeMarkPatch(
+                **WHO, record="RestoreNode", node="b7", from_="Draining", unschedulable=False
+            ),
             "node b7: uncordoned, marks taken off: it is its turn",
         ),
         (
@@ -56,9 +61,11 @@ def test_each_record_of_an_upgrade_has_its_sentence() -> None:
     found = [f for f in vars(upgrade).values() if getattr(f, "__module__", "") == upgrade.__name__]
     actions = {f for f in found if isinstance(f, type) and issubclass(f, Action)}
     records = {found.__name__ for found in actions if not found.__subclasses__()}
-    assert len(records) > 10
-    assert records - SENTENCES.keys() == {"SetGate", "UpdateRun", "FailWithoutMark"}
-    assert {"SetUpgradePhase", "SetWindow", "FailNode"} <= SENTENCES.keys(), "these are theirs"
+    makes = {"CreateForNode", "DeleteForNode", "NodeMarkPatch"}
+    assert records - SENTENCES.keys() == {"SetGate", "UpdateRun", "FailWithoutMark", *makes}
+    theirs = {"SetUpgradePhase", "SetWindow", *(row.record for row in TRANSITIONS)}
+    made = {f"{does}{what}" for does in ("Create", "Delete") for what in ("Canary", "Job")}
+    assert theirs | made <= SENTENCES.keys()
 
 
 COLD = "nothing was seen for 9s: watching for {}s more first"
