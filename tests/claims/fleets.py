@@ -63,7 +63,11 @@ class Fleet(NamedTuple):
         dump, order = folder / "dump.json", folder / "order.json"
         dump.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": self.items}))
         head = {"apiVersion": "nodelife.dev/v1alpha1", "kind": "Upgrade"}
-        order.write_text(json.dumps({**head, "spec": self.spec}, indent=1))
+        spec = {n: value for n, value in self.spec.items() if n not in ("work", "drain")}
+        work = self.spec["work"]
+        spec |= self.spec.get("drain", {})
+        spec |= {work["mode"]: work.get("command", True), "rerunSafe": work.get("rerunSafe")}
+        order.write_text(json.dumps({**head, "spec": spec}, indent=1))
         return ("-f", str(order), "-f", str(dump), "--read", "all", "--now", NOW)
 
 

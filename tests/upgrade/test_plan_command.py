@@ -66,7 +66,7 @@ def test_a_file_of_kind_upgrade_stands_beside_the_dump(
     path = tmp_path / "upgrade.yaml"
     path.write_text(
         "apiVersion: nodelife.dev/v1alpha1\nkind: Upgrade\n"
-        "spec: {nodes: [a2], work: {mode: nothing}, soak: 1m}\n"
+        "spec: {nodes: [a2], nothing: true, soak: 1m}\n"
     )
     words = ("upgrade", "plan", "-f", str(path), "-f", dump, "--read", "all", "-o", "name")
     assert call(capsys, *words)[:2] == (0, "node/a2\n")

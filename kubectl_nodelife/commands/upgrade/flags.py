@@ -1,24 +1,21 @@
 """The flags of `upgrade plan` and `start`, and the file of `kind: Upgrade`.
 
-Each flag is a field of `UpgradePolicy` in another spelling: `--max-unavailable` is `maxUnavailable`
-in the file; a flag wins over it. Work may also stand there as `work: {mode: ...}`, and kubectl
-drain's flags as `drain: {...}`, which is how they stand in a run's document.
+A file holds the same flags by their names in lowerCamelCase, `--max-unavailable` as
+`maxUnavailable`; a flag on the command line wins over it, and its work over all work of the file.
 """
 
 from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 import click
-from msgspec.structs import fields
 
 from kubectl_nodelife.commands.flags import Connection, with_options
 from kubectl_nodelife.controllers.upgrade.policy import (
-    NodeWork,
     UpgradePolicy,
     WorkMode,
     policy_from,
@@ -101,7 +98,7 @@ _DRAIN: Final = (
     _Flag("pod-selector", "text", "SELECTOR", "As kubectl drain."),
     _Flag("skip-wait-for-delete-timeout", "number", "SECONDS", "As kubectl drain."),
 )
-_NODES: Final = ("nodes", "selector", "all_nodes")
+_NODES: Final = ("nodes", "selector", "all_nodes", "filename")
 _WHICH: Final = (
     click.argument("nodes", nargs=-1, metavar="[NODE...]"),
     click.option("-l", "--selector", help="Nodes with these labels."),
@@ -118,41 +115,43 @@ def policy_flags(callback: Callable[..., Any]) -> Callable[..., Any]:
 
     @functools.wraps(callback)
     def with_given(*args: Any, **kwargs: Any) -> Any:
-        names = [_keyword(flag) for flag in (*_WORK, *_POLICY, *_DRAIN)]
-        given = {name: kwargs.pop(name) for name in (*names, *_NODES, "filename")}
+        names = (*map(_keyword, _FLAGS), *_NODES)
+        given = {name: kwargs.pop(name) for name in names}
         return callback(*args, given=given, **kwargs)
 
-    return with_options(
-        with_given, (*_WHICH, *(_option(flag) for flag in (*_WORK, *_POLICY, *_DRAIN)))
-    )
+    return with_options(with_given, (*_WHICH, *map(_option, _FLAGS)))
 
 
 def given_mapping(given: Mapping[str, Any], connection: Connection) -> dict[str, Any]:
-    """The values of flags and file, in the file's names. Raises BadInput."""
-    mapping: dict[str, Any] = {}
-    for path in given["filename"]:
-        mapping |= spec_of_file(path)
-    for flag in _POLICY:
-        value = given[_keyword(flag)]
-        if value not in (None, ()):
-            mapping[flag.field] = value.split(",") if flag.kind == "names" else value
+    """The policy of flags and file, as `policy_from` takes it. Raises BadInput."""
+    said = _said(given, connection)
+    mapping: dict[str, Any] = {name: said[name] for name in _WHERE if name in said}
+    mapping |= {flag.field: said[flag.field] for flag in _POLICY if flag.field in said}
+    for name, separator in _LISTS.items():
+        if isinstance(text := mapping.get(name), str):
+            mapping[name] = text.split(separator) if separator else [text]
     mapping |= _canary(mapping.get("canary"))
-    if given["nodes"]:
-        mapping["nodes"] = parse_names(given["nodes"])
-    if given["selector"]:
-        mapping["selector"] = given["selector"]
-    if connection.namespace:
-        mapping["namespace"] = connection.namespace
-    drain = {f.field: given[_keyword(f)] for f in _DRAIN if given[_keyword(f)] is not None}
-    if drain:
-        mapping["drain"] = {**mapping.get("drain", {}), **drain}
-    if path := given["canary_template"]:
+    if isinstance(path := mapping.get("canaryTemplate"), str):
         mapping["canaryTemplate"] = one_document(path)
-    if work := _work(given):
+    if drain := {flag.field: said[flag.field] for flag in _DRAIN if flag.field in said}:
+        mapping["drain"] = drain
+    if work := _work(said):
         mapping["work"] = work
-    elif given["rerun_safe"] and isinstance(mapping.get("work"), dict):
-        mapping["work"] = {**mapping["work"], "rerunSafe": True}
     return mapping
+
+
+def _said(given: Mapping[str, Any], connection: Connection) -> dict[str, Any]:
+    """All that is said, by the names of a file. Raises BadInput."""
+    typed = {flag.field: given[_keyword(flag)] for flag in _FLAGS}
+    typed["nodes"] = parse_names(given["nodes"]) or None
+    typed |= {"selector": given["selector"] or None, "namespace": connection.namespace or None}
+    typed = {name: value for name, value in typed.items() if value not in (None, ())}
+    said: dict[str, Any] = {}
+    for path in given["filename"]:
+        said |= spec_of_file(path)
+    if not _MODES.isdisjoint(typed):
+        said = {n: value for n, value in said.items() if n not in (*_MODES, "rerunSafe")}
+    return said | typed
 
 
 def policy_of(given: Mapping[str, Any], connection: Connection) -> UpgradePolicy:
@@ -187,37 +186,24 @@ def _canary(value: Any) -> dict[str, Any]:
     return {"canary": len(names), "canaryNodes": names}
 
 
-def _work(given: Mapping[str, Any]) -> dict[str, Any]:
-    """The work of the flags, {} where none is named. Raises BadInput."""
-    commands = {mode: _command(given[mode]) for mode in ("run", "replace")}
-    work = _named_work({**given, **commands}, "--")
-    return {**work, "rerunSafe": bool(given["rerun_safe"])} if work else {}
-
-
-def _command(text: str | None) -> str | None:
-    return text if text is None else text.replace(_NO_COMMAND, "")
-
-
-def _named_work(named: Mapping[str, Any], flag: str, on: str = "") -> dict[str, Any]:
-    """The work that the one mode of these names, which it must have; {} for none. `flag` leads the
-    names in errors, and `on` the place. Raises BadInput.
-    """
+def _work(said: Mapping[str, Any]) -> dict[str, Any]:
+    """The work that is named, {} for none. Raises BadInput."""
     from kubectl_nodelife.controllers.upgrade.manifests import check_job_manifest
 
-    modes = [mode for mode in WorkMode if named.get(str(mode)) not in (None, False)]
+    modes = [mode for mode in WorkMode if said.get(mode) not in (None, False)]
     if len(modes) > 1:
-        raise BadInput(f"{flag}{modes[0]} and {flag}{modes[1]} exclude each other", on=on)
+        raise BadInput(f"--{modes[0]} and --{modes[1]} exclude each other")
     if not modes:
         return {}
-    (mode,), value = modes, named[str(modes[0])]
-    work: dict[str, Any] = {"mode": str(mode)}
+    (mode,), value = modes, said[modes[0]]
+    work = {"mode": str(mode), "rerunSafe": bool(said.get("rerunSafe"))}
     if mode is WorkMode.JOB:
         work["manifest"] = one_document(str(value))
         check_job_manifest(work["manifest"], str(value))
     elif mode in (WorkMode.RUN, WorkMode.REPLACE) and value is not True:
-        work["command"] = value
+        work["command"] = str(value).replace(_NO_COMMAND, "")
     if mode is WorkMode.RUN and not str(work.get("command", "")).strip():
-        raise BadInput("is empty", on=f"{on}.run" if on else "--run")
+        raise BadInput("is empty", on="--run")
     return work
 
 
@@ -242,15 +228,16 @@ def _keyword(flag: _Flag) -> str:
     return flag.name.replace("-", "_")
 
 
+_FLAGS: Final = (*_WORK, *_POLICY, *_DRAIN)
+_MODES: Final = frozenset(map(str, WorkMode))
+_WHERE: Final = ("nodes", "selector", "namespace")
+"""What a file may name beside flags."""
+_LISTS: Final = {"nodes": "", "pools": ",", **{f.field: "" for f in _POLICY if f.kind == "many"}}
+"""Fields that hold several texts, and what may stand between them in one."""
 API_VERSION: Final = "nodelife.dev/v1alpha1"
 KIND: Final = "Upgrade"
 _BEGINNING: Final = 4096
 _OF_KIND: Final = re.compile(rb"""^\W*kind["']?\s*:\s*["']?Upgrade["']?\s*,?\s*$""", re.MULTILINE)
-_FIELDS: Final = tuple(field.encode_name for field in fields(UpgradePolicy))
-_WORK_FIELDS: Final = tuple(field.encode_name for field in fields(NodeWork))
-_MODES: Final = tuple(str(mode) for mode in WorkMode)
-_RERUN_SAFE: Final = "rerunSafe"
-_LISTS: Final = ("nodes", "target", "window", "require", "pools", "canaryNodes")
 
 
 def is_upgrade_file(path: str) -> bool:
@@ -263,29 +250,19 @@ def is_upgrade_file(path: str) -> bool:
 
 
 def spec_of_file(path: str) -> dict[str, Any]:
-    """The spec of such a file, as `policy_from` takes it. Raises BadInput."""
-    from kubectl_nodelife.upgrade.answers import DRAIN_FLAGS
-
+    """The spec of such a file: flags by their names. Raises BadInput."""
     document = one_document(path)
     if (document.get("apiVersion"), document.get("kind")) != (API_VERSION, KIND):
         raise BadInput(f"is no {KIND} of {API_VERSION}", on=path)
     spec = document.get("spec")
     if not isinstance(spec, dict):
         raise BadInput("has no spec", on=path)
-    keys = (*_FIELDS, *_MODES, _RERUN_SAFE, *DRAIN_FLAGS)
-    _check_names(f"{path}: spec", spec, keys)
-    _check_names(f"{path}: spec.work", spec.get("work") or {}, _WORK_FIELDS)
-    _check_names(f"{path}: spec.drain", spec.get("drain") or {}, DRAIN_FLAGS)
-    mapping = {name: value for name, value in spec.items() if name in _FIELDS}
-    for name in _LISTS:
-        if isinstance(mapping.get(name), str):
-            mapping[name] = [mapping[name]]
-    drain = {name: value for name, value in spec.items() if name in DRAIN_FLAGS}
-    if drain:
-        mapping["drain"] = {**(spec.get("drain") or {}), **drain}
-    if isinstance(spec.get("canaryTemplate"), str):
-        mapping["canaryTemplate"] = one_document(spec["canaryTemplate"])
-    return mapping | _work_of_file(path, spec)
+    names = sorted({*_WHERE, *(flag.field for flag in _FLAGS)})
+    for name in spec:
+        if name not in names:
+            remedy = did_you_mean(str(name), names)
+            raise BadInput(f"unknown key {name!r}", on=f"{path}: spec", remedy=remedy)
+    return spec
 
 
 def one_document(path: str) -> dict[str, Any]:
@@ -300,30 +277,3 @@ def one_document(path: str) -> dict[str, Any]:
     if len(documents) != 1 or not isinstance(documents[0], dict):
         raise BadInput("is not one object", on=path)
     return documents[0]
-
-
-def _work_of_file(path: str, spec: Mapping[str, Any]) -> dict[str, Any]:
-    """The work by the flags' names: `run: CMD`, `job: FILE`, `wait: true`. Raises BadInput."""
-    from kubectl_nodelife.controllers.upgrade.manifests import check_job_manifest
-
-    work = _named_work(spec, "", f"{path}: spec")
-    if work and "work" in spec:
-        raise BadInput(f"{work['mode']} and work exclude each other", on=f"{path}: spec")
-    if not work:
-        work = dict(spec.get("work") or {})
-        if work.get("mode") == WorkMode.JOB:
-            check_job_manifest(work.get("manifest"), f"{path}: spec.work.manifest")
-        if work.get("mode") == WorkMode.RUN and not str(work.get("command", "")).strip():
-            raise BadInput("is empty", on=f"{path}: spec.work.command")
-    if work and _RERUN_SAFE in spec:
-        work["rerunSafe"] = spec[_RERUN_SAFE]
-    return {"work": work} if work else {}
-
-
-def _check_names(on: str, mapping: Any, keys: Iterable[str]) -> None:
-    if not isinstance(mapping, dict):
-        raise BadInput("must be a map", on=on)
-    names = sorted(keys)
-    for name in mapping:
-        if name not in names:
-            raise BadInput(f"unknown key {name!r}", on=on, remedy=did_you_mean(str(name), names))
