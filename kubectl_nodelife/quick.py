@@ -70,9 +70,7 @@ def _lead(given: dict[str, str]) -> None:
 
     words = [f"--{name}={given[name]}" for name in ("kubeconfig", "context") if name in given]
     if words:
-        from kubectl_nodelife.report.command_lines import lead_to
-
-        terminal.choose_leading_flags(lead_to(words, words))
+        terminal.choose_leading_flags(terminal.lead_to(words, words))
 
 
 def complete() -> int:

@@ -40,9 +40,8 @@ from kubectl_nodelife.errors import (
 from kubectl_nodelife.kube.names import counted
 from kubectl_nodelife.kube.times import human_seconds
 from kubectl_nodelife.report import terminal
-from kubectl_nodelife.report.formats import Block, Page
+from kubectl_nodelife.report.formats import UNKNOWN, Block, Column, Page, Table, columns
 from kubectl_nodelife.report.live_line import progress_bar
-from kubectl_nodelife.report.table import UNKNOWN, Column, Table, columns
 from kubectl_nodelife.report.terminal import Sink, sink
 
 _CLUSTERS = columns("context | source | age | server*")

@@ -15,8 +15,7 @@ from kubectl_nodelife.commands.several_clusters import several_clusters
 from kubectl_nodelife.errors import EXIT_NO, BadInput
 from kubectl_nodelife.kube.names import BUDGET, counted, first_names, parse_subjects
 from kubectl_nodelife.report import terminal
-from kubectl_nodelife.report.formats import Block, Page
-from kubectl_nodelife.report.table import Table, columns
+from kubectl_nodelife.report.formats import Block, Page, Table, columns
 from kubectl_nodelife.report.terminal import BAD, GOOD, WARN, ColoredText
 
 if TYPE_CHECKING:  # heavy for --help

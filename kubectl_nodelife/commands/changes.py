@@ -29,8 +29,7 @@ from kubectl_nodelife.document import document
 from kubectl_nodelife.errors import BadInput
 from kubectl_nodelife.kube.names import NODE, POD, counted, first_names, parse_subject, shown_object
 from kubectl_nodelife.report import terminal
-from kubectl_nodelife.report.formats import Block, Page
-from kubectl_nodelife.report.table import Column, Table, Widths, columns
+from kubectl_nodelife.report.formats import Block, Column, Page, Table, Widths, columns
 from kubectl_nodelife.report.terminal import ENDLESS, Screen, this_screen
 
 _COLUMNS = columns(

@@ -47,8 +47,7 @@ from kubectl_nodelife.errors import (
 )
 from kubectl_nodelife.kube.names import counted
 from kubectl_nodelife.report import terminal
-from kubectl_nodelife.report.formats import Block, Page
-from kubectl_nodelife.report.table import NONE, Table, columns
+from kubectl_nodelife.report.formats import NONE, Block, Page, Table, columns
 
 SYNC_SECONDS = 5.0
 """How long `start` waits to see the cluster read; larger ones go on being read behind it."""

@@ -23,8 +23,7 @@ from kubectl_nodelife.commands.several_clusters import several_clusters
 from kubectl_nodelife.errors import EXIT_FAILED, EXIT_NO, BadInput
 from kubectl_nodelife.kube.names import shown_object
 from kubectl_nodelife.report import terminal
-from kubectl_nodelife.report.formats import Block, Page
-from kubectl_nodelife.report.table import Table, Widths, columns
+from kubectl_nodelife.report.formats import Block, Page, Table, Widths, columns
 from kubectl_nodelife.report.terminal import this_screen
 
 _CODES: Final = {"differs": EXIT_NO, "not-evaluated": EXIT_FAILED}

@@ -19,8 +19,7 @@ from kubectl_nodelife.commands.flags import Connection, Output, connection_flags
 from kubectl_nodelife.document import document
 from kubectl_nodelife.errors import EXIT_DONE, EXIT_NO, NodelifeError
 from kubectl_nodelife.kube.names import counted, first_names
-from kubectl_nodelife.report.formats import Block, Page
-from kubectl_nodelife.report.table import NONE, Table, columns
+from kubectl_nodelife.report.formats import NONE, Block, Page, Table, columns
 
 if TYPE_CHECKING:
     from kubectl_nodelife.live.client import Client
@@ -198,7 +197,7 @@ def _rights(target: Target) -> Finding:
 
 async def _refused(target: Target) -> list[str]:
     """The resources of which the server refuses a list. Raises NodelifeError."""
-    from kubectl_nodelife.commands.access_rules import BEHIND_GATES, RULES
+    from kubectl_nodelife.commands.rbac import BEHIND_GATES, RULES
     from kubectl_nodelife.live.client import ApiError
 
     refused = []

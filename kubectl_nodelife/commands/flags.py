@@ -142,10 +142,8 @@ def connection_arguments(connection: Connection) -> list[str]:
 
 def lead_to(connection: Connection, dump: Sequence[str] = ()) -> None:
     """Let the commands that this process prints lead to that cluster, or to that dump."""
-    from kubectl_nodelife.report import command_lines
-
     of_kubectl, ours = (connection.leading_words(kubectl=each) for each in (True, False))
-    terminal.choose_leading_flags(command_lines.lead_to(of_kubectl, ours, dump))
+    terminal.choose_leading_flags(terminal.lead_to(of_kubectl, ours, dump))
 
 
 def with_options(callback: Callback, options: Sequence[Callable[[Callback], Callback]]) -> Callback:

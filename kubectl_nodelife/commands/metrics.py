@@ -11,8 +11,7 @@ from kubectl_nodelife.commands.flags import Output, SpellingGroup, output_flags
 from kubectl_nodelife.document import document
 from kubectl_nodelife.errors import BadInput
 from kubectl_nodelife.report import terminal
-from kubectl_nodelife.report.formats import Block, Page
-from kubectl_nodelife.report.table import Table, columns
+from kubectl_nodelife.report.formats import Block, Page, Table, columns
 
 if TYPE_CHECKING:
     from kubectl_nodelife.daemon.metrics.families import MetricFamily

@@ -14,8 +14,7 @@ from kubectl_nodelife.outlook.audit.classes import NOTE, NOTES, QUIET
 from kubectl_nodelife.outlook.audit.document import PodAudit
 from kubectl_nodelife.outlook.audit.findings import PodFinding
 from kubectl_nodelife.outlook.audit.repair_plan import RepairStep
-from kubectl_nodelife.report.formats import Block, Page
-from kubectl_nodelife.report.table import Table, columns
+from kubectl_nodelife.report.formats import Block, Page, Table, columns
 from kubectl_nodelife.report.terminal import BAD, WARN, ColoredText
 from kubectl_nodelife.workloads.force_advice import ForceAdvice
 

@@ -37,8 +37,7 @@ from kubectl_nodelife.outlook.daemonset.truth_table import NodeRow, PodCell
 from kubectl_nodelife.outlook.daemonset.view import NOT_SCHEDULED
 from kubectl_nodelife.outlook.explain import ExplainedQuestion
 from kubectl_nodelife.report.explanation import explained
-from kubectl_nodelife.report.formats import Block, Page
-from kubectl_nodelife.report.table import NONE, UNKNOWN, Column, Table, columns
+from kubectl_nodelife.report.formats import NONE, UNKNOWN, Block, Column, Page, Table, columns
 
 Json = Mapping[str, Any]
 

@@ -34,7 +34,7 @@ from kubectl_nodelife.drain.results import (
 from kubectl_nodelife.drain.snapshot import ADMISSION
 from kubectl_nodelife.kube.names import counted, first_names
 from kubectl_nodelife.kube.times import clock
-from kubectl_nodelife.report.formats import Block, Page
+from kubectl_nodelife.report.formats import Block, Page, Table, columns
 from kubectl_nodelife.report.html import (
     Bar,
     LaneChart,
@@ -45,7 +45,6 @@ from kubectl_nodelife.report.html import (
     parts_of,
     render_page,
 )
-from kubectl_nodelife.report.table import Table, columns
 from kubectl_nodelife.report.terminal import BAD, GOOD, WARN, ColoredText
 from kubectl_nodelife.sim.kubectl.options import FLAG_DELETE_EMPTYDIR_DATA, FLAG_FORCE
 

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 
 from kubectl_nodelife.kube.times import SECOND_NS, precise_due
 from kubectl_nodelife.outlook.explain import ExplainedQuestion, total
-from kubectl_nodelife.report.formats import Block, Page
-from kubectl_nodelife.report.table import Table, columns
+from kubectl_nodelife.report.formats import Block, Page, Table, columns
 from kubectl_nodelife.report.terminal import printable
 
 if TYPE_CHECKING:

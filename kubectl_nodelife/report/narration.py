@@ -19,7 +19,7 @@ from kubectl_nodelife.kube.pod import TERMINAL_PHASES
 from kubectl_nodelife.kube.times import MILLISECOND_NS, SECOND_NS, format_duration
 from kubectl_nodelife.kube.wellknown import NO_EXECUTE, NODE_STATUS_NEVER_UPDATED
 from kubectl_nodelife.outlook.fates import BACK, PODS_LEAVE, Fate, FateStep, folded
-from kubectl_nodelife.report.formats import Block, Page
+from kubectl_nodelife.report.formats import Block, Column, Page, Table, columns
 from kubectl_nodelife.report.html import (
     STATES_OF_NODES,
     Bar,
@@ -30,7 +30,6 @@ from kubectl_nodelife.report.html import (
     rows_of,
     zone_row,
 )
-from kubectl_nodelife.report.table import Column, Table, columns
 from kubectl_nodelife.report.upgrade_plan import PLAYED, played_rows
 from kubectl_nodelife.sim.api import CLUSTER
 from kubectl_nodelife.sim.run import NodeLoss, RunSummary, WorkloadLoss

@@ -12,8 +12,7 @@ from kubectl_nodelife.document import document
 from kubectl_nodelife.engine.settings import Profile
 from kubectl_nodelife.kube.names import counted, first_names
 from kubectl_nodelife.outlook.releases import Applied, ReleasePreview, defaults
-from kubectl_nodelife.report.formats import Block, Page
-from kubectl_nodelife.report.table import Table, columns
+from kubectl_nodelife.report.formats import Block, Page, Table, columns
 
 _COLUMNS = columns("release | program | area | change | concerns | names*")
 _DEFAULTS = columns("name | default | of | locked*")

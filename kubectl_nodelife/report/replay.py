@@ -38,7 +38,7 @@ from kubectl_nodelife.outlook.replay.timeline import (
     replay_document,
     state_spans,
 )
-from kubectl_nodelife.report.formats import Block, Page
+from kubectl_nodelife.report.formats import Block, Column, Page, Table, columns
 from kubectl_nodelife.report.html import (
     LONGEST,
     Bar,
@@ -48,7 +48,6 @@ from kubectl_nodelife.report.html import (
     draw_lanes,
     render_page,
 )
-from kubectl_nodelife.report.table import Column, Table, columns
 from kubectl_nodelife.report.terminal import BAD, WARN, ColoredText
 
 _COLUMNS: Final = columns("# | time | who | what | object | after:2 | why:1 | seen by* | node*")

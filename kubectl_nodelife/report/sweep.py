@@ -11,9 +11,8 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
-from kubectl_nodelife.report.formats import Block, Page
+from kubectl_nodelife.report.formats import Block, Column, Page, Table
 from kubectl_nodelife.report.html import Bar, LaneChart, Row, Tick, draw_lanes, render_page
-from kubectl_nodelife.report.table import Column, Table
 from kubectl_nodelife.report.terminal import BAD, GOOD, ColoredText
 from kubectl_nodelife.sweep.points import FLAG, Value
 from kubectl_nodelife.sweep.result import Interval, PointResult, StudyResult, Summary

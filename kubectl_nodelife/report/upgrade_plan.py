@@ -16,9 +16,8 @@ from kubectl_nodelife.drain.results import UNKNOWN, BudgetPoint
 from kubectl_nodelife.kube.names import counted, first_names
 from kubectl_nodelife.kube.times import SECOND_NS, clock
 from kubectl_nodelife.outlook.upgrade_plan import counts_of, upgrade_plan_document
-from kubectl_nodelife.report.formats import Block, Page
+from kubectl_nodelife.report.formats import Block, Page, Table, columns
 from kubectl_nodelife.report.html import Bar, Row, budget_lines, draw_lanes, parts_of, render_page
-from kubectl_nodelife.report.table import Table, columns
 from kubectl_nodelife.sim.upgrade_course import PlayedRun, spans
 from kubectl_nodelife.upgrade.findings import CLAIM, REFUSED_BY, PlannedNode, UpgradePlan
 

@@ -8,8 +8,7 @@ from typing import Any, Final
 
 from kubectl_nodelife.kube.names import counted, first_names
 from kubectl_nodelife.kube.times import human_seconds
-from kubectl_nodelife.report.formats import Block, Page
-from kubectl_nodelife.report.table import Table, Widths, columns
+from kubectl_nodelife.report.formats import Block, Page, Table, Widths, columns
 from kubectl_nodelife.report.terminal import BAD, GOOD, WARN, ColoredText, this_screen
 
 _COLUMNS: Final = columns("node | pool | zone | state | since | left | try* | cordon* | because")

@@ -35,7 +35,7 @@ from kubectl_nodelife.outlook.what_if.sentences import (
     gained_at,
     why_not_back,
 )
-from kubectl_nodelife.report.formats import Block, Page
+from kubectl_nodelife.report.formats import Block, Page, Table, columns
 from kubectl_nodelife.report.html import (
     RANGE,
     STATES_OF_NODES,
@@ -50,7 +50,6 @@ from kubectl_nodelife.report.html import (
     rows_of,
     zone_row,
 )
-from kubectl_nodelife.report.table import Table, columns
 from kubectl_nodelife.report.terminal import BAD, GOOD, WARN, ColoredText
 
 _WORKLOADS: Final = columns(

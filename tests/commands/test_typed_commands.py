@@ -14,7 +14,7 @@ import yaml
 from kubectl_nodelife.cli import VERBS, main, nodelife
 from kubectl_nodelife.commands.flags import DefaultGroup
 from kubectl_nodelife.report import terminal
-from kubectl_nodelife.report.command_lines import VERBS_WITH_DUMPS, LeadingFlags
+from kubectl_nodelife.report.terminal import VERBS_WITH_DUMPS, LeadingFlags
 from kubectl_nodelife.sandbox.tls import Sandbox
 from tests.daemon.user import FLAGS, ROOT, User, user
 from tests.loopback import needs_kubectl, sandbox

@@ -4,8 +4,8 @@ from typing import Any
 
 from kubectl_nodelife.kube.times import SECOND_NS
 from kubectl_nodelife.outlook.replay.timeline import ReplaySources, StateSpan, state_spans, timeline
+from kubectl_nodelife.report.formats import Table
 from kubectl_nodelife.report.replay import MOST, lanes
-from kubectl_nodelife.report.table import Table
 from tests.replay.told import ALL, NOON, UNREACHABLE, at, change, event, node, wrote
 
 

@@ -6,8 +6,7 @@ import msgspec
 import pytest
 import yaml
 
-from kubectl_nodelife.report.formats import FORMATTERS, Page, render
-from kubectl_nodelife.report.table import Column, Table
+from kubectl_nodelife.report.formats import FORMATTERS, Column, Page, Table, render
 
 NASTY = "a\x1b[31m\x9b\u202e\x7f\r\n\té"
 

@@ -5,8 +5,7 @@ from pathlib import Path
 import pytest
 
 from kubectl_nodelife.cli import main
-from kubectl_nodelife.report.formats import markdown
-from kubectl_nodelife.report.table import Column, Table
+from kubectl_nodelife.report.formats import Column, Table, markdown
 
 DUMP = str(Path(__file__).parents[1] / "drains" / "budget-one-at-a-time" / "cluster.json")
 SCENARIO = str(next((Path(__file__).parents[1] / "scenarios").glob("*.yaml")))

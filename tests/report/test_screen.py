@@ -7,8 +7,7 @@ import pytest
 from kubectl_nodelife.cli import main
 from kubectl_nodelife.commands import status as status_command
 from kubectl_nodelife.outlook.status import SORT_KEYS
-from kubectl_nodelife.report.formats import Page, as_table
-from kubectl_nodelife.report.table import Column, Table, Widths
+from kubectl_nodelife.report.formats import Column, Page, Table, Widths, as_table
 from kubectl_nodelife.report.terminal import BAD, END, ColoredText, Screen
 
 DUMP = str(Path(__file__).parents[1] / "dumps" / "two-zones")

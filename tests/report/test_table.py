@@ -2,7 +2,7 @@
 
 import pytest
 
-from kubectl_nodelife.report.table import UNKNOWN, Column, Table, cell
+from kubectl_nodelife.report.formats import UNKNOWN, Column, Table, cell
 
 COLUMNS = (Column("name"), Column("zone", wide=True), Column("age"))
 

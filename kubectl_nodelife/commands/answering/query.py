@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, get_origin, get_type
 
 from kubectl_nodelife.errors import BadInput
 from kubectl_nodelife.report import terminal
-from kubectl_nodelife.report.command_lines import LeadingFlags
 from kubectl_nodelife.report.formats import FORMATTERS, PARTS, Output
-from kubectl_nodelife.report.terminal import Screen
+from kubectl_nodelife.report.terminal import LeadingFlags, Screen
 
 if TYPE_CHECKING:
     from kubectl_nodelife.daemon.changes import ChangeFilter

@@ -32,8 +32,16 @@ from kubectl_nodelife.outlook.status import (
 )
 from kubectl_nodelife.outlook.view import ClusterView
 from kubectl_nodelife.outlook.zone import ZoneBrake, ZoneOutlook
-from kubectl_nodelife.report.formats import Block, Page
-from kubectl_nodelife.report.table import NONE, UNKNOWN, Column, Table, Widths, columns
+from kubectl_nodelife.report.formats import (
+    NONE,
+    UNKNOWN,
+    Block,
+    Column,
+    Page,
+    Table,
+    Widths,
+    columns,
+)
 from kubectl_nodelife.report.terminal import BAD, ENDLESS, GOOD, WARN, ColoredText
 from kubectl_nodelife.workloads.foreign_taints import foreign_marks
 
