@@ -40,19 +40,19 @@ VERB_GROUPS: dict[str, dict[str, tuple[str, str]]] = {
     },
     "Foretell": {
         "what-if": ("what_if:what_if", "Say what the loss of a node, a zone or a link does."),
-        "drain-plan": ("drain_plan:drain_plan", "Say whether and when a drain will finish."),
+        "drain-plan": ("drain:drain_plan", "Say whether and when a drain will finish."),
         "budgets": ("budgets:budgets", "Show budgets' arithmetic, and which nodes they hold."),
     },
     "Act": {
         "drain": ("drain:drain", "Drain nodes as planned, wave by wave, and keep time."),
-        "repair": ("repair:repair", "Repair what the audit finds: show, ask, and send."),
+        "repair": ("audit:repair", "Repair what the audit finds: show, ask, and send."),
         "upgrade": ("upgrade:upgrade", "Upgrade nodes: plan it, do it, prove them."),
         "daemon": ("daemon:daemon", "Start or stop the process that watches or enforces."),
     },
     "Study": {
         "simulate": ("simulate:simulate", "Play a scenario on a virtual cluster."),
         "sweep": ("sweep:sweep", "Play many settings and failures, and compare them."),
-        "sandbox": ("sandbox:sandbox", "Serve a simulated cluster on loopback."),
+        "sandbox": ("simulate:sandbox", "Serve a simulated cluster on loopback."),
     },
     "Set up": {
         "doctor": ("doctor:doctor", "Check that everything is there that verbs need."),

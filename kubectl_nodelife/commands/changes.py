@@ -386,7 +386,7 @@ def changes_of_dump(
 
     `since` is counted back from the dump's moment. Raises BadInput.
     """
-    from kubectl_nodelife.commands.replay_sources import traces_of_dump
+    from kubectl_nodelife.commands.answering.replay import traces_of_dump
     from kubectl_nodelife.outlook.replay.lines import changes_seen
     from kubectl_nodelife.outlook.replay.timeline import ReplayFilter, timeline
 

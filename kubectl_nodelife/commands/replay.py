@@ -22,7 +22,7 @@ from kubectl_nodelife.errors import BadInput
 from kubectl_nodelife.report import terminal
 
 if TYPE_CHECKING:
-    from kubectl_nodelife.commands.replay_sources import Traces
+    from kubectl_nodelife.commands.answering.replay import Traces
     from kubectl_nodelife.outlook.replay.timeline import ReplayFilter
     from kubectl_nodelife.report.replay import Replay
 
@@ -74,7 +74,7 @@ def replay(
       kubectl nodelife replay -f must-gather.tar.gz
       kubectl nodelife replay --drain worker-1 --since 6h -f monday.json.gz
     """
-    from kubectl_nodelife.commands.replay_sources import read_traces, review_page, traces_of_dump
+    from kubectl_nodelife.commands.answering.replay import read_traces, review_page, traces_of_dump
     from kubectl_nodelife.outlook.replay.timeline import ReplayFilter
 
     since_ns = look_back_ns(since)

@@ -28,6 +28,7 @@ PLANNER = {"kubectl_nodelife.drain.plan", "kubectl_nodelife.sim.world", "kubectl
 
 # Constants and options that a flag's help shows, without what they belong to.
 LIGHT = {
+    "audit": {"kubectl_nodelife.outlook"},
     "drain-plan": {"kubectl_nodelife.drain"},
     "drain": {"kubectl_nodelife.drain"},
     "repair": {"kubectl_nodelife.outlook"},

@@ -3,7 +3,7 @@
 import pytest
 
 from kubectl_nodelife.commands.answering.query import QuestionFlags, as_sent, flags_of, number
-from kubectl_nodelife.commands.drain_plan import DrainFlags
+from kubectl_nodelife.commands.drain import DrainFlags
 from kubectl_nodelife.errors import BadInput
 
 REFUSED = ("x", "1.5", "1e3", "²", "٣", "0x10", "--1", "9" * 30)

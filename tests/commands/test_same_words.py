@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from kubectl_nodelife.cli import main
-from kubectl_nodelife.commands.sandbox import SCENARIO, _content
+from kubectl_nodelife.commands.simulate import SCENARIO, content_at
 from kubectl_nodelife.errors import NotFound
 from kubectl_nodelife.sandbox.cluster import read_beginning
 from tests.objects import manifest
@@ -153,6 +153,6 @@ def test_a_dump_goes_on_in_a_simulation(capsys: Capture) -> None:
 
 
 def test_a_sandbox_begins_with_a_folder() -> None:
-    beginning = read_beginning(DUMP, SCENARIO, 0, _content)
+    beginning = read_beginning(DUMP, SCENARIO, 0, content_at)
     kinds = [document["kind"] for _, document in beginning.documents]
     assert kinds.count("Node") == 6 and kinds.count("Pod") == 21

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from kubectl_nodelife.commands.answering import drain_plan, what_if
 from kubectl_nodelife.commands.answering.query import as_sent
-from kubectl_nodelife.commands.drain_plan import DrainFlags
+from kubectl_nodelife.commands.drain import DrainFlags
 from kubectl_nodelife.daemon.cluster_view import ShownCache, keep_summary
 from kubectl_nodelife.engine.cache import Cache
 from kubectl_nodelife.engine.events import Gone, Put

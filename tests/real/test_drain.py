@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from kubectl_nodelife.commands.drain_plan import drain_plan
+from kubectl_nodelife.commands.drain import drain_plan
 from kubectl_nodelife.drain.results import NEVER, READY, REFUSED, SLOW, DrainPlan, worst
 from kubectl_nodelife.kube.meta import controller_of
 from kubectl_nodelife.kube.pod import Pod

@@ -20,7 +20,7 @@ from kubectl_nodelife.commands.cluster.drain import (
     source_of,
 )
 from kubectl_nodelife.commands.cluster.look import KindsToRead
-from kubectl_nodelife.commands.drain_plan import DrainFlags
+from kubectl_nodelife.commands.drain import DrainFlags
 from kubectl_nodelife.document import document
 from kubectl_nodelife.drain.plan import make_plan, planned
 from kubectl_nodelife.drain.results import NEVER, REFUSED, DrainPlan
