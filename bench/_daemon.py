@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from kubectl_nodelife.daemon.decisions import DecisionTask
+from kubectl_nodelife.daemon.gate import KINDS, NEEDS
 from kubectl_nodelife.daemon.journal import Journal, open_journal
-from kubectl_nodelife.daemon.kinds import KINDS, NEEDS
 from kubectl_nodelife.daemon.process import import_all
 from kubectl_nodelife.engine.settings import Settings
 from kubectl_nodelife.live.auth import Session

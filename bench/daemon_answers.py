@@ -22,7 +22,7 @@ from bench._what_if_cluster import served_cluster
 from kubectl_nodelife.commands.answering import drain_plan, what_if
 from kubectl_nodelife.daemon.cluster_view import ShownCache, keep_summary
 from kubectl_nodelife.daemon.forked_answers import ForkedAnswers, Response
-from kubectl_nodelife.daemon.kinds import KINDS as WATCHED
+from kubectl_nodelife.daemon.gate import KINDS as WATCHED
 from kubectl_nodelife.engine.cache import Cache
 from kubectl_nodelife.engine.overlay import Overlay
 from kubectl_nodelife.engine.settings import make_settings

@@ -73,8 +73,7 @@ def show(
     exit_code: bool = False,
 ) -> int:
     """Print the budgets of these names, or all, of a namespace or of all (None). The exit code."""
-    from kubectl_nodelife.commands.cluster.drain import look_for_drain
-    from kubectl_nodelife.commands.cluster.look import none_found
+    from kubectl_nodelife.commands.cluster.look import look_for_drain, none_found
     from kubectl_nodelife.drain.budget_survey import survey
     from kubectl_nodelife.kube.selectors import label_selector
 

@@ -298,8 +298,8 @@ def _daemon(identity: str) -> Finding:
 def _journal(identity: str) -> Finding:
     import sqlite3
 
+    from kubectl_nodelife.daemon.changes import open_to_read
     from kubectl_nodelife.daemon.paths import journal_path, state_folder
-    from kubectl_nodelife.daemon.sqlite_file import open_to_read
 
     folder = os.path.join(state_folder(os.environ), identity)
     if not os.path.isdir(folder):

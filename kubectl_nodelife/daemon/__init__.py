@@ -7,7 +7,7 @@ imports more than a socket and json. The rest is the process itself, in the orde
   `process` takes its state folder, `flags` and `settings` say how it runs, and
   `run` plugs it together, up to `own_program`, which passes the work to a newer version.
 - News come to `decisions`, the one task that touches the engine; `gate` (with their queue) and
-  `lease_check` say whether the controllers may decide, `kinds` what is watched.
+  `lease_check` say whether the controllers may decide, and what is watched.
 - `controller_host` is the engine with its overlay. What the running controllers do is seen as
   changes of objects: `foreign_writes` reads their actions off two versions of one, which is
   detection alone, and where we enforce it says that another program writes what only such a

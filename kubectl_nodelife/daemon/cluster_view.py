@@ -11,9 +11,9 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from kubectl_nodelife.daemon.decisions import DecisionTask
+from kubectl_nodelife.daemon.gate import KINDS, failing
+from kubectl_nodelife.daemon.gate import warnings as kind_warnings
 from kubectl_nodelife.daemon.journal import Journal
-from kubectl_nodelife.daemon.kinds import KINDS, failing
-from kubectl_nodelife.daemon.kinds import warnings as kind_warnings
 from kubectl_nodelife.engine.cache import Cache
 from kubectl_nodelife.engine.overlay import Overlay
 from kubectl_nodelife.errors import Failed, Unreachable

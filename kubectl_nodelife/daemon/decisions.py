@@ -28,8 +28,8 @@ from kubectl_nodelife.daemon.gate import (
     ManagerBegan,
     Message,
     events_of,
+    runnable,
 )
-from kubectl_nodelife.daemon.kinds import runnable
 from kubectl_nodelife.daemon.lease_check import LeaseCheck, LeasesRead, ReadLeases
 from kubectl_nodelife.daemon.ledger import Ledger
 from kubectl_nodelife.daemon.logs import fill, log, log_bug, take_in

@@ -25,8 +25,8 @@ from kubectl_nodelife.daemon.changes import ChangeRecord
 from kubectl_nodelife.daemon.cluster_view import Sources
 from kubectl_nodelife.daemon.foreign_writes import NodeWriteObserver
 from kubectl_nodelife.daemon.gate import ManagerBegan
+from kubectl_nodelife.daemon.gate import warnings as kind_warnings
 from kubectl_nodelife.daemon.journal import TooSlow
-from kubectl_nodelife.daemon.kinds import warnings as kind_warnings
 from kubectl_nodelife.errors import NodelifeError
 from kubectl_nodelife.kube.kinds import kind_named
 from kubectl_nodelife.kube.meta import KubeObject

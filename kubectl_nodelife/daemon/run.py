@@ -34,10 +34,9 @@ from kubectl_nodelife.daemon.enforce.enforcement import (
 )
 from kubectl_nodelife.daemon.flags import Options, target_now
 from kubectl_nodelife.daemon.forked_answers import Foreteller
-from kubectl_nodelife.daemon.gate import Tee
+from kubectl_nodelife.daemon.gate import KINDS, NEEDS, Tee
 from kubectl_nodelife.daemon.instance import Instance, card, notify_parent
 from kubectl_nodelife.daemon.journal import Journal
-from kubectl_nodelife.daemon.kinds import KINDS, NEEDS
 from kubectl_nodelife.daemon.logs import QuarantineLog, log, log_bug, log_end
 from kubectl_nodelife.daemon.metrics.families import WHAT_IF_BUCKETS
 from kubectl_nodelife.daemon.metrics.recorder import Histogram, MetricsRecorder, Values, timed

@@ -39,8 +39,8 @@ from kubectl_nodelife.daemon.cluster_view import (
     journal_warnings,
 )
 from kubectl_nodelife.daemon.decisions import DecisionTask
-from kubectl_nodelife.daemon.kinds import retry_seconds
-from kubectl_nodelife.daemon.kinds import warnings as kind_warnings
+from kubectl_nodelife.daemon.gate import retry_seconds
+from kubectl_nodelife.daemon.gate import warnings as kind_warnings
 from kubectl_nodelife.daemon.listener import BoundedListener
 from kubectl_nodelife.errors import BadInput, NodelifeError, Refused
 from kubectl_nodelife.kube.times import format_micro_time, in_seconds

@@ -22,8 +22,8 @@ from kubectl_nodelife.controllers import make_controllers
 from kubectl_nodelife.daemon.cluster_view import Sources, WatchedCluster
 from kubectl_nodelife.daemon.decisions import DecisionTask
 from kubectl_nodelife.daemon.divergence_recorder import DivergenceRecorder
+from kubectl_nodelife.daemon.gate import NEEDS
 from kubectl_nodelife.daemon.journal import Journal
-from kubectl_nodelife.daemon.kinds import NEEDS
 from kubectl_nodelife.daemon.ledger import Ledger
 from kubectl_nodelife.engine.actions import Action
 from kubectl_nodelife.engine.cache import Cache

@@ -8,8 +8,8 @@ from typing import Any, cast
 from kubectl_nodelife.daemon.changes import ChangeFilter, ChangeRecord
 from kubectl_nodelife.daemon.cluster_view import Sources, WatchedCluster
 from kubectl_nodelife.daemon.decisions import DecisionTask, Message
+from kubectl_nodelife.daemon.gate import KINDS, NEEDS
 from kubectl_nodelife.daemon.journal import Journal, open_journal
-from kubectl_nodelife.daemon.kinds import KINDS, NEEDS
 from kubectl_nodelife.engine.events import Gone, Put
 from kubectl_nodelife.engine.settings import Settings, make_settings
 from kubectl_nodelife.kube.kinds import kind_of

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from kubectl_nodelife.daemon.decisions import collect_seldom
-from kubectl_nodelife.daemon.kinds import KINDS
+from kubectl_nodelife.daemon.gate import KINDS
 from kubectl_nodelife.engine.events import Put
 from kubectl_nodelife.engine.settings import make_settings
 from kubectl_nodelife.live.loop import TimeSlices

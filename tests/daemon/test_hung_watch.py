@@ -13,8 +13,8 @@ from pathlib import Path
 from kubectl_nodelife.daemon.changes import ChangeFilter
 from kubectl_nodelife.daemon.cluster_view import Sources, WatchedCluster
 from kubectl_nodelife.daemon.decisions import DecisionTask
+from kubectl_nodelife.daemon.gate import KINDS, NEEDS
 from kubectl_nodelife.daemon.journal import Journal, open_journal
-from kubectl_nodelife.daemon.kinds import KINDS, NEEDS
 from kubectl_nodelife.engine.settings import make_settings
 from kubectl_nodelife.live.client import Client
 from kubectl_nodelife.live.clock import DaemonClock, steady_ns

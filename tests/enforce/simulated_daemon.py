@@ -16,9 +16,8 @@ import aiohttp
 from kubectl_nodelife.daemon.enforce import enforcement as enforcement_module
 from kubectl_nodelife.daemon.enforce.enforcement import Enforcement
 from kubectl_nodelife.daemon.flags import Orders
-from kubectl_nodelife.daemon.gate import Tee
+from kubectl_nodelife.daemon.gate import KINDS, Tee
 from kubectl_nodelife.daemon.intents import Intent, Unsettled
-from kubectl_nodelife.daemon.kinds import KINDS
 from kubectl_nodelife.daemon.ledger import Ledger
 from kubectl_nodelife.engine.cache import Cache
 from kubectl_nodelife.engine.events import Gone, Put

@@ -29,7 +29,7 @@ from kubectl_nodelife.daemon.controller_host import ControllerHost
 from kubectl_nodelife.daemon.enforce.host import EnforcingHost
 from kubectl_nodelife.daemon.enforce.recorder import action_text
 from kubectl_nodelife.daemon.enforce.tripwires import Tripwires
-from kubectl_nodelife.daemon.kinds import KINDS, NEEDS
+from kubectl_nodelife.daemon.gate import KINDS, NEEDS
 from kubectl_nodelife.daemon.ledger import Ledger
 from kubectl_nodelife.engine.actions import Action, ActionNumbers, RecordEvent
 from kubectl_nodelife.engine.calls import Answer, Result, WaitUntil, converse, request_of

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from kubectl_nodelife.daemon.kinds import KINDS
+from kubectl_nodelife.daemon.gate import KINDS
 from kubectl_nodelife.engine.calls.call import STRATEGIC_MERGE
 from kubectl_nodelife.kube.times import SECOND_NS, format_micro_time, format_time
 from tests.enforce.observer import LEASE

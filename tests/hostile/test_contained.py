@@ -14,7 +14,7 @@ from kubectl_nodelife.daemon.daemonset_acts import DaemonSetFollower
 from kubectl_nodelife.daemon.divergence_recorder import DivergenceRecorder
 from kubectl_nodelife.daemon.follower import ControllerFollower
 from kubectl_nodelife.daemon.foreign_writes import ForeignWriteDetector, NodeWriteObserver
-from kubectl_nodelife.daemon.kinds import KINDS
+from kubectl_nodelife.daemon.gate import KINDS
 from kubectl_nodelife.daemon.run import Daemon
 from kubectl_nodelife.engine import quarantine as quarantine_module
 from kubectl_nodelife.engine.cache import Cache

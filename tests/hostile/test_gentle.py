@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from kubectl_nodelife.daemon.kinds import failing
+from kubectl_nodelife.daemon.gate import failing
 from kubectl_nodelife.errors import Failed
 from kubectl_nodelife.kube.kinds import kind_named
 from kubectl_nodelife.live.auth import Session

@@ -13,7 +13,7 @@ from kubectl_nodelife.cli import main
 from kubectl_nodelife.daemon.changes import document
 from kubectl_nodelife.daemon.controller_host import ControllerHost
 from kubectl_nodelife.daemon.enforce.recorder import ChangeRecorder, action_text
-from kubectl_nodelife.daemon.kinds import KINDS, NEEDS
+from kubectl_nodelife.daemon.gate import KINDS, NEEDS
 from kubectl_nodelife.daemon.ledger import Ledger
 from kubectl_nodelife.daemon.logs import log, log_bug, log_end
 from kubectl_nodelife.engine.actions import Action, RecordEvent

@@ -23,7 +23,7 @@ from kubectl_nodelife.daemon import divergence_recorder, gate
 from kubectl_nodelife.daemon.cluster_view import Sources, WatchedCluster
 from kubectl_nodelife.daemon.decisions import DecisionTask
 from kubectl_nodelife.daemon.divergence_recorder import DivergenceRecorder
-from kubectl_nodelife.daemon.kinds import NEEDS
+from kubectl_nodelife.daemon.gate import NEEDS
 from kubectl_nodelife.daemon.ledger import Ledger
 from kubectl_nodelife.daemon.metrics import recorder as metrics_recorder
 from kubectl_nodelife.daemon.metrics.cluster_sample import sample_steps

@@ -11,15 +11,15 @@ from __future__ import annotations
 from typing import Any, Final
 
 from kubectl_nodelife.commands.answering.query import Query, Response, flags_of, output_of, word
-from kubectl_nodelife.commands.cluster.drain import (
+from kubectl_nodelife.commands.cluster.look import (
     KINDS_TO_READ,
+    KindsToRead,
     check_pods_read,
     choose_nodes,
     kubectl_flags,
     snapshot_of,
     source_of,
 )
-from kubectl_nodelife.commands.cluster.look import KindsToRead
 from kubectl_nodelife.commands.drain import DrainFlags
 from kubectl_nodelife.document import document
 from kubectl_nodelife.drain.plan import make_plan, planned

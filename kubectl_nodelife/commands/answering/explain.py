@@ -12,7 +12,6 @@ from kubectl_nodelife.commands.answering.query import (
     output_of,
 )
 from kubectl_nodelife.commands.cluster.look import KindsToRead
-from kubectl_nodelife.daemon.kinds import KINDS as WATCHED
 from kubectl_nodelife.drain.notices import WEBHOOK_KINDS
 from kubectl_nodelife.errors import NodelifeError
 from kubectl_nodelife.kube.kinds import DRAIN_KINDS, OPTIONAL_KINDS
@@ -95,6 +94,8 @@ def answer_with(
 def _looked_at(view: ClusterView, listed: ListedOnce, kind: str, name: str) -> ClusterView:
     """The cluster as a look at this moment would show it: what the daemon holds, in the order in
     which the API lists it, with what was listed. Of a node itself and its pods."""
+    from kubectl_nodelife.daemon.gate import KINDS as WATCHED
+
     cache = view.cache
     held: list[KubeObject] = []
     if kind == "Pod":

@@ -38,7 +38,7 @@ from kubectl_nodelife.commands.cluster.look import KindsToRead
 from kubectl_nodelife.daemon.changes import ChangeFilter, ChangeRecord, document
 from kubectl_nodelife.daemon.cluster_view import Sources, journal_warnings
 from kubectl_nodelife.daemon.forked_answers import ForkedAnswers, Tell, imported
-from kubectl_nodelife.daemon.kinds import KINDS as WATCHED
+from kubectl_nodelife.daemon.gate import KINDS as WATCHED
 from kubectl_nodelife.daemon.metrics.cluster_sample import read_run
 from kubectl_nodelife.daemon.server import Answer, Stream
 from kubectl_nodelife.engine.cache import Cache

@@ -57,7 +57,7 @@ from kubectl_nodelife.daemon.enforce.write_gate import (
     set_of,
 )
 from kubectl_nodelife.daemon.flags import Options
-from kubectl_nodelife.daemon.gate import Tee, TeeFeed
+from kubectl_nodelife.daemon.gate import KINDS, Tee, TeeFeed
 from kubectl_nodelife.daemon.intents import (
     WRITES,
     Intents,
@@ -65,7 +65,6 @@ from kubectl_nodelife.daemon.intents import (
     settle_all,
     settle_later,
 )
-from kubectl_nodelife.daemon.kinds import KINDS
 from kubectl_nodelife.daemon.lease_check import READ_SECONDS, LeaseReread
 from kubectl_nodelife.daemon.logs import log
 from kubectl_nodelife.daemon.permissions import ENFORCE_LEASE
