@@ -19,27 +19,23 @@ from kubectl_nodelife.live.listwatch import ListedOnce
 from kubectl_nodelife.outlook.view import ClusterView
 from tests.daemon.both_ways import ask_both_ways
 from tests.daemon.user import SET
-from tests.loopback import play
 
 LOSE = ("what-if", "lose", "node", "a1", "--until", "30m")
 
 
-def test_a_daemon_answers_as_a_first_look_does_and_lists_what_it_does_not_watch() -> None:
-    async def test() -> None:
-        async with ask_both_ways(*LOSE, first_look=SET) as (one, before, now):
-            for key in ("workloads", "services", "budgets"):
-                assert _names(before[key]) == _names(now[key])
-            assert now["verdict"]["podsEvicted"]["future"] > 0
-            assert [n["name"] for n in now["nodes"]] == ["a1"]
+async def test_a_daemon_answers_as_a_first_look_does_and_lists_what_it_does_not_watch() -> None:
+    async with ask_both_ways(*LOSE, first_look=SET) as (one, before, now):
+        for key in ("workloads", "services", "budgets"):
+            assert _names(before[key]) == _names(now[key])
+        assert now["verdict"]["podsEvicted"]["future"] > 0
+        assert [n["name"] for n in now["nodes"]] == ["a1"]
 
-            unknown = await one.run("what-if", "lose", "node", "none")
-            assert (unknown.code, unknown.out) == (2, "") and "none" in unknown.err
-            lost = await one.run(*LOSE, "--fail-on", "degraded")
-            assert lost.code == 4 and "what if node a1 is lost" in lost.out
-            many = " --and ".join(["lose node a1 --at 1m"] * 400).split()
-            assert (await one.run("what-if", *many, "-o", "name")).code == 0
-
-    play(test)
+        unknown = await one.run("what-if", "lose", "node", "none")
+        assert (unknown.code, unknown.out) == (2, "") and "none" in unknown.err
+        lost = await one.run(*LOSE, "--fail-on", "degraded")
+        assert lost.code == 4 and "what if node a1 is lost" in lost.out
+        many = " --and ".join(["lose node a1 --at 1m"] * 400).split()
+        assert (await one.run("what-if", *many, "-o", "name")).code == 0
 
 
 def _names(items: list[dict[str, str]]) -> list[str]:
@@ -49,7 +45,7 @@ def _names(items: list[dict[str, str]]) -> list[str]:
 LOST = {"word": ["lose", "node", "a1", "a2"], "output": ["json"]}
 
 
-def test_who_is_on_the_nodes_is_said_while_the_answer_is_made(tmp_path: Path) -> None:
+async def test_who_is_on_the_nodes_is_said_while_the_answer_is_made(tmp_path: Path) -> None:
     """From what the daemon holds; what it lists takes long here, so that words are due."""
     file = tmp_path / "dump.json"
     file.write_bytes(dump(5, 20, 1))
@@ -69,16 +65,13 @@ def test_who_is_on_the_nodes_is_said_while_the_answer_is_made(tmp_path: Path) ->
         async def keep_summary(self) -> None:
             """Nothing is kept."""
 
-    async def test() -> None:
-        _, streams = make_answers(Slow(*[cast(Any, None)] * 4))
-        *before, answer = [document async for document in streams["what_if"](LOST)]
-        assert [list(document) for document in before[:2]] == [["progress"], ["progress"]]
-        first = before[0]["progress"]
-        assert first["first"].startswith(f"2 nodes with {len(moved)} pods of ")
-        assert first["seconds"] < before[1]["progress"]["seconds"]
-        assert first["says"].startswith("reads what the daemon does not watch")
-        assert json.loads(answer["text"])["kind"] == "WhatIf"
-        with pytest.raises(NodelifeError, match='"x" not found'):
-            await anext(streams["what_if"]({"word": ["lose", "node", "x"]}))
-
-    play(test)
+    _, streams = make_answers(Slow(*[cast(Any, None)] * 4))
+    *before, answer = [document async for document in streams["what_if"](LOST)]
+    assert [list(document) for document in before[:2]] == [["progress"], ["progress"]]
+    first = before[0]["progress"]
+    assert first["first"].startswith(f"2 nodes with {len(moved)} pods of ")
+    assert first["seconds"] < before[1]["progress"]["seconds"]
+    assert first["says"].startswith("reads what the daemon does not watch")
+    assert json.loads(answer["text"])["kind"] == "WhatIf"
+    with pytest.raises(NodelifeError, match='"x" not found'):
+        await anext(streams["what_if"]({"word": ["lose", "node", "x"]}))

@@ -46,32 +46,29 @@ class Api:
         return Answer(201)
 
 
-def test_begin_end_and_breakers_are_events_on_the_lease_and_rows() -> None:
+async def test_begin_end_and_breakers_are_events_on_the_lease_and_rows() -> None:
     api, ledger, election = Api(), Ledger(), Election("kube-system", "nodelife", "me")
     election.taken_from = "laptop-2"
 
-    async def run() -> None:
-        async def admitted() -> bool:
-            return True
+    async def admitted() -> bool:
+        return True
 
-        sender = EventSender(cast(Any, api), lambda: NOW, admitted)
-        keeper = cast(Any, type("Keeper", (), {"election": election}))
-        announcer = Announcer(ledger, sender, keeper, lambda: NOW)
-        sending = asyncio.ensure_future(announcer.run())
-        guard = Guard(Caps(errors=1))
-        guard.on_close = announcer.closed
-        breaker = Breaker("surprise", "another writer", NOW)
-        announcer.began("daemonset,pod-gc")
-        announcer.began("daemonset,pod-gc")
-        guard.open(breaker)
-        announcer.opened(breaker)
-        guard.resume()
-        announcer.ended("the Lease is lost")
-        announcer.ended("stopped")
-        await announcer.flush()
-        sending.cancel()
-
-    asyncio.run(run())
+    sender = EventSender(cast(Any, api), lambda: NOW, admitted)
+    keeper = cast(Any, type("Keeper", (), {"election": election}))
+    announcer = Announcer(ledger, sender, keeper, lambda: NOW)
+    sending = asyncio.ensure_future(announcer.run())
+    guard = Guard(Caps(errors=1))
+    guard.on_close = announcer.closed
+    breaker = Breaker("surprise", "another writer", NOW)
+    announcer.began("daemonset,pod-gc")
+    announcer.began("daemonset,pod-gc")
+    guard.open(breaker)
+    announcer.opened(breaker)
+    guard.resume()
+    announcer.ended("the Lease is lost")
+    announcer.ended("stopped")
+    await announcer.flush()
+    sending.cancel()
     told = [(e["reason"], e["type"], e["message"]) for e in api.events]
     assert told == [
         (

@@ -63,7 +63,7 @@ def says(field: str, text: str) -> Stand:
 
 @pytest.mark.parametrize("text", PAYLOADS.values(), ids=PAYLOADS)
 @pytest.mark.parametrize("field", FIELDS)
-def test_no_field_of_a_node_makes_the_work_do_something_else(
+async def test_no_field_of_a_node_makes_the_work_do_something_else(
     field: str, text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -74,15 +74,12 @@ def test_no_field_of_a_node_makes_the_work_do_something_else(
     assert set(variables).isdisjoint({"PATH", "LD_PRELOAD", "HOME", "SHELL", "IFS"})
     ended: list[int] = []
 
-    async def run() -> None:
-        runner = WorkRunner(
-            COMMAND, str(tmp_path / "logs"), {"PATH": "/usr/bin:/bin"}, lambda _, c: ended.append(c)
-        )
-        runner.start(WorkKey("x", "u", 1), variables)
-        while not ended:
-            await asyncio.sleep(0.01)
-
-    asyncio.run(run())
+    runner = WorkRunner(
+        COMMAND, str(tmp_path / "logs"), {"PATH": "/usr/bin:/bin"}, lambda _, c: ended.append(c)
+    )
+    runner.start(WorkKey("x", "u", 1), variables)
+    while not ended:
+        await asyncio.sleep(0.01)
     assert not list(tmp_path.rglob("pwned"))
     said = (tmp_path / "logs" / "x.log").read_bytes()
     if ended == [0]:

@@ -48,20 +48,17 @@ def asked_of_gated(record: list[str]) -> list[str]:
     return [line for line in record if line.removeprefix("GET ").startswith(GATED)]
 
 
-def test_only_what_is_served_is_listed() -> None:
+async def test_only_what_is_served_is_listed() -> None:
     record: list[str] = []
 
-    async def test() -> None:
-        async with sandbox(between=gates_are_off, record=record) as off, client(off) as ours:
-            kinds = ("Node", *OPTIONAL_KINDS)
-            assert await served(ours, kinds) == ["Node"]
-            listed = await list_once(ours, kinds)
-            assert listed.objects and not listed.unread
-        async with sandbox() as on, client(on) as ours:
-            assert await served(ours, kinds) == list(kinds)
-            assert await served(ours, ("Node",)) == ["Node"]
-
-    play(test)
+    async with sandbox(between=gates_are_off, record=record) as off, client(off) as ours:
+        kinds = ("Node", *OPTIONAL_KINDS)
+        assert await served(ours, kinds) == ["Node"]
+        listed = await list_once(ours, kinds)
+        assert listed.objects and not listed.unread
+    async with sandbox() as on, client(on) as ours:
+        assert await served(ours, kinds) == list(kinds)
+        assert await served(ours, ("Node",)) == ["Node"]
     assert set(asked_of_gated(record)) == {
         "GET /apis/lifecycle.k8s.io/v1alpha1",
         "GET /apis/scheduling.k8s.io/v1beta1",
