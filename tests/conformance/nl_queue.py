@@ -7,16 +7,9 @@ import pytest
 
 from kubectl_nodelife.controllers.tainteviction.controller import worker_of
 from kubectl_nodelife.controllers.tainteviction.evictions import TimedWorkers, Work
+from kubectl_nodelife.engine import workqueue
 from kubectl_nodelife.engine.actions import ScheduleEviction
 from kubectl_nodelife.engine.settings import parse_profile
-from kubectl_nodelife.engine.workqueue import (
-    Always,
-    Limiter,
-    Never,
-    RateLimitedTimedQueue,
-    TimedValue,
-    TokenBucket,
-)
 from kubectl_nodelife.kube.times import MILLISECOND_NS
 from tests.conformance.checks import only
 from tests.conformance.world import EPOCH_NS, instant_ns
@@ -25,13 +18,13 @@ Case = dict[str, Any]
 Step = dict[str, Any]
 
 
-def make_limiter(given: dict[str, Any]) -> Limiter:
+def make_limiter(given: dict[str, Any]) -> workqueue.Limiter:
     """The limiter that a vector names."""
     only(given, {"type", "qps", "burst"}, "word of a limiter")
     only([given["type"]], {"always", "never", "token_bucket"}, "limiter")
     if given["type"] == "token_bucket":
-        return TokenBucket(given["qps"], given["burst"])
-    return Always() if given["type"] == "always" else Never()
+        return workqueue.TokenBucket(given["qps"], given["burst"])
+    return workqueue.Always() if given["type"] == "always" else workqueue.Never()
 
 
 class Queue:
@@ -39,7 +32,7 @@ class Queue:
 
     def __init__(self, given: dict[str, Any]) -> None:
         only(given, {"limiter", "clock_reads_ms"}, "given")
-        self.queue = RateLimitedTimedQueue(make_limiter(given["limiter"]))
+        self.queue = workqueue.RateLimitedTimedQueue(make_limiter(given["limiter"]))
         self.now_ns = EPOCH_NS
         reads = given.get("clock_reads_ms")
         self._reads = iter(reads) if reads is not None else None
@@ -76,7 +69,7 @@ class Queue:
         processed: list[str] = []
         calls = 0
 
-        def act(entry: TimedValue, now_ns: int) -> tuple[bool, int]:
+        def act(entry: workqueue.TimedValue, now_ns: int) -> tuple[bool, int]:
             nonlocal calls
             calls += 1
             waiting = answers.get(entry.value)

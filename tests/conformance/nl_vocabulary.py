@@ -5,17 +5,9 @@ from typing import Any
 
 import msgspec
 
+from kubectl_nodelife.kube import taints
 from kubectl_nodelife.kube.node import Taint, zone_key
 from kubectl_nodelife.kube.pod import Toleration
-from kubectl_nodelife.kube.taints import (
-    DEFAULT_TOLERATIONS_OPERATIONS,
-    default_tolerations,
-    find_matching_untolerated_taint,
-    matching_tolerations,
-    min_toleration_seconds,
-    no_execute_taints,
-    tolerates,
-)
 from kubectl_nodelife.kube.times import decode_time
 from tests.conformance.checks import only
 from tests.conformance.world import api_times
@@ -31,7 +23,7 @@ _DEFAULT_SECONDS = {
 def toleration_match(case: Case) -> None:
     """One toleration, one taint."""
     given = _given(case, "toleration", "taint")
-    tolerated = tolerates(
+    tolerated = taints.tolerates(
         _toleration(given["toleration"]),
         _taint(given["taint"]),
         comparison_operators=_comparison_operators(case),
@@ -42,7 +34,7 @@ def toleration_match(case: Case) -> None:
 def untolerated_taint(case: Case) -> None:
     """The first taint that no toleration tolerates."""
     given = _given(case, "tolerations", "taints", "effects_considered")
-    found = find_matching_untolerated_taint(
+    found = taints.find_matching_untolerated_taint(
         _taints(given["taints"]),
         _tolerations(given["tolerations"]),
         given["effects_considered"],
@@ -55,23 +47,23 @@ def min_toleration_time(case: Case) -> None:
     """The shortest time over some tolerations."""
     given = _given(case, "toleration_seconds")
     used = [Toleration(toleration_seconds=seconds) for seconds in given["toleration_seconds"]]
-    _expect(case, _time(min_toleration_seconds(used)))
+    _expect(case, _time(taints.min_toleration_seconds(used)))
 
 
 def used_tolerations(case: Case) -> None:
     """Which tolerations count for some taints, and the shortest time over them."""
     given = _given(case, "taints", "tolerations")
-    everything, used = matching_tolerations(
+    everything, used = taints.matching_tolerations(
         _taints(given["taints"]), _tolerations(given["tolerations"])
     )
-    time = _time(min_toleration_seconds(used)) if everything else {}
+    time = _time(taints.min_toleration_seconds(used)) if everything else {}
     _expect(case, {"all_tolerated": everything, **time})
 
 
 def noexecute_filter(case: Case) -> None:
     """The NoExecute taints among some."""
     given = _given(case, "taints")
-    _expect(case, {"taints": no_execute_taints(_taints(given["taints"]))}, taints=_taints)
+    _expect(case, {"taints": taints.no_execute_taints(_taints(given["taints"]))}, taints=_taints)
 
 
 def zone(case: Case) -> None:
@@ -85,11 +77,11 @@ def admission(case: Case) -> None:
     """Default tolerations, or whether the plugin looks at an operation at all."""
     given = _given(case, "tolerations", "config", "operation")
     if "operation" in given:
-        _expect(case, {"handled": given["operation"] in DEFAULT_TOLERATIONS_OPERATIONS})
+        _expect(case, {"handled": given["operation"] in taints.DEFAULT_TOLERATIONS_OPERATIONS})
         return
     config = given.get("config", {})
     seconds = {_DEFAULT_SECONDS[flag]: value for flag, value in config.items()}
-    result = default_tolerations(_tolerations(given["tolerations"]), **seconds)
+    result = taints.default_tolerations(_tolerations(given["tolerations"]), **seconds)
     _expect(case, {"tolerations": result}, tolerations=_tolerations)
 
 

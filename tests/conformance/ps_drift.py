@@ -7,16 +7,8 @@ from kubectl_nodelife.kube.meta import Time
 from kubectl_nodelife.kube.node import Node
 from kubectl_nodelife.kube.pod import Pod, PodStatus
 from kubectl_nodelife.kube.times import SECOND_NS, parse_time
+from kubectl_nodelife.kubelet import machine
 from kubectl_nodelife.kubelet.conditions import ready_condition
-from kubectl_nodelife.kubelet.machine import (
-    SYNC_PERIOD_NS,
-    Answer,
-    ApiCall,
-    CallRefused,
-    PatchPodStatusCall,
-    PodStatusMachine,
-    drive,
-)
 from kubectl_nodelife.kubelet.status import with_condition
 from kubectl_nodelife.outlook.audit.classes import classify
 from kubectl_nodelife.outlook.audit.repair_plan import FirstSeen, RepairLimits, refusals
@@ -67,7 +59,7 @@ class Replay:
         self.rules = rules_of(profile)
         self.blind = given.get("reconcile", "on") == "blind"
         self.grace_s: int = given["monitorGraceSeconds"]
-        self.machine = PodStatusMachine(self.rules, self)
+        self.machine = machine.PodStatusMachine(self.rules, self)
         self.api = {f"p{i}": running_pod(f"p{i}", given["node"]) for i in range(given["pods"])}
         self.cut_at: int | None = None
         self.ready_since_s = -3600
@@ -77,7 +69,7 @@ class Replay:
         for pod in self.api.values():
             self.machine.observe(pod)
             self.machine.set_pod_status(pod, pod.status, NOW_NS)
-        drive(self.machine.sync_batch(NOW_NS), self.answer)
+        machine.drive(self.machine.sync_batch(NOW_NS), self.answer)
 
     def could_have_running_containers(self, pod: Pod) -> bool:
         return True
@@ -85,10 +77,10 @@ class Replay:
     def pod_resources_are_reclaimed(self, pod: Pod, status: PodStatus) -> bool:
         return False
 
-    def answer(self, call: ApiCall) -> Answer:
+    def answer(self, call: machine.ApiCall) -> machine.Answer:
         if self.cut_at is not None:
-            return CallRefused()
-        if isinstance(call, PatchPodStatusCall):
+            return machine.CallRefused()
+        if isinstance(call, machine.PatchPodStatusCall):
             self.write(replace(self.api[call.name], status=call.status))
         return self.api[call.name]
 
@@ -121,10 +113,10 @@ class Replay:
         if self.cut_at is not None and second == self.cut_at + self.grace_s:
             for pod in list(self.api.values()):
                 self.write(marked(pod, now_ns))
-        if second * SECOND_NS % SYNC_PERIOD_NS == 0:
+        if second * SECOND_NS % machine.SYNC_PERIOD_NS == 0:
             if self.blind:
                 self.machine.overwrite_statuses_from_cache()
-            drive(self.machine.sync_batch(now_ns), self.answer)
+            machine.drive(self.machine.sync_batch(now_ns), self.answer)
         self.ready_log.append(all(pod.ready() for pod in self.api.values()))
         node = self.node(second)
         self.classes = {

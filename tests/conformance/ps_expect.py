@@ -11,16 +11,7 @@ from msgspec import to_builtins
 from kubectl_nodelife.kube.pod import ContainerState, PodCondition, PodStatus
 from kubectl_nodelife.kube.times import format_time
 from kubectl_nodelife.kubelet.releases import StatusRules
-from tests.conformance.ps_functions import (
-    Case,
-    condition,
-    equality_and_times,
-    in_each_profile,
-    merge,
-    read,
-    ready_to_start,
-    transition,
-)
+from tests.conformance import ps_functions
 from tests.conformance.ps_sequences import Observed, World
 
 Check = Callable[[Observed, Any], None]
@@ -134,14 +125,14 @@ def conditions_after(seen: Observed, wanted: list[Any]) -> None:
     got = list(seen.status.conditions)
     assert len(got) == len(wanted)
     for have, want in zip(got, wanted, strict=True):
-        expected = read(want, PodCondition)
+        expected = ps_functions.read(want, PodCondition)
         assert all(getattr(have, w) == getattr(expected, w) for w in WORDS if w in want)
 
 
 def states(which: str) -> Check:
     def check(seen: Observed, wanted: list[Any]) -> None:
         got = [s.state for s in getattr(seen.status, which) or ()]
-        assert got == [read(state, ContainerState) for state in wanted]
+        assert got == [ps_functions.read(state, ContainerState) for state in wanted]
 
     return check
 
@@ -237,8 +228,8 @@ CHECKS: dict[str, Check] = {
 }
 
 
-@in_each_profile
-def sequence(case: Case, rules: StatusRules) -> None:
+@ps_functions.in_each_profile
+def sequence(case: ps_functions.Case, rules: StatusRules) -> None:
     """A case that plays steps on one kubelet."""
     seen = Observed(World(case, rules))
     seen.play(case["steps"])
@@ -246,18 +237,18 @@ def sequence(case: Case, rules: StatusRules) -> None:
         CHECKS[key](seen, wanted)
 
 
-def transition_or_sequence(case: Case) -> None:
+def transition_or_sequence(case: ps_functions.Case) -> None:
     """The state check by itself, or as part of the core step."""
-    (transition if "oldStatus" in case["given"] else sequence)(case)
+    (ps_functions.transition if "oldStatus" in case["given"] else sequence)(case)
 
 
 TOPICS = {
-    "containers_ready_condition": condition,
-    "ready_condition": condition,
-    "initialized_condition": condition,
-    "ready_to_start_condition": ready_to_start,
-    "merge_pod_status": merge,
-    "status_equality_and_times": equality_and_times,
+    "containers_ready_condition": ps_functions.condition,
+    "ready_condition": ps_functions.condition,
+    "initialized_condition": ps_functions.condition,
+    "ready_to_start_condition": ps_functions.ready_to_start,
+    "merge_pod_status": ps_functions.merge,
+    "status_equality_and_times": ps_functions.equality_and_times,
     "container_state_transition": transition_or_sequence,
     "needs_update_needs_reconcile": sequence,
     "sync_sequences": sequence,

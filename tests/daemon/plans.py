@@ -4,22 +4,15 @@ from typing import Any
 
 from kubectl_nodelife.daemon.changes import ChangeFilter
 from kubectl_nodelife.daemon.journal import Journal
-from kubectl_nodelife.engine.actions import (
-    AddTaints,
-    DeletePod,
-    RecordEvent,
-    ScheduleEviction,
-    SetNodeConditions,
-    SetZoneState,
-)
+from kubectl_nodelife.engine import actions
 from kubectl_nodelife.kube.node import NodeCondition
 from tests.daemon.lab import SECOND, T0, unreachable
 
 HOUR = 3600 * SECOND
 
 
-def lost(name: str = "n1") -> SetNodeConditions:
-    return SetNodeConditions(
+def lost(name: str = "n1") -> actions.SetNodeConditions:
+    return actions.SetNodeConditions(
         controller="node-lifecycle",
         because="silent",
         node=name,
@@ -28,8 +21,8 @@ def lost(name: str = "n1") -> SetNodeConditions:
     )
 
 
-def tainted(cause: Any = None, name: str = "n1") -> AddTaints:
-    return AddTaints(
+def tainted(cause: Any = None, name: str = "n1") -> actions.AddTaints:
+    return actions.AddTaints(
         controller="node-lifecycle",
         because="lost",
         cause=cause,
@@ -39,8 +32,8 @@ def tainted(cause: Any = None, name: str = "n1") -> AddTaints:
     )
 
 
-def scheduled(cause: Any = None, due_s: int = 300) -> ScheduleEviction:
-    return ScheduleEviction(
+def scheduled(cause: Any = None, due_s: int = 300) -> actions.ScheduleEviction:
+    return actions.ScheduleEviction(
         controller="taint-eviction",
         because="tainted",
         cause=cause,
@@ -52,8 +45,8 @@ def scheduled(cause: Any = None, due_s: int = 300) -> ScheduleEviction:
     )
 
 
-def deleted(cause: Any = None) -> DeletePod:
-    return DeletePod(
+def deleted(cause: Any = None) -> actions.DeletePod:
+    return actions.DeletePod(
         controller="taint-eviction",
         because="its time is over",
         cause=cause,
@@ -63,8 +56,8 @@ def deleted(cause: Any = None) -> DeletePod:
     )
 
 
-def event(cause: Any) -> RecordEvent:
-    return RecordEvent(
+def event(cause: Any) -> actions.RecordEvent:
+    return actions.RecordEvent(
         controller="taint-eviction",
         because="x",
         cause=cause,
@@ -75,8 +68,8 @@ def event(cause: Any) -> RecordEvent:
     )
 
 
-def zone_state(to: str, cause: Any) -> SetZoneState:
-    return SetZoneState(
+def zone_state(to: str, cause: Any) -> actions.SetZoneState:
+    return actions.SetZoneState(
         controller="node-lifecycle", because=to, cause=cause, zone="z", from_="x", to=to, rate=0.1
     )
 

@@ -8,17 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from kubectl_nodelife import errors
 from kubectl_nodelife.daemon import client
 from kubectl_nodelife.daemon.client import PROTOCOL, NotRunning, OtherProtocol, ask, follow
-from kubectl_nodelife.errors import (
-    BadInput,
-    ErrorElsewhere,
-    Failed,
-    NodelifeError,
-    Refused,
-    Unreachable,
-    error_of,
-)
 from tests.daemon.fake import FakeDaemon
 
 
@@ -65,7 +57,7 @@ def test_one_who_listens_and_says_nothing(folder: Path) -> None:
     mute = socket.socket(socket.AF_UNIX)
     mute.bind(path)
     mute.listen()
-    with pytest.raises(Unreachable, match="does not answer: no answer in time"):
+    with pytest.raises(errors.Unreachable, match="does not answer: no answer in time"):
         ask(path, "status", seconds=0.2)
     mute.close()
 
@@ -83,7 +75,7 @@ def test_another_protocol_is_told_apart_whatever_else_it_says(folder: Path) -> N
 def test_an_error_travels_with_its_exit_code(folder: Path) -> None:
     error = {"what": "w", "on": "o", "remedy": "r", "exitCode": 3}
     with FakeDaemon(folder, {"error": error}) as daemon:
-        with pytest.raises(ErrorElsewhere) as denied:
+        with pytest.raises(errors.ErrorElsewhere) as denied:
             ask(daemon.path, "status")
         assert (str(denied.value), denied.value.exit_code) == ("o: w; r", 3)
 
@@ -92,7 +84,7 @@ def test_an_answer_has_a_limit(folder: Path, monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(client, "MOST_BYTES", 1000)
     with (
         FakeDaemon(folder, {"text": "x" * 2000}) as daemon,
-        pytest.raises(Unreachable, match="too long"),
+        pytest.raises(errors.Unreachable, match="too long"),
     ):
         ask(daemon.path, "status")
 
@@ -110,7 +102,7 @@ def test_following_ends_with_the_error_that_is_told(folder: Path) -> None:
     with FakeDaemon(folder, HEAD + lines) as daemon:
         answers = follow(daemon.path, "status")
         assert next(answers)["text"] == "a"
-        with pytest.raises(ErrorElsewhere, match="too slow"):
+        with pytest.raises(errors.ErrorElsewhere, match="too slow"):
             next(answers)
 
 
@@ -118,7 +110,7 @@ def test_following_what_is_refused(folder: Path) -> None:
     refused = b'HTTP/1.0 422 X\r\n\r\n{"error": {"what": "no such node", "exitCode": 1}}'
     with (
         FakeDaemon(folder, refused) as daemon,
-        pytest.raises(ErrorElsewhere, match="no such node"),
+        pytest.raises(errors.ErrorElsewhere, match="no such node"),
     ):
         next(follow(daemon.path, "status"))
 
@@ -132,7 +124,7 @@ def test_an_answer_that_is_none_is_one_line(folder: Path, body: bytes) -> None:
     for asked in (lambda path: ask(path, "status"), lambda path: next(follow(path, "status"))):
         head = b"HTTP/1.0 502 X\r\n\r\n"
         with FakeDaemon(folder, head + body) as daemon:
-            with pytest.raises(Unreachable, match="cannot be decoded") as error:
+            with pytest.raises(errors.Unreachable, match="cannot be decoded") as error:
                 asked(daemon.path)
             assert "\n" not in str(error.value)
         Path(daemon.path).unlink()
@@ -149,17 +141,19 @@ def test_an_answer_that_is_none_is_one_line(folder: Path, body: bytes) -> None:
 )
 def test_an_error_of_another_form_is_still_one(folder: Path, error: object, said: str) -> None:
     with FakeDaemon(folder, {"error": error}) as daemon:
-        with pytest.raises(ErrorElsewhere) as denied:
+        with pytest.raises(errors.ErrorElsewhere) as denied:
             ask(daemon.path, "status")
         assert (str(denied.value), denied.value.exit_code) == (said, 1)
 
 
-@pytest.mark.parametrize("error", [BadInput("w", on="o", remedy="r"), Refused("no"), Failed("f")])
-def test_an_error_is_the_same_in_another_process(error: NodelifeError) -> None:
-    again = error_of(json.loads(json.dumps(error.document())))
+@pytest.mark.parametrize(
+    "error", [errors.BadInput("w", on="o", remedy="r"), errors.Refused("no"), errors.Failed("f")]
+)
+def test_an_error_is_the_same_in_another_process(error: errors.NodelifeError) -> None:
+    again = errors.error_of(json.loads(json.dumps(error.document())))
     assert (str(again), again.exit_code) == (str(error), error.exit_code)
 
 
 @pytest.mark.parametrize("code", [0, -1, 256, "2", None, 1.5])
 def test_an_exit_code_that_is_none_is_a_failure(code: object) -> None:
-    assert error_of({"what": "w", "exitCode": code}).exit_code == 1
+    assert errors.error_of({"what": "w", "exitCode": code}).exit_code == 1

@@ -5,44 +5,31 @@ from typing import Any
 import pytest
 
 from kubectl_nodelife.drain.results import PodPlan
-from tests.drain.build import (
-    Json,
-    budget,
-    flattened,
-    merged,
-    namespace,
-    node,
-    owned,
-    plan,
-    pods_of,
-    replica_set,
-    stateful_set,
-    workload,
-)
+from tests.drain import build
 
-NODES = [*node("a1"), *node("a2"), *node("a3")]
-ROLLOUT: Json = {"apiVersion": "argoproj.io/v1alpha1", "kind": "Rollout", "name": "web"}
-Given = tuple[Json | list[Json], ...]
+NODES = [*build.node("a1"), *build.node("a2"), *build.node("a3")]
+ROLLOUT: build.Json = {"apiVersion": "argoproj.io/v1alpha1", "kind": "Rollout", "name": "web"}
+Given = tuple[build.Json | list[build.Json], ...]
 
 
-def deployed(*places: str, top: Json | None = None, **pod_more: Any) -> list[Json]:
+def deployed(*places: str, top: build.Json | None = None, **pod_more: Any) -> list[build.Json]:
     """ReplicaSet web-5d8 of a Deployment web, with a pod on each of the nodes named."""
     owner = top or {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"}
     owner = {**owner, "uid": "uid-top", "controller": True}
-    made = replica_set("web", *places, **pod_more)
-    made[0] = merged(made[0], {"metadata": {"ownerReferences": [owner]}})
+    made = build.replica_set("web", *places, **pod_more)
+    made[0] = build.merged(made[0], {"metadata": {"ownerReferences": [owner]}})
     if top is not None:
         return made
-    deployment = workload("Deployment", "web", len(places))
-    return [merged(deployment, {"metadata": {"uid": "uid-top"}}), *made]
+    deployment = build.workload("Deployment", "web", len(places))
+    return [build.merged(deployment, {"metadata": {"uid": "uid-top"}}), *made]
 
 
-def guard(healthy: int, desired: int, expected: int, **more: Any) -> Json:
-    return budget("web", "web", healthy=healthy, desired=desired, expected=expected, **more)
+def guard(healthy: int, desired: int, expected: int, **more: Any) -> build.Json:
+    return build.budget("web", "web", healthy=healthy, desired=desired, expected=expected, **more)
 
 
-def blocked(*objects: Json | list[Json], **options: Any) -> PodPlan:
-    found = pods_of(plan(*objects, **options))["web-0"]
+def blocked(*objects: build.Json | list[build.Json], **options: Any) -> PodPlan:
+    found = build.pods_of(build.plan(*objects, **options))["web-0"]
     assert found.verdict == "never"
     return found
 
@@ -69,9 +56,9 @@ PATCH_ONE = (
             id="of-100-percent-scaling-up-changes-nothing",
         ),
         pytest.param(
-            (stateful_set("web", "a1", "a2"), guard(2, 2, 2, minAvailable="100%")),
+            (build.stateful_set("web", "a1", "a2"), guard(2, 2, 2, minAvailable="100%")),
             PATCH_ONE,
-            (stateful_set("web", "a1", "a2"), guard(2, 1, 2, maxUnavailable=1)),
+            (build.stateful_set("web", "a1", "a2"), guard(2, 1, 2, maxUnavailable=1)),
             id="nor-of-a-stateful-set",
         ),
         pytest.param(
@@ -102,7 +89,9 @@ PATCH_ONE = (
         pytest.param(
             (
                 deployed("a1", "a2"),
-                owned("ReplicaSet", "web", "a3", 7, status={"phase": "Pending", "conditions": []}),
+                build.owned(
+                    "ReplicaSet", "web", "a3", 7, status={"phase": "Pending", "conditions": []}
+                ),
                 guard(2, 2, 3, minAvailable=2),
             ),
             "repair web-7 (not Ready), so that 1 more of the budget's pods are Ready",
@@ -113,7 +102,7 @@ PATCH_ONE = (
             (
                 deployed("a1", "a2"),
                 guard(2, 1, 2, minAvailable=1),
-                merged(guard(2, 1, 2, minAvailable=1), {"metadata": {"name": "other"}}),
+                build.merged(guard(2, 1, 2, minAvailable=1), {"metadata": {"name": "other"}}),
             ),
             "kubectl delete pdb web -n default, or narrow its selector",
             (deployed("a1", "a2"), guard(2, 1, 2, minAvailable=1)),
@@ -131,20 +120,20 @@ PATCH_ONE = (
 def test_the_change_is_told_and_helps(given: Given, change: str, done: Given) -> None:
     stuck = blocked(NODES, *given)
     assert stuck.remedy is not None and stuck.remedy.change == change
-    assert plan(NODES, *done).verdict in ("ready", "slow")
+    assert build.plan(NODES, *done).verdict in ("ready", "slow")
 
 
 def test_a_full_cluster_wants_a_node_or_an_uncordon() -> None:
     """The budget waits for a replacement that fits nowhere."""
     big = {"spec": {"containers": [{"name": "c", "resources": {"requests": {"cpu": "6"}}}]}}
     given = (deployed("a1", "a1", **big), guard(2, 1, 2, maxUnavailable=1))
-    nodes = [*node("a1", cpu="16"), *node("a2", cpu="4")]
-    stuck = next(p for p in plan(nodes, *given).pods() if p.gate == "landing")
+    nodes = [*build.node("a1", cpu="16"), *build.node("a2", cpu="4")]
+    stuck = next(p for p in build.plan(nodes, *given).pods() if p.gate == "landing")
     assert stuck.remedy is not None
     assert stuck.remedy.change == "add a node like a1 (cpu 16, memory 32Gi)"
 
-    closed = node("a3", cpu="16", spec={"unschedulable": True})
-    stuck = next(p for p in plan(nodes, closed, *given).pods() if p.gate == "landing")
+    closed = build.node("a3", cpu="16", spec={"unschedulable": True})
+    stuck = next(p for p in build.plan(nodes, closed, *given).pods() if p.gate == "landing")
     assert stuck.remedy is not None and stuck.remedy.change == "kubectl uncordon a3"
 
 
@@ -156,7 +145,7 @@ def test_a_full_cluster_wants_a_node_or_an_uncordon() -> None:
                 deployed(
                     "a1", top={"apiVersion": "argoproj.io/v1", "kind": "Rollout", "name": "w"}
                 ),
-                merged(
+                build.merged(
                     guard(1, 1, 1, minAvailable=1),
                     {
                         "metadata": {
@@ -173,7 +162,7 @@ def test_a_full_cluster_wants_a_node_or_an_uncordon() -> None:
         pytest.param(
             (
                 deployed("a1", "a2"),
-                merged(guard(2, 1, 2, maxUnavailable=1), {"metadata": {"generation": 2}}),
+                build.merged(guard(2, 1, 2, maxUnavailable=1), {"metadata": {"generation": 2}}),
             ),
             "evictions wait until kube-controller-manager syncs the budget: look at it",
             id="a-budget-that-no-controller-reads",
@@ -198,22 +187,22 @@ def test_time_is_all_that_is_missing() -> None:
     """The second pod is asked for again after 5 s at the earliest."""
     slow = deployed("a1", "a1", spec={"terminationGracePeriodSeconds": 40})
     few = guard(2, 1, 2, minAvailable=1)
-    stuck = pods_of(plan(NODES, slow, few, timeout_ns=4 * 10**9))["web-1"]
+    stuck = build.pods_of(build.plan(NODES, slow, few, timeout_ns=4 * 10**9))["web-1"]
     assert "spares the next one" in stuck.reason and "too late" in stuck.reason
     assert stuck.remedy is not None and stuck.remedy.change == "--timeout=1m0s"
-    assert plan(NODES, slow, few, timeout_ns=60 * 10**9).verdict == "slow"
+    assert build.plan(NODES, slow, few, timeout_ns=60 * 10**9).verdict == "slow"
 
 
 def test_a_terminating_namespace() -> None:
-    gone = namespace(phase="Terminating")
-    stuck = blocked(NODES, gone, deployed("a1"), namespace("other"), timeout_ns=30 * 10**9)
+    gone = build.namespace(phase="Terminating")
+    stuck = blocked(NODES, gone, deployed("a1"), build.namespace("other"), timeout_ns=30 * 10**9)
     assert stuck.gate == "namespace-terminating"
     assert stuck.remedy is not None and stuck.remedy.change.startswith("kubectl delete pod web-0")
 
 
 def test_one_reason_is_looked_into_once() -> None:
     """Both pods wait for the same budget, and both go once one more pod is there."""
-    answer = plan(NODES, deployed("a1", "a1"), guard(2, 2, 2, minAvailable=2))
+    answer = build.plan(NODES, deployed("a1", "a1"), guard(2, 2, 2, minAvailable=2))
     remedies = {pod.remedy for pod in answer.pods()}
     assert len(remedies) == 1 and None not in remedies
-    assert len(flattened((deployed("a1", "a1"),))) == 4
+    assert len(build.flattened((deployed("a1", "a1"),))) == 4

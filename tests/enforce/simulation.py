@@ -25,16 +25,9 @@ from kubectl_nodelife.kube.times import SECOND_NS, format_micro_time
 from kubectl_nodelife.live import writer
 from kubectl_nodelife.live.loop import TimeSlices
 from kubectl_nodelife.sim.scenario import assemble, parse_scenario
+from tests.enforce import simulated_api
 from tests.enforce.ends import end_of, unmarked_pods, wrong_status
 from tests.enforce.observer import LEASE, Rules, broken_rules
-from tests.enforce.simulated_api import (
-    MOST_DELAY_S,
-    Fault,
-    Network,
-    Sent,
-    SimulatedServer,
-    draw_fault,
-)
 from tests.enforce.simulated_daemon import Disk, Process, make_task
 from tests.enforce.virtual_time import EPOCH_NS, VirtualLoop, World
 from tests.enforce.withdrawn_causes import WithdrawnCauses
@@ -152,7 +145,7 @@ class Run:
         self.world = World()
         self.broken: list[str] = []
         scenario = parse_scenario(told or story(number), "story")
-        self.server = SimulatedServer(self.world, assemble(scenario))
+        self.server = simulated_api.SimulatedServer(self.world, assemble(scenario))
         pods = self.server.store.collections["Pod"].entries.values()
         self.first_pods = {entry.obj.uid for entry in pods}
         self.settings = make_settings("v1.36", FLAGS)
@@ -192,7 +185,7 @@ class Run:
             if unended:
                 loop.run_until_complete(asyncio.wait(unended))
             loop.close()
-        rules = Rules(grace_s=GRACE_S, delay_s=MOST_DELAY_S / 2)
+        rules = Rules(grace_s=GRACE_S, delay_s=simulated_api.MOST_DELAY_S / 2)
         # a thief does not wait: who held the Lease may write until he would have renewed it
         judged = [entry for entry in self.server.audit if entry["userAgent"] != "thief"]
         broken = [*self.broken, *broken_rules(judged, rules)]
@@ -246,11 +239,11 @@ class Run:
         self.processes.append(self._made(disk))
 
     def _made(self, disk: Disk) -> Process:
-        network = Network(self.server, self.dice, self._fault)
+        network = simulated_api.Network(self.server, self.dice, self._fault)
         process = Process(self.server, network, disk, self.dice, self.orders, self.settings)
         self.causes.append(process.causes)
 
-        def on_write(sent: Sent) -> None:
+        def on_write(sent: simulated_api.Sent) -> None:
             self._judge_intent(process, sent)
             if self.kills and self._faults_now() and _changes(sent) and self.dice.random() < 0.2:
                 self.kills -= 1
@@ -260,7 +253,7 @@ class Run:
         network.on_write = on_write
         return process
 
-    def _judge_intent(self, process: Process, sent: Sent) -> None:
+    def _judge_intent(self, process: Process, sent: simulated_api.Sent) -> None:
         """Each write has its intent on the disk."""
         if not _changes(sent):
             return
@@ -275,11 +268,11 @@ class Run:
     def _faults_now(self) -> bool:
         return FAULTS_FROM_S < self.at_s < FAULTS_UNTIL_S
 
-    def _fault(self, sent: Sent) -> Fault:
-        fault = draw_fault(self.dice, sent, self.often if self._faults_now() else 0.0)
-        return Fault() if fault.fails and self._would_be_dropped(sent) else fault
+    def _fault(self, sent: simulated_api.Sent) -> simulated_api.Fault:
+        fault = simulated_api.draw_fault(self.dice, sent, self.often if self._faults_now() else 0.0)
+        return simulated_api.Fault() if fault.fails and self._would_be_dropped(sent) else fault
 
-    def _would_be_dropped(self, sent: Sent) -> bool:
+    def _would_be_dropped(self, sent: simulated_api.Sent) -> bool:
         """True if one failure more would make upstream drop this eviction for good."""
         if not sent.headers.get("User-Agent", "").endswith("/taint-eviction-controller"):
             return False
@@ -320,7 +313,9 @@ class Run:
         stamp = format_micro_time(self.world.now_ns)
         spec = {"holderIdentity": "thief", "renewTime": stamp, "leaseDurationSeconds": 15}
         url = f"/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/{LEASE}"
-        self.server.answer(Sent("PATCH", url, msgspec.json.encode({"spec": spec}), headers))
+        self.server.answer(
+            simulated_api.Sent("PATCH", url, msgspec.json.encode({"spec": spec}), headers)
+        )
         if self.world.now_ns < until_ns:
             self.world.at(self.world.now_ns + 2 * SECOND_NS, lambda: self._steal(until_ns))
 
@@ -339,7 +334,7 @@ async def _pause(_: TimeSlices, dice: random.Random) -> None:
         await asyncio.sleep(dice.choice((0, 0, 0.001, 0.02)))
 
 
-def _changes(sent: Sent) -> bool:
+def _changes(sent: simulated_api.Sent) -> bool:
     return sent.method != "GET" and not any(f"/{word}" in sent.url for word in _FREE)
 
 

@@ -10,14 +10,7 @@ from typing import Any, cast
 import pytest
 
 from kubectl_nodelife.daemon.enforce.host import RESTART, EnforcingHost
-from kubectl_nodelife.engine.actions import (
-    Action,
-    ActionNumbers,
-    AddTaints,
-    MarkPodNotReady,
-    SetNodeConditions,
-    SetZoneState,
-)
+from kubectl_nodelife.engine import actions
 from kubectl_nodelife.engine.events import Outcome, Put
 from kubectl_nodelife.engine.guard import is_harm
 from kubectl_nodelife.engine.settings import make_settings
@@ -37,12 +30,12 @@ class Cluster:
     sending = ()
 
     def __init__(self) -> None:
-        self.open: list[Action] = []
+        self.open: list[actions.Action] = []
         self.states: list[str] = []
         self.tainted: list[str] = []
-        self.marks: list[MarkPodNotReady] = []
+        self.marks: list[actions.MarkPodNotReady] = []
         self.watch_is_first = False
-        self.host = EnforcingHost(RESTART, lambda names: None, ActionNumbers())
+        self.host = EnforcingHost(RESTART, lambda names: None, actions.ActionNumbers())
         self.host.executor = cast(Any, self)
         for number in range(4):
             self.post(f"n{number}", NOW)
@@ -58,17 +51,17 @@ class Cluster:
     def is_in_pass(self, controller: str) -> bool:
         return bool(self.open)
 
-    def start(self, action: Action, now_ns: int) -> None:
-        if isinstance(action, SetNodeConditions):
+    def start(self, action: actions.Action, now_ns: int) -> None:
+        if isinstance(action, actions.SetNodeConditions):
             self.open.append(action)
             if self.watch_is_first:
                 shown = action.effect(self.host.cache.get(*action.target), now_ns)
                 self.host.cache.apply(Put("Node", cast(Node, shown)), now_ns)
-        elif isinstance(action, MarkPodNotReady):
+        elif isinstance(action, actions.MarkPodNotReady):
             self.marks.append(action)
-        elif isinstance(action, SetZoneState):
+        elif isinstance(action, actions.SetZoneState):
             self.states.append(action.to)
-        elif isinstance(action, AddTaints) and is_harm(action):
+        elif isinstance(action, actions.AddTaints) and is_harm(action):
             self.tainted.append(action.node)
 
     def step(self, at_ns: int, *events: Any) -> None:

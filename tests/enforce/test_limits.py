@@ -13,15 +13,9 @@ from kubectl_nodelife.engine.cache import Cache
 from kubectl_nodelife.engine.events import Put
 from kubectl_nodelife.engine.guard import CAP_NAMES, UPSTREAM, Caps
 from kubectl_nodelife.errors import BadInput
+from kubectl_nodelife.kube import workload
 from kubectl_nodelife.kube.meta import ObjectMeta, OwnerReference
 from kubectl_nodelife.kube.pod import Pod, PodSpec
-from kubectl_nodelife.kube.workload import (
-    DaemonSet,
-    DaemonSetSpec,
-    DaemonSetStatus,
-    DaemonSetUpdateStrategy,
-    RollingUpdateDaemonSet,
-)
 
 
 def test_upstream_takes_every_cap_away_and_each_can_be_given_back() -> None:
@@ -66,12 +60,12 @@ def test_an_unknown_controller_is_named_with_those_there_are() -> None:
     ],
 )
 def test_how_many_of_a_set_an_update_takes_down(down: Any, surge: Any, expected: int) -> None:
-    rolling = RollingUpdateDaemonSet(max_unavailable=down, max_surge=surge)
-    strategy = DaemonSetUpdateStrategy("RollingUpdate", rolling)
-    one = DaemonSet(
+    rolling = workload.RollingUpdateDaemonSet(max_unavailable=down, max_surge=surge)
+    strategy = workload.DaemonSetUpdateStrategy("RollingUpdate", rolling)
+    one = workload.DaemonSet(
         ObjectMeta(name="s", namespace="d", uid="u"),
-        DaemonSetSpec(update_strategy=strategy),
-        DaemonSetStatus(desired_number_scheduled=50),
+        workload.DaemonSetSpec(update_strategy=strategy),
+        workload.DaemonSetStatus(desired_number_scheduled=50),
     )
     owner = OwnerReference("DaemonSet", "s", "u", "apps/v1", True)
     pod = Pod(ObjectMeta(name="p", namespace="d", owner_references=(owner,)), PodSpec())

@@ -9,23 +9,14 @@ from collections import defaultdict
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from kubectl_nodelife.engine.actions import (
-    Action,
-    DeletePod,
-    MarkPodNotReady,
-    PodAction,
-    RecordEvent,
-    SetNodeConditions,
-    SetPodCondition,
-    SetPodPhase,
-)
+from kubectl_nodelife.engine import actions
 from kubectl_nodelife.engine.calls import Result
 
 
 class Ended(NamedTuple):
     """A write and what became of it; `order`: how many writes had ended before."""
 
-    action: Action
+    action: actions.Action
     decided_ns: int
     result: Result
     order: int
@@ -42,25 +33,25 @@ class WithdrawnCauses:
     def __init__(self, recorder: Any = None) -> None:
         """`recorder`: the one that listens already, and goes on to."""
         self.ended_writes: list[Ended] = []
-        self._decided: dict[int, tuple[Action, int]] = {}
+        self._decided: dict[int, tuple[actions.Action, int]] = {}
         if recorder is not None:
             planned, ended = recorder.planned, recorder.ended
 
-            def both_planned(action: Action, seen: Any, now_ns: int) -> None:
+            def both_planned(action: actions.Action, seen: Any, now_ns: int) -> None:
                 self.planned(action, now_ns)
                 planned(action, seen, now_ns)
 
-            def both_ended(action: Action, result: Result, now_ns: int) -> None:
+            def both_ended(action: actions.Action, result: Result, now_ns: int) -> None:
                 self.ended(action, result)
                 ended(action, result, now_ns)
 
             recorder.planned, recorder.ended = both_planned, both_ended
 
-    def planned(self, action: Action, now_ns: int) -> None:
+    def planned(self, action: actions.Action, now_ns: int) -> None:
         """It was decided."""
         self._decided[id(action)] = (action, now_ns)
 
-    def ended(self, action: Action, result: Result) -> None:
+    def ended(self, action: actions.Action, result: Result) -> None:
         """It was carried out, or not."""
         _, decided_ns = self._decided.pop(id(action), (action, -1))
         self.ended_writes.append(Ended(action, decided_ns, result, len(self.ended_writes)))
@@ -70,7 +61,7 @@ class WithdrawnCauses:
         of_controller: dict[str, list[Ended]] = defaultdict(list)
         by_identity: dict[int, Ended] = {}
         for end in self.ended_writes:
-            if not isinstance(end.action, RecordEvent):
+            if not isinstance(end.action, actions.RecordEvent):
                 of_controller[end.action.controller].append(end)
                 by_identity[id(end.action)] = end
         for ends in of_controller.values():
@@ -100,12 +91,14 @@ def _before(end: Ended, together: list[Ended], by_identity: dict[int, Ended]) ->
         first = other.action
         if first is action:
             continue
-        if isinstance(first, SetNodeConditions):
-            marks = isinstance(action, MarkPodNotReady)
+        if isinstance(first, actions.SetNodeConditions):
+            marks = isinstance(action, actions.MarkPodNotReady)
             follows = marks and action.because == f"node {first.node} is not Ready"
         else:
-            patches = isinstance(first, (SetPodCondition, SetPodPhase))
-            follows = patches and isinstance(action, DeletePod) and first.target == action.target
+            patches = isinstance(first, (actions.SetPodCondition, actions.SetPodPhase))
+            follows = (
+                patches and isinstance(action, actions.DeletePod) and first.target == action.target
+            )
         if follows:
             yield other
 
@@ -113,5 +106,5 @@ def _before(end: Ended, together: list[Ended], by_identity: dict[int, Ended]) ->
 def _said(end: Ended) -> str:
     action = end.action
     where = "/".join(filter(None, action.target[1]))
-    node = f" of {action.because}" if isinstance(action, PodAction) else ""
+    node = f" of {action.because}" if isinstance(action, actions.PodAction) else ""
     return f"{type(action).__name__} {where}{node} ({action.id}, decided at {end.decided_ns})"

@@ -2,18 +2,7 @@
 
 from typing import Any
 
-from kubectl_nodelife.engine.actions import (
-    AddTaints,
-    CancelEviction,
-    DeletePod,
-    MarkPodNotReady,
-    RemoveTaints,
-    ScheduleEviction,
-    SetNodeConditions,
-    SetNodeLabels,
-    SetPodCondition,
-    SetPodPhase,
-)
+from kubectl_nodelife.engine import actions
 from kubectl_nodelife.kube.meta import ObjectMeta, Time
 from kubectl_nodelife.kube.node import Node, NodeCondition, NodeSpec, NodeStatus, Taint
 from kubectl_nodelife.kube.pod import Pod, PodCondition, PodSpec, PodStatus
@@ -32,8 +21,10 @@ def pod(grace: int | None = 30, **fields: Any) -> Pod:
     return Pod(metadata=ObjectMeta(**meta), spec=spec, status=status)
 
 
-def delete(grace: int | None = None) -> DeletePod:
-    return DeletePod(**WHO, namespace="d", pod="p", grace_period_seconds=grace, force=grace == 0)
+def delete(grace: int | None = None) -> actions.DeletePod:
+    return actions.DeletePod(
+        **WHO, namespace="d", pod="p", grace_period_seconds=grace, force=grace == 0
+    )
 
 
 def terminating(ends_s: int, grace: int | None, **fields: Any) -> Pod:
@@ -63,10 +54,10 @@ def test_what_changes_nothing_gives_back_the_very_object() -> None:
     )
     other = Taint(key="k", effect="NoSchedule")
     for action in (
-        AddTaints(**WHO, node="n1", taints=(taint,)),
-        RemoveTaints(**WHO, node="n1", taints=(other,)),
-        SetNodeLabels(**WHO, node="n1", labels={"a": "1"}),
-        SetNodeConditions(**WHO, node="n1", conditions=(ready,)),
+        actions.AddTaints(**WHO, node="n1", taints=(taint,)),
+        actions.RemoveTaints(**WHO, node="n1", taints=(other,)),
+        actions.SetNodeLabels(**WHO, node="n1", labels={"a": "1"}),
+        actions.SetNodeConditions(**WHO, node="n1", conditions=(ready,)),
     ):
         assert action.effect(node, NOW) is node
         assert action.effect(None, NOW) is None
@@ -74,9 +65,9 @@ def test_what_changes_nothing_gives_back_the_very_object() -> None:
     marked = pod(has=(has,))
     twice = terminating(1_000_020, 30)
     who: dict[str, Any] = {**WHO, "namespace": "d", "pod": "p"}
-    assert MarkPodNotReady(**who, condition=has).effect(marked, NOW) is marked
-    assert SetPodCondition(**who, condition=has).effect(marked, NOW) is marked
-    assert SetPodPhase(**who, phase="Running").effect(marked, NOW) is marked
+    assert actions.MarkPodNotReady(**who, condition=has).effect(marked, NOW) is marked
+    assert actions.SetPodCondition(**who, condition=has).effect(marked, NOW) is marked
+    assert actions.SetPodPhase(**who, phase="Running").effect(marked, NOW) is marked
     assert delete().effect(twice, NOW) is twice
     assert delete().effect(None, NOW) is None
 
@@ -85,10 +76,10 @@ def test_taints_are_replaced_by_key_and_effect() -> None:
     old = Taint(key="k", effect="NoExecute", value="v")
     new = Taint(key="k", effect="NoExecute", value="w")
     node = Node(metadata=ObjectMeta(name="n1"), spec=NodeSpec(taints=(old,)))
-    added = AddTaints(**WHO, node="n1", taints=(new,)).effect(node, NOW)
+    added = actions.AddTaints(**WHO, node="n1", taints=(new,)).effect(node, NOW)
     assert isinstance(added, Node)
     assert added.spec.taints == (new,)
-    removed = RemoveTaints(**WHO, node="n1", taints=(old,)).effect(added, NOW)
+    removed = actions.RemoveTaints(**WHO, node="n1", taints=(old,)).effect(added, NOW)
     assert isinstance(removed, Node)
     assert removed.spec.taints == ()
     assert node.spec.taints == (old,)
@@ -96,7 +87,9 @@ def test_taints_are_replaced_by_key_and_effect() -> None:
 
 def test_a_phase_goes_along_with_a_condition() -> None:
     condition = PodCondition(type="DisruptionTarget", status="True", reason="DeletionByPodGC")
-    action = SetPodCondition(**WHO, namespace="d", pod="p", condition=condition, phase="Failed")
+    action = actions.SetPodCondition(
+        **WHO, namespace="d", pod="p", condition=condition, phase="Failed"
+    )
     after = action.effect(pod(), NOW)
     assert isinstance(after, Pod)
     assert (after.status.phase, after.status.conditions) == ("Failed", (condition,))
@@ -114,12 +107,12 @@ def test_a_phase_goes_along_with_a_condition() -> None:
 
 def test_a_record_for_each_taint_and_condition() -> None:
     taints = (Taint(key="a", effect="NoExecute", value="v"), Taint(key="b", effect="NoSchedule"))
-    assert list(AddTaints(**WHO, node="n", taints=taints).records()) == [
+    assert list(actions.AddTaints(**WHO, node="n", taints=taints).records()) == [
         ("AddTaint", {"key": "a", "effect": "NoExecute", "value": "v"}),
         ("AddTaint", {"key": "b", "effect": "NoSchedule"}),
     ]
     conditions = (NodeCondition(type="Ready", status="Unknown", reason="NodeStatusUnknown"),)
-    assert list(SetNodeConditions(**WHO, node="n", conditions=conditions).records()) == [
+    assert list(actions.SetNodeConditions(**WHO, node="n", conditions=conditions).records()) == [
         (
             "SetNodeCondition",
             {"type": "Ready", "status": "Unknown", "reason": "NodeStatusUnknown"},
@@ -130,6 +123,6 @@ def test_a_record_for_each_taint_and_condition() -> None:
 def test_what_writes_and_what_only_tells() -> None:
     who: dict[str, Any] = {**WHO, "namespace": "d", "pod": "p"}
     assert delete().writes
-    assert not ScheduleEviction(**who, due_ns=1, toleration_seconds=0).writes
-    assert not CancelEviction(**who, due_ns=1).writes
+    assert not actions.ScheduleEviction(**who, due_ns=1, toleration_seconds=0).writes
+    assert not actions.CancelEviction(**who, due_ns=1).writes
     assert delete().target == ("Pod", ("d", "p"))

@@ -5,18 +5,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from kubectl_nodelife.engine.actions import (
-    Action,
-    AddTaints,
-    CreatePod,
-    DeletePod,
-    EvictPod,
-    MarkPodNotReady,
-    NodeMarkPatch,
-    RemoveTaints,
-    SetNodeConditions,
-    SetPodReady,
-)
+from kubectl_nodelife.engine import actions
 from kubectl_nodelife.engine.guard import (
     GO,
     HALF_OPEN_NS,
@@ -40,17 +29,19 @@ NOW = 1_000 * SECOND_NS
 WHO: dict[str, Any] = {"controller": "taint-eviction", "because": "b"}
 OPEN = WriteConditions(kill_switch_absent_ns=NOW)
 
-LOST = SetNodeConditions(**WHO, node="n", conditions=(NodeCondition("Ready", "Unknown"),))
-TAINT = AddTaints(**WHO, node="n", taints=(Taint("k", "NoExecute"),))
-NO_SCHEDULE = AddTaints(**WHO, node="n", taints=(Taint("k", "NoSchedule"),))
-UNTAINT = RemoveTaints(**WHO, node="n", taints=(Taint("k", "NoExecute"),))
-DELETE = DeletePod(**WHO, namespace="d", pod="p")
+LOST = actions.SetNodeConditions(**WHO, node="n", conditions=(NodeCondition("Ready", "Unknown"),))
+TAINT = actions.AddTaints(**WHO, node="n", taints=(Taint("k", "NoExecute"),))
+NO_SCHEDULE = actions.AddTaints(**WHO, node="n", taints=(Taint("k", "NoSchedule"),))
+UNTAINT = actions.RemoveTaints(**WHO, node="n", taints=(Taint("k", "NoExecute"),))
+DELETE = actions.DeletePod(**WHO, namespace="d", pod="p")
 DAEMON = replace(DELETE, controller="daemonset")
 TERMINATED = replace(DELETE, controller="pod-gc", force=True)
 ORPHAN = replace(TERMINATED, if_node_gone="n")
-MARK = MarkPodNotReady(**WHO, namespace="d", pod="p", condition=PodCondition("Ready", "False"))
-EVICT = EvictPod(**WHO, namespace="d", pod="p")
-CREATE = CreatePod(
+MARK = actions.MarkPodNotReady(
+    **WHO, namespace="d", pod="p", condition=PodCondition("Ready", "False")
+)
+EVICT = actions.EvictPod(**WHO, namespace="d", pod="p")
+CREATE = actions.CreatePod(
     **WHO, namespace="d", pod="p", manifest={}, node="n", owner="s", owner_uid="u", revision="r"
 )
 
@@ -70,7 +61,9 @@ CREATE = CreatePod(
     ],
 )
 @pytest.mark.parametrize("action", [DELETE, UNTAINT, CREATE], ids=["harm", "recovery", "other"])
-def test_the_gate_holds_everything(action: Action, change: dict[str, Any], because: str) -> None:
+def test_the_gate_holds_everything(
+    action: actions.Action, change: dict[str, Any], because: str
+) -> None:
     held = Guard(UPSTREAM).admit(action, replace(OPEN, **change), NOW)
     assert isinstance(held, Hold) and because in held.because
 
@@ -91,7 +84,7 @@ def test_the_gate_holds_everything(action: Action, change: dict[str, Any], becau
         pytest.param(CREATE, False, id="create"),
     ],
 )
-def test_cold_holds_harm_back_and_nothing_else(action: Action, harm: bool) -> None:
+def test_cold_holds_harm_back_and_nothing_else(action: actions.Action, harm: bool) -> None:
     assert is_harm(action) is harm
     cold = replace(OPEN, cold_until_ns=NOW + SECOND_NS)
     admitted = Guard(UPSTREAM).admit(action, cold, NOW)
@@ -100,7 +93,7 @@ def test_cold_holds_harm_back_and_nothing_else(action: Action, harm: bool) -> No
     )
 
 
-def send(guard: Guard, action: Action, view: WriteConditions, now_ns: int) -> Any:
+def send(guard: Guard, action: actions.Action, view: WriteConditions, now_ns: int) -> Any:
     admitted = guard.admit(action, replace(view, kill_switch_absent_ns=now_ns), now_ns)
     if admitted == GO:
         guard.sending(action, now_ns)
@@ -110,7 +103,7 @@ def send(guard: Guard, action: Action, view: WriteConditions, now_ns: int) -> An
 @pytest.mark.parametrize(
     "action, cap", [pytest.param(TAINT, 10, id="taints"), pytest.param(DELETE, 100, id="deletions")]
 )
-def test_so_many_a_minute(action: Action, cap: int) -> None:
+def test_so_many_a_minute(action: actions.Action, cap: int) -> None:
     guard = Guard(Caps(zone_share=None, cluster_share=None))
     for number in range(cap):
         assert send(guard, action, OPEN, NOW + number) == GO
@@ -254,7 +247,7 @@ def test_an_eviction_that_a_budget_refuses_is_no_write() -> None:
 
 
 def test_a_pod_made_ready_again_is_recovery_and_the_mark_is_harm() -> None:
-    again = SetPodReady(**WHO, namespace="d", pod="p", status="True", at=Time(NOW))
+    again = actions.SetPodReady(**WHO, namespace="d", pod="p", status="True", at=Time(NOW))
     assert is_recovery(again) and not is_harm(again)
     mark = replace(again, status="False")
     assert is_harm(mark) and not is_recovery(mark)
@@ -354,12 +347,14 @@ def test_claims_of_nodes_are_capped_a_minute_and_releases_are_not() -> None:
     guard = Guard(replace(UPSTREAM, claims_a_minute=2))
     who: dict[str, Any] = {"controller": "upgrade", "because": "b", "annotations": {}, "labels": {}}
     for number in range(2):
-        claim = NodeMarkPatch(**who, record="ClaimNode", node=f"n{number}")
+        claim = actions.NodeMarkPatch(**who, record="ClaimNode", node=f"n{number}")
         assert guard.admit(claim, OPEN, NOW) == GO
         guard.sending(claim, NOW)
-    third = NodeMarkPatch(**who, record="ClaimNode", node="n3")
+    third = actions.NodeMarkPatch(**who, record="ClaimNode", node="n3")
     held = guard.admit(third, OPEN, NOW)
     assert isinstance(held, Hold) and "2 claims of nodes" in held.because
-    assert guard.admit(NodeMarkPatch(**who, record="ReleaseNode", node="n0"), OPEN, NOW) == GO
+    assert (
+        guard.admit(actions.NodeMarkPatch(**who, record="ReleaseNode", node="n0"), OPEN, NOW) == GO
+    )
     later = replace(OPEN, kill_switch_absent_ns=NOW + MINUTE_NS)
     assert guard.admit(third, later, NOW + MINUTE_NS) == GO

@@ -1,16 +1,6 @@
 """Planned actions over what the cluster shows: the view, and how each plan ends."""
 
-from kubectl_nodelife.engine.actions import (
-    Action,
-    AddTaints,
-    CreatePod,
-    DeletePod,
-    MarkPodNotReady,
-    QueueNode,
-    RemoveTaints,
-    SetNodeConditions,
-    SetNodeLabels,
-)
+from kubectl_nodelife.engine import actions
 from kubectl_nodelife.engine.cache import Cache
 from kubectl_nodelife.engine.events import Event, Gone, Put
 from kubectl_nodelife.engine.overlay import Overlay
@@ -39,9 +29,9 @@ def n1(ready: str = "True", heartbeat_s: int = 0, taints: tuple[Taint, ...] = ()
     return put(node("n1", ready, heartbeat=T0 + heartbeat_s * SECOND, taints=taints, uid="u1"))
 
 
-def lost() -> SetNodeConditions:
+def lost() -> actions.SetNodeConditions:
     unknown = NodeCondition("Ready", "Unknown", last_heartbeat_time=Time(T0))
-    return SetNodeConditions(
+    return actions.SetNodeConditions(
         controller="node-lifecycle",
         because="silent",
         node="n1",
@@ -50,8 +40,8 @@ def lost() -> SetNodeConditions:
     )
 
 
-def add_taint(cause: Action | None = None) -> AddTaints:
-    return AddTaints(
+def add_taint(cause: actions.Action | None = None) -> actions.AddTaints:
+    return actions.AddTaints(
         controller="node-lifecycle",
         because="lost",
         cause=cause,
@@ -73,7 +63,7 @@ class Dry:
     def see(self, event: Event, at_s: int = 0) -> None:
         self._take(self.overlay.observe(event, T0 + at_s * SECOND), at_s)
 
-    def plan(self, action: Action, at_s: int = 0) -> None:
+    def plan(self, action: actions.Action, at_s: int = 0) -> None:
         self._take(self.overlay.project(action, T0 + at_s * SECOND), at_s)
 
     def _take(self, events: list[Event], at_s: int) -> None:
@@ -136,7 +126,7 @@ def test_a_lease_renewed_supersedes_the_loss() -> None:
 def test_taking_off_a_taint_that_was_only_planned_leaves_nothing_to_do() -> None:
     dry = Dry(n1())
     dry.plan(add_taint())
-    remove = RemoveTaints(
+    remove = actions.RemoveTaints(
         controller="node-lifecycle", because="ready", node="n1", node_uid="u1", taints=(TAINT,)
     )
     dry.plan(remove)
@@ -147,7 +137,7 @@ def test_taking_off_a_taint_that_was_only_planned_leaves_nothing_to_do() -> None
 
 def test_taking_off_a_taint_that_the_cluster_has_stays_planned_until_it_is_gone() -> None:
     dry = Dry(n1(taints=(TAINT,)))
-    remove = RemoveTaints(
+    remove = actions.RemoveTaints(
         controller="node-lifecycle", because="ready", node="n1", node_uid="u1", taints=(TAINT,)
     )
     dry.plan(remove)
@@ -170,7 +160,7 @@ POD = put(pod(namespace="d", uid="pu"))
 
 
 def test_a_pod_that_is_gone_confirms_its_deletion() -> None:
-    delete = DeletePod(
+    delete = actions.DeletePod(
         controller="taint-eviction", because="x", namespace="d", pod="p", pod_uid="pu"
     )
     dry = Dry(POD)
@@ -187,7 +177,7 @@ def test_a_pod_that_is_gone_confirms_its_deletion() -> None:
 def test_two_plans_of_one_step_for_one_node_both_show() -> None:
     dry = Dry(n1())
     taint = dry.overlay.project(add_taint(), T0)
-    label = SetNodeLabels(
+    label = actions.SetNodeLabels(
         controller="node-lifecycle", because="x", node="n1", node_uid="u1", labels={"a": "b"}
     )
     for event in [*taint, *dry.overlay.project(label, T0)]:
@@ -213,8 +203,8 @@ def daemon_pod(name: str, node_name: str, owner_uid: str = "set") -> Pod:
     )
 
 
-def create_pod(name: str) -> CreatePod:
-    return CreatePod(
+def create_pod(name: str) -> actions.CreatePod:
+    return actions.CreatePod(
         controller="daemonset",
         because="missing",
         namespace="d",
@@ -243,8 +233,8 @@ def test_only_the_sets_own_pod_for_that_node_confirms_its_creation() -> None:
     assert ("d", "ds-theirs") in dry.cache.pods
 
 
-def mark_not_ready(cause: Action | None = None) -> MarkPodNotReady:
-    return MarkPodNotReady(
+def mark_not_ready(cause: actions.Action | None = None) -> actions.MarkPodNotReady:
+    return actions.MarkPodNotReady(
         controller="node-lifecycle",
         because="lost",
         cause=cause,
@@ -255,8 +245,8 @@ def mark_not_ready(cause: Action | None = None) -> MarkPodNotReady:
     )
 
 
-def evict(cause: Action | None = None) -> DeletePod:
-    return DeletePod(
+def evict(cause: actions.Action | None = None) -> actions.DeletePod:
+    return actions.DeletePod(
         controller="taint-eviction",
         because="its time is over",
         cause=cause,
@@ -273,7 +263,7 @@ def test_what_was_planned_because_of_a_loss_falls_with_it() -> None:
     dry.plan(loss)
     dry.plan(add_taint(loss))
     dry.plan(mark_not_ready(loss))
-    dry.plan(evict(QueueNode(controller="x", because="x", cause=loss, node="n1", zone="z")))
+    dry.plan(evict(actions.QueueNode(controller="x", because="x", cause=loss, node="n1", zone="z")))
     assert dry.cache.pods["d", "p"].metadata.deletion_timestamp is not None
     dry.see(put(lease("n1", T0 + 5 * SECOND)), at_s=5)
     assert [outcome for _, outcome in dry.outcomes()] == [SUPERSEDED] * 4
@@ -290,7 +280,7 @@ def test_a_confirmed_loss_leaves_what_follows_from_it_standing() -> None:
     dry.plan(evict(loss))
     dry.see(n1("Unknown"))
     assert dry.outcomes() == [("SetNodeConditions", CONFIRMED)]
-    assert [type(a) for a in dry.overlay.pending()] == [AddTaints, DeletePod]
+    assert [type(a) for a in dry.overlay.pending()] == [actions.AddTaints, actions.DeletePod]
 
 
 def test_a_plan_for_a_pod_of_a_node_that_is_well_is_not_made() -> None:
@@ -306,7 +296,7 @@ def test_a_planned_pod_that_is_deleted_again_was_never_planned() -> None:
     dry.plan(made)
     there = dry.cache.pods[made.target[1]]
     dry.plan(
-        DeletePod(
+        actions.DeletePod(
             controller="daemonset",
             because="too many",
             namespace=there.namespace,

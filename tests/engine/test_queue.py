@@ -4,14 +4,7 @@ import random
 
 import pytest
 
-from kubectl_nodelife.engine.workqueue import (
-    Always,
-    Limiter,
-    Never,
-    RateLimitedTimedQueue,
-    TimedValue,
-    TokenBucket,
-)
+from kubectl_nodelife.engine import workqueue
 from kubectl_nodelife.kube.times import SECOND_NS
 
 MS = 1_000_000
@@ -20,7 +13,7 @@ MS = 1_000_000
 class NaiveQueue:
     """Upstream's queue as a list: entries (processAt, order of pushing, value), and a set."""
 
-    def __init__(self, limiter: Limiter) -> None:
+    def __init__(self, limiter: workqueue.Limiter) -> None:
         self.limiter = limiter
         self.entries: list[tuple[int, int, str]] = []
         self.known: set[str] = set()
@@ -68,10 +61,10 @@ class Pair:
     """Both queues, told the same. `standing` values lack their taint: each pass adds them anew."""
 
     def __init__(self, qps: float) -> None:
-        self.queue = RateLimitedTimedQueue(TokenBucket(qps, 1))
-        self.naive = NaiveQueue(TokenBucket(qps, 1))
+        self.queue = workqueue.RateLimitedTimedQueue(workqueue.TokenBucket(qps, 1))
+        self.naive = NaiveQueue(workqueue.TokenBucket(qps, 1))
         self.standing: set[str] = set()
-        self.done: dict[str, TimedValue] = {}
+        self.done: dict[str, workqueue.TimedValue] = {}
 
     def monitor_pass(self, now_ns: int) -> None:
         self.queue.renew(now_ns)
@@ -85,7 +78,7 @@ class Pair:
     def try_(self, fails: set[str], now_ns: int) -> list[str]:
         acted: list[str] = []
 
-        def act(entry: TimedValue, at_ns: int) -> tuple[bool, int]:
+        def act(entry: workqueue.TimedValue, at_ns: int) -> tuple[bool, int]:
             acted.append(entry.value)
             if entry.value in fails:
                 return False, 50 * MS
@@ -147,15 +140,15 @@ def test_standing_entries_are_as_if_removed_and_added(seed: int) -> None:
         elif dice < 0.4:
             qps = chance.choice([0.3, 1.0, 5.0])
             pair.queue.swap_limiter(qps, now_ns)
-            pair.naive.limiter = TokenBucket(qps, 1)
-            pair.queue.limiter = TokenBucket(qps, 1)
+            pair.naive.limiter = workqueue.TokenBucket(qps, 1)
+            pair.queue.limiter = workqueue.TokenBucket(qps, 1)
         fails = set(chance.sample(names, chance.randint(0, 2)))
         pair.try_(fails, now_ns + 3 * MS)
         pair.agree()
 
 
 def test_an_entry_added_between_passes_does_not_hold_up_the_others() -> None:
-    queue = RateLimitedTimedQueue(Always())
+    queue = workqueue.RateLimitedTimedQueue(workqueue.Always())
     queue.renew(10)
     queue.add("a", "", 10, standing=True)
     queue.add("b", "", 15, standing=True)
@@ -166,13 +159,13 @@ def test_an_entry_added_between_passes_does_not_hold_up_the_others() -> None:
 
 
 def test_a_failed_entry_goes_behind_until_the_next_pass() -> None:
-    queue = RateLimitedTimedQueue(Always())
+    queue = workqueue.RateLimitedTimedQueue(workqueue.Always())
     queue.renew(10)
     for name in ("a", "b"):
         queue.add(name, "", 10, standing=True)
     taken: list[str] = []
 
-    def act(entry: TimedValue, now_ns: int) -> tuple[bool, int]:
+    def act(entry: workqueue.TimedValue, now_ns: int) -> tuple[bool, int]:
         taken.append(entry.value)
         return False, 50
 
@@ -187,7 +180,7 @@ def test_a_failed_entry_goes_behind_until_the_next_pass() -> None:
 
 
 def test_what_changed_keeps_its_place_before_those_that_are_added_anew() -> None:
-    queue = RateLimitedTimedQueue(Always())
+    queue = workqueue.RateLimitedTimedQueue(workqueue.Always())
     queue.renew(10)
     for name in ("a", "b", "c"):
         queue.add(name, "", 10, standing=True)
@@ -203,26 +196,26 @@ def test_what_changed_keeps_its_place_before_those_that_are_added_anew() -> None
 
 
 def test_swapping_takes_over_whether_a_token_was_there() -> None:
-    idle = RateLimitedTimedQueue(TokenBucket(0.1, 1))
+    idle = workqueue.RateLimitedTimedQueue(workqueue.TokenBucket(0.1, 1))
     idle.swap_limiter(0.01, 0)
     assert idle.limiter.try_accept(0)
-    used = RateLimitedTimedQueue(TokenBucket(0.1, 1))
+    used = workqueue.RateLimitedTimedQueue(workqueue.TokenBucket(0.1, 1))
     assert used.limiter.try_accept(0)
     used.swap_limiter(0.01, 0)
     assert not used.limiter.try_accept(SECOND_NS)
 
 
 def test_a_stopped_queue_ignores_a_rate_of_1() -> None:
-    queue = RateLimitedTimedQueue(TokenBucket(1, 1))
+    queue = workqueue.RateLimitedTimedQueue(workqueue.TokenBucket(1, 1))
     queue.swap_limiter(0, 0)
     queue.swap_limiter(1.0, 0)
-    assert isinstance(queue.limiter, Never)
+    assert isinstance(queue.limiter, workqueue.Never)
     queue.swap_limiter(0.5, 0)
-    assert isinstance(queue.limiter, TokenBucket)
+    assert isinstance(queue.limiter, workqueue.TokenBucket)
 
 
 def test_what_was_processed_is_remembered_until_it_is_removed() -> None:
-    queue = RateLimitedTimedQueue(Always())
+    queue = workqueue.RateLimitedTimedQueue(workqueue.Always())
     assert queue.add("a", "", 0)
     assert not queue.add("a", "", 1)
     queue.try_(lambda entry, now_ns: (True, 0), lambda: 1)
@@ -232,7 +225,7 @@ def test_what_was_processed_is_remembered_until_it_is_removed() -> None:
 
 
 def test_clear_forgets_everything() -> None:
-    queue = RateLimitedTimedQueue(Always())
+    queue = workqueue.RateLimitedTimedQueue(workqueue.Always())
     queue.add("a", "", 0)
     queue.add("b", "", 0, standing=True)
     queue.clear()

@@ -10,17 +10,7 @@ of a set.
 from collections import Counter
 from collections.abc import Callable
 
-from kubectl_nodelife.engine.actions import (
-    Action,
-    CreatePod,
-    DeletePod,
-    MarkPodNotReady,
-    NodeAction,
-    PodAction,
-    RecordEvent,
-    SetNodeConditions,
-    SetPodCondition,
-)
+from kubectl_nodelife.engine import actions
 from kubectl_nodelife.engine.cache import Cache
 from kubectl_nodelife.engine.events import Event, Gone, Put, Unreadable
 from kubectl_nodelife.engine.guard import is_harm
@@ -117,41 +107,43 @@ class Beliefs:
             if {pod.key for pod in cache.pods_on(node)} != there:
                 raise WrongBelief(f"the pods on node {node} are not these")
 
-    def decides(self, action: Action, cache: Cache, now_ns: int) -> None:
+    def decides(self, action: actions.Action, cache: Cache, now_ns: int) -> None:
         """A decision that would be a write, when it was taken."""
-        if not action.writes or isinstance(action, RecordEvent):
+        if not action.writes or isinstance(action, actions.RecordEvent):
             return
         self.judged[type(action).__name__] += 1
         target = action.target
         if target in self._unreadable and target != self._news:
             raise WrongBelief(f"{type(action).__name__} of {target}, which cannot be read")
-        exists = isinstance(action, (NodeAction, PodAction)) and not isinstance(action, CreatePod)
+        exists = isinstance(action, (actions.NodeAction, actions.PodAction)) and not isinstance(
+            action, actions.CreatePod
+        )
         if exists and not self._plans and target != self._news:
             known = self._last.get(target)
             if known is None or (action.uid and known.uid != action.uid):
                 raise WrongBelief(f"{type(action).__name__} of {target}, which is gone or another")
-        if isinstance(action, SetNodeConditions) and is_harm(action):
+        if isinstance(action, actions.SetNodeConditions) and is_harm(action):
             silent_ns = now_ns - self._life_ns.get(action.node, 0)
             renewed_now = self._news == ("Lease", (NAMESPACE_NODE_LEASE, action.node))
             if silent_ns <= self._grace_ns and not renewed_now:
                 silent_s = silent_ns // SECOND_NS
                 raise WrongBelief(f"node {action.node} is called lost after {silent_s}s")
-        if isinstance(action, MarkPodNotReady):
+        if isinstance(action, actions.MarkPodNotReady):
             self._check_mark(action, cache)
-        if isinstance(action, (DeletePod, SetPodCondition)) and action.controller == (
-            "taint-eviction"
-        ):
+        if isinstance(
+            action, (actions.DeletePod, actions.SetPodCondition)
+        ) and action.controller == ("taint-eviction"):
             self._check_eviction(action, cache)
-        if isinstance(action, CreatePod):
+        if isinstance(action, actions.CreatePod):
             self._check_create(action, cache)
 
-    def _check_mark(self, action: MarkPodNotReady, cache: Cache) -> None:
+    def _check_mark(self, action: actions.MarkPodNotReady, cache: Cache) -> None:
         pod = cache.pods.get(action.target[1])
         node = cache.node(pod.spec.node_name) if pod is not None else None
         if node is None:
             raise WrongBelief(f"{action.target} is marked, and its node is gone")
 
-    def _check_eviction(self, action: PodAction, cache: Cache) -> None:
+    def _check_eviction(self, action: actions.PodAction, cache: Cache) -> None:
         pod = cache.pods.get(action.target[1]) or self._last.get(action.target)
         node = cache.node(pod.spec.node_name) if isinstance(pod, Pod) else None
         if not isinstance(pod, Pod) or node is None:
@@ -163,7 +155,7 @@ class Beliefs:
                 return
         raise WrongBelief(f"{action.target} is evicted, and tolerates {taints}")
 
-    def _check_create(self, action: CreatePod, cache: Cache) -> None:
+    def _check_create(self, action: actions.CreatePod, cache: Cache) -> None:
         if action.node not in cache.nodes:
             raise WrongBelief(f"a pod is made for node {action.node}, which is gone")
         if cache.get("DaemonSet", (action.namespace, action.owner)) is None:

@@ -10,20 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from kubectl_nodelife.kube.kinds import KINDS
-from tests.drain.build import (
-    CREATED,
-    NOW,
-    Json,
-    budget,
-    flattened,
-    namespace,
-    node,
-    owned,
-    pod,
-    replica_set,
-    stateful_set,
-    workload,
-)
+from tests.drain import build
 from tests.hostile.openapi import FIELDS, SECRET, planted
 
 KEPT = frozenset(Path(__file__).with_name("kept_strings.txt").read_text().splitlines())
@@ -59,32 +46,37 @@ def _filled(document: Any, secrets: Any) -> Any:
     return secrets if document is None else document
 
 
-def secretive(document: Json) -> Json:
+def secretive(document: build.Json) -> build.Json:
     """A document of the API with secrets in all texts that it lacks and that nobody reads."""
-    made: Json = _filled(document, json.loads(_secrets_of(document["kind"])))
+    made: build.Json = _filled(document, json.loads(_secrets_of(document["kind"])))
     return made
 
 
-def cluster() -> list[Json]:
+def cluster() -> list[build.Json]:
     """Four nodes, workloads of each kind with pods, budgets, and an object of every kind."""
-    template: Json = {
+    template: build.Json = {
         "metadata": {"labels": {"app": "agent"}},
         "spec": {"containers": [{"name": "c", "image": "registry.example/agent:2"}]},
     }
     selector = {"matchLabels": {"app": "agent"}}
-    message = {"type": "Ready", "status": "True", "message": "", "lastTransitionTime": CREATED}
-    made = flattened(
+    message = {
+        "type": "Ready",
+        "status": "True",
+        "message": "",
+        "lastTransitionTime": build.CREATED,
+    }
+    made = build.flattened(
         (
-            *(node(name, zone=zone) for name, zone in zip("abcd", "1122", strict=True)),
-            replica_set("web", "a", "b", "c"),
-            stateful_set("db", "a", "b"),
-            workload("DaemonSet", "agent", 0, template=template, selector=selector),
-            *(owned("DaemonSet", "agent", name, i) for i, name in enumerate("abcd")),
-            workload("Job", "job", 0),
-            owned("Job", "job", "a", 0),
-            pod("alone", "a", status={"conditions": [message]}),
-            budget("web", "web", healthy=3, desired=3, expected=3),
-            namespace(),
+            *(build.node(name, zone=zone) for name, zone in zip("abcd", "1122", strict=True)),
+            build.replica_set("web", "a", "b", "c"),
+            build.stateful_set("db", "a", "b"),
+            build.workload("DaemonSet", "agent", 0, template=template, selector=selector),
+            *(build.owned("DaemonSet", "agent", name, i) for i, name in enumerate("abcd")),
+            build.workload("Job", "job", 0),
+            build.owned("Job", "job", "a", 0),
+            build.pod("alone", "a", status={"conditions": [message]}),
+            build.budget("web", "web", healthy=3, desired=3, expected=3),
+            build.namespace(),
         )
     )
     for obj in made:
@@ -103,7 +95,7 @@ def cluster() -> list[Json]:
             obj |= {
                 "involvedObject": {"kind": "Node", "name": "a"},
                 "reason": "NodeNotReady",
-                "lastTimestamp": NOW,
+                "lastTimestamp": build.NOW,
                 "type": "Normal",
             }
     return [secretive(obj) for obj in made]

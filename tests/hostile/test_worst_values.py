@@ -16,22 +16,7 @@ from typing import Any
 import pytest
 
 from tests.daemon.user import user
-from tests.drain.build import (
-    CREATED,
-    NOW,
-    Json,
-    budget,
-    flattened,
-    merged,
-    namespace,
-    node,
-    owned,
-    plan,
-    pod,
-    replica_set,
-    stateful_set,
-    workload,
-)
+from tests.drain import build
 from tests.raw_server import raw_server
 
 MOST_64 = (1 << 63) - 1
@@ -44,14 +29,14 @@ MOST_BYTES = 5_000_000
 UNREACHABLE = "node.kubernetes.io/unreachable"
 
 
-def nodes() -> list[Json]:
-    made: list[Json] = []
+def nodes() -> list[build.Json]:
+    made: list[build.Json] = []
     for i, (time_, memory) in enumerate(
-        [(FIRST, str(MOST_64)), (LAST, "1e18"), (NOW, "8Ei"), (CREATED, "999E")]
+        [(FIRST, str(MOST_64)), (LAST, "1e18"), (build.NOW, "8Ei"), (build.CREATED, "999E")]
     ):
         taint = {"key": UNREACHABLE, "effect": "NoExecute", "timeAdded": time_}
         condition = {"type": "Ready", "status": "True", "lastHeartbeatTime": time_}
-        more: Json = {
+        more: build.Json = {
             "metadata": {"creationTimestamp": time_},
             "spec": {"taints": [taint] if i else []},
             "status": {
@@ -59,18 +44,18 @@ def nodes() -> list[Json]:
                 "conditions": [{**condition, "lastTransitionTime": time_}],
             },
         }
-        found, lease = node(f"n{i}", lease=time_)
+        found, lease = build.node(f"n{i}", lease=time_)
         lease["spec"]["leaseDurationSeconds"] = MOST_32
-        made += [merged(found, more), lease]
+        made += [build.merged(found, more), lease]
     return made
 
 
-def workloads() -> list[Json]:
+def workloads() -> list[build.Json]:
     tolerations = [
         {"key": UNREACHABLE, "operator": "Exists", "tolerationSeconds": MOST_64},
         {"operator": "Exists", "effect": "NoExecute", "tolerationSeconds": -MOST_64},
     ]
-    made: list[Json] = []
+    made: list[build.Json] = []
     for name, grace in (
         ("ages", MOST_64),
         ("none", 0),
@@ -79,7 +64,7 @@ def workloads() -> list[Json]:
     ):
         large = name == "ages"
         requests = {"cpu": str(MOST_64), "memory": "8Ei"} if large else {"cpu": "1m"}
-        spec: Json = {
+        spec: build.Json = {
             "terminationGracePeriodSeconds": grace,
             "tolerations": tolerations,
             "containers": [{"name": "c", "resources": {"requests": requests}}],
@@ -92,38 +77,44 @@ def workloads() -> list[Json]:
                 }
             ],
         }
-        group = replica_set(name, "n0", "n1", "n2", "n3", spec=spec)
+        group = build.replica_set(name, "n0", "n1", "n2", "n3", spec=spec)
         group[0]["spec"] |= {"replicas": MOST_32, "minReadySeconds": MOST_32}
         most = MOST_32 if large else 3
-        made += [*group, budget(name, name, healthy=4, desired=most, expected=most + 1)]
-    sets = stateful_set(
+        made += [*group, build.budget(name, name, healthy=4, desired=most, expected=most + 1)]
+    sets = build.stateful_set(
         "db", "n0", "n1", pod_more={"spec": {"terminationGracePeriodSeconds": MOST_64}}
     )
     sets[0]["spec"] |= {"replicas": MOST_32, "ordinals": {"start": MOST_32}}
     update = {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": MOST_32, "maxSurge": 0}}
-    more: Json = {"minReadySeconds": MOST_32, "updateStrategy": update}
+    more: build.Json = {"minReadySeconds": MOST_32, "updateStrategy": update}
     container = {"name": "c", "image": "registry.example/c:1"}
     template = {"metadata": {"labels": {"app": "ds"}}, "spec": {"containers": [container]}}
-    daemons = workload("DaemonSet", "ds", 0, template=template, **more)
-    job = workload("Job", "job", 0, parallelism=MOST_32, activeDeadlineSeconds=MOST_64)
+    daemons = build.workload("DaemonSet", "ds", 0, template=template, **more)
+    job = build.workload("Job", "job", 0, parallelism=MOST_32, activeDeadlineSeconds=MOST_64)
     return [
         *made,
         *sets,
         daemons,
-        owned("DaemonSet", "ds", "n0", 0),
+        build.owned("DaemonSet", "ds", "n0", 0),
         job,
-        owned("Job", "job", "n0", 0),
+        build.owned("Job", "job", "n0", 0),
     ]
 
 
-def going(name: str, at: str) -> Json:
+def going(name: str, at: str) -> build.Json:
     marked = {"deletionTimestamp": at, "deletionGracePeriodSeconds": MOST_64}
-    return pod(name, "n1", metadata=marked, grace=MOST_64)
+    return build.pod(name, "n1", metadata=marked, grace=MOST_64)
 
 
-def worst() -> list[Json]:
-    return flattened(
-        (nodes(), workloads(), going("long-gone", FIRST), going("never-gone", LAST), namespace())
+def worst() -> list[build.Json]:
+    return build.flattened(
+        (
+            nodes(),
+            workloads(),
+            going("long-gone", FIRST),
+            going("never-gone", LAST),
+            build.namespace(),
+        )
     )
 
 
@@ -177,10 +168,10 @@ def test_answers_stay_fast_and_small(arguments: list[str], dump: Path) -> None:
 
 def test_a_wait_of_ten_days_takes_no_longer_than_one_of_an_hour() -> None:
     def seconds(grace: int) -> float:
-        pods: list[Any] = [replica_set(f"r{i}", "a1", grace=grace) for i in range(8)]
-        held = budget("held", "r0", healthy=1, desired=1, expected=1)
+        pods: list[Any] = [build.replica_set(f"r{i}", "a1", grace=grace) for i in range(8)]
+        held = build.budget("held", "r0", healthy=1, desired=1, expected=1)
         began = time.process_time()
-        plan(node("a1"), node("a2"), *pods, held, namespace())
+        build.plan(build.node("a1"), build.node("a2"), *pods, held, build.namespace())
         return time.process_time() - began
 
     seconds(3600)
@@ -204,8 +195,8 @@ def test_a_page_is_small_though_a_policy_talks_much(tmp_path: Path) -> None:
         "metadata": {"name": "b"},
         "spec": {"policyName": "p", "validationActions": ["Deny"]},
     }
-    pods = [replica_set(f"r{i}", "n2") for i in range(200)]
-    items = flattened((nodes(), *pods, policy, binding, namespace()))
+    pods = [build.replica_set(f"r{i}", "n2") for i in range(200)]
+    items = build.flattened((nodes(), *pods, policy, binding, build.namespace()))
     path = tmp_path / "cluster.json"
     path.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": items}))
     command = [sys.executable, "-m", "kubectl_nodelife", "drain-plan", "n2", "-o", "html"]
@@ -216,8 +207,11 @@ def test_a_page_is_small_though_a_policy_talks_much(tmp_path: Path) -> None:
 
 
 def test_the_page_of_5000_nodes_with_the_longest_names_is_small(tmp_path: Path) -> None:
-    items = flattened(
-        [*node(f"{'x' * 248}{i:05d}"), pod(f"{'p' * 248}{i:05d}", f"{'x' * 248}{i:05d}")]
+    items = build.flattened(
+        [
+            *build.node(f"{'x' * 248}{i:05d}"),
+            build.pod(f"{'p' * 248}{i:05d}", f"{'x' * 248}{i:05d}"),
+        ]
         for i in range(5000)
     )
     path = tmp_path / "cluster.json"

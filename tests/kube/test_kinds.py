@@ -2,15 +2,7 @@
 
 import pytest
 
-from kubectl_nodelife.kube.kinds import (
-    KINDS,
-    find_kind,
-    find_resource,
-    group_of,
-    kind_named,
-    kind_of,
-    kind_of_type,
-)
+from kubectl_nodelife.kube import kinds
 from kubectl_nodelife.kube.node import Node
 from kubectl_nodelife.kube.workload import DaemonSet
 
@@ -51,30 +43,30 @@ WORDS = {
 
 @pytest.mark.parametrize(("given", "name"), FOUND.items(), ids=map(" ".join, FOUND))
 def test_find_kind(given: tuple[str, str], name: str | None) -> None:
-    kind = find_kind(*given)
+    kind = kinds.find_kind(*given)
     assert (kind.name if kind else None) == name
 
 
 @pytest.mark.parametrize(("word", "name"), WORDS.items())
 def test_find_resource(word: str, name: str | None) -> None:
-    kind = find_resource(word)
+    kind = kinds.find_resource(word)
     assert (kind.name if kind else None) == name
 
 
 def test_kind_of_knows_every_type() -> None:
-    for kind in KINDS:
-        assert kind_of(kind.type()) == kind.name
-        assert kind_named(kind.name) is kind_of_type(kind.type) is kind
+    for kind in kinds.KINDS:
+        assert kinds.kind_of(kind.type()) == kind.name
+        assert kinds.kind_named(kind.name) is kinds.kind_of_type(kind.type) is kind
 
 
 def test_groups_and_resources() -> None:
-    assert group_of("v1") == ""
-    assert group_of("apps/v1") == "apps"
-    assert kind_of_type(Node).resource == "nodes"
-    assert kind_of_type(DaemonSet).resource == "daemonsets.apps"
-    assert kind_of_type(DaemonSet).api_version == "apps/v1"
+    assert kinds.group_of("v1") == ""
+    assert kinds.group_of("apps/v1") == "apps"
+    assert kinds.kind_of_type(Node).resource == "nodes"
+    assert kinds.kind_of_type(DaemonSet).resource == "daemonsets.apps"
+    assert kinds.kind_of_type(DaemonSet).api_version == "apps/v1"
 
 
 def test_no_two_kinds_share_a_word() -> None:
-    words = [w for k in KINDS for w in (k.plural, k.name.lower(), *k.short_names)]
+    words = [w for k in kinds.KINDS for w in (k.plural, k.name.lower(), *k.short_names)]
     assert len(words) == len(set(words))

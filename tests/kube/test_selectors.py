@@ -2,42 +2,33 @@
 
 import pytest
 
+from kubectl_nodelife.kube import selectors
 from kubectl_nodelife.kube.meta import LabelSelector, LabelSelectorRequirement, ObjectMeta
 from kubectl_nodelife.kube.node import Node, NodeSpec
 from kubectl_nodelife.kube.pod import Pod, PodSpec, PodStatus
-from kubectl_nodelife.kube.selectors import (
-    format_selector,
-    matches,
-    matches_fields,
-    matches_set,
-    parse_field_selector,
-    parse_selector,
-    requirement_fault,
-    selector_fault,
-)
 
 Req = LabelSelectorRequirement
 LABELS = {"app": "web", "tier": "front", "cores": "8", "empty": ""}
 
 
 def test_absent_selector_matches_nothing_and_empty_everything() -> None:
-    assert not matches(None, LABELS)
-    assert matches(LabelSelector(), LABELS)
-    assert matches(LabelSelector(), None)
+    assert not selectors.matches(None, LABELS)
+    assert selectors.matches(LabelSelector(), LABELS)
+    assert selectors.matches(LabelSelector(), None)
 
 
 def test_match_labels_and_expressions_must_all_hold() -> None:
     both = LabelSelector({"app": "web"}, (Req("tier", "In", ("front", "back")),))
-    assert matches(both, LABELS)
-    assert not matches(both, {"app": "web"})
-    assert not matches(both, {"app": "db", "tier": "front"})
-    assert not matches(both, None)
+    assert selectors.matches(both, LABELS)
+    assert not selectors.matches(both, {"app": "web"})
+    assert not selectors.matches(both, {"app": "db", "tier": "front"})
+    assert not selectors.matches(both, None)
 
 
 def test_matches_set() -> None:
-    assert matches_set(None, None)
-    assert matches_set({"app": "web"}, LABELS)
-    assert not matches_set({"app": "web", "x": ""}, LABELS)
+    assert selectors.matches_set(None, None)
+    assert selectors.matches_set({"app": "web"}, LABELS)
+    assert not selectors.matches_set({"app": "web", "x": ""}, LABELS)
 
 
 REQUIREMENTS = {
@@ -70,18 +61,18 @@ REQUIREMENTS = {
 
 @pytest.mark.parametrize(("requirement", "expected"), REQUIREMENTS.values(), ids=REQUIREMENTS)
 def test_requirement(requirement: LabelSelectorRequirement, expected: bool) -> None:
-    assert matches(LabelSelector(match_expressions=(requirement,)), LABELS) is expected
+    assert selectors.matches(LabelSelector(match_expressions=(requirement,)), LABELS) is expected
 
 
 def test_faults_say_what_is_wrong() -> None:
-    assert requirement_fault(Req("a", "In")) == "a: In needs at least one value"
-    assert requirement_fault(Req("a", "Gt", ("5",))) is None
-    assert selector_fault(None) is None
-    assert selector_fault(LabelSelector({"a": "b"})) is None
+    assert selectors.requirement_fault(Req("a", "In")) == "a: In needs at least one value"
+    assert selectors.requirement_fault(Req("a", "Gt", ("5",))) is None
+    assert selectors.selector_fault(None) is None
+    assert selectors.selector_fault(LabelSelector({"a": "b"})) is None
     gt = LabelSelector(match_expressions=(Req("a", "Exists"), Req("a", "Gt", ("5",))))
-    assert selector_fault(gt) == "a: unknown operator 'Gt'"
+    assert selectors.selector_fault(gt) == "a: unknown operator 'Gt'"
     taken = LabelSelector(match_expressions=(Req("a", "Exists", ("b",)),))
-    assert selector_fault(taken) == "a: Exists takes no values"
+    assert selectors.selector_fault(taken) == "a: Exists takes no values"
 
 
 PARSED = {
@@ -115,7 +106,7 @@ PARSED = {
 
 @pytest.mark.parametrize(("text", "expected"), PARSED.items(), ids=PARSED)
 def test_parse_selector(text: str, expected: tuple[LabelSelectorRequirement, ...]) -> None:
-    assert parse_selector(text).match_expressions == expected
+    assert selectors.parse_selector(text).match_expressions == expected
 
 
 REFUSED = {
@@ -139,7 +130,7 @@ REFUSED = {
 @pytest.mark.parametrize(("text", "message"), REFUSED.items(), ids=REFUSED)
 def test_parse_selector_refuses(text: str, message: str) -> None:
     with pytest.raises(ValueError, match=r"^selector ") as refusal:
-        parse_selector(text)
+        selectors.parse_selector(text)
     assert message in str(refusal.value)
     assert "\n" not in str(refusal.value)
 
@@ -148,12 +139,12 @@ def test_parse_selector_refuses(text: str, message: str) -> None:
     "text", ["a=b,c!=d,e in (x,y),!f,g,h>5,i<6,j notin (x,y)", "topology.kubernetes.io/zone=a", ""]
 )
 def test_format_selector_is_the_inverse(text: str) -> None:
-    assert format_selector(parse_selector(text)) == text
+    assert selectors.format_selector(selectors.parse_selector(text)) == text
 
 
 def test_format_selector_of_objects() -> None:
-    assert format_selector(None) == "<none>"
-    assert format_selector(LabelSelector({"b": "2", "a": "1"})) == "a=1,b=2"
+    assert selectors.format_selector(None) == "<none>"
+    assert selectors.format_selector(LabelSelector({"b": "2", "a": "1"})) == "a=1,b=2"
 
 
 POD = Pod(
@@ -179,7 +170,9 @@ FIELDS = [
 
 @pytest.mark.parametrize(("obj", "text", "expected"), FIELDS)
 def test_field_selectors(obj: Pod | Node, text: str, expected: bool) -> None:
-    assert matches_fields(parse_field_selector(text, type(obj)), obj) is expected
+    assert (
+        selectors.matches_fields(selectors.parse_field_selector(text, type(obj)), obj) is expected
+    )
 
 
 @pytest.mark.parametrize(
@@ -191,5 +184,5 @@ def test_field_selectors(obj: Pod | Node, text: str, expected: bool) -> None:
 )
 def test_field_selector_refuses(text: str, message: str) -> None:
     with pytest.raises(ValueError, match=r"^field selector ") as refusal:
-        parse_field_selector(text, Node)
+        selectors.parse_field_selector(text, Node)
     assert message in str(refusal.value)

@@ -4,15 +4,7 @@ from msgspec.structs import replace
 
 from kubectl_nodelife.engine.settings import parse_profile
 from kubectl_nodelife.kube.pod import Pod, PodStatus
-from kubectl_nodelife.kubelet.machine import (
-    Answer,
-    ApiCall,
-    CallRefused,
-    DeletePodCall,
-    PatchPodStatusCall,
-    PodStatusMachine,
-    drive,
-)
+from kubectl_nodelife.kubelet import machine
 from kubectl_nodelife.kubelet.releases import StatusRules, rules_for
 from tests.pod_status.objects import NOW_NS, pod
 
@@ -21,10 +13,10 @@ class Kubelet:
     """A kubelet and its API server with one pod in it, "web"."""
 
     def __init__(self, profile: str = "v1.36", subject: Pod | None = None) -> None:
-        self.machine = PodStatusMachine(rules_of(profile), self)
+        self.machine = machine.PodStatusMachine(rules_of(profile), self)
         self.stored: Pod | None = subject or pod()
         self.refuse: set[type] = set()
-        self.calls: list[ApiCall] = []
+        self.calls: list[machine.ApiCall] = []
         self.running = False
         self.reclaimed = False
         self.machine.observe(self.stored or pod())
@@ -35,23 +27,25 @@ class Kubelet:
     def pod_resources_are_reclaimed(self, subject: Pod, status: PodStatus) -> bool:
         return self.reclaimed
 
-    def answer(self, call: ApiCall) -> Answer:
+    def answer(self, call: machine.ApiCall) -> machine.Answer:
         self.calls.append(call)
         if type(call) in self.refuse:
-            return CallRefused()
+            return machine.CallRefused()
         if self.stored is None:
-            return CallRefused(not_found=True)
-        if isinstance(call, PatchPodStatusCall):
+            return machine.CallRefused(not_found=True)
+        if isinstance(call, machine.PatchPodStatusCall):
             self.stored = replace(self.stored, status=call.status)
         before = self.stored
-        if isinstance(call, DeletePodCall):
+        if isinstance(call, machine.DeletePodCall):
             self.stored = None
         return before
 
     def sync(self, *, all_pods: bool = True) -> str:
         """One batch; the first letters of its calls."""
         sender = self.machine.sync_batch if all_pods else self.machine.sync_changed
-        return "".join(type(c).__name__[0].lower() for c in drive(sender(NOW_NS), self.answer))
+        return "".join(
+            type(c).__name__[0].lower() for c in machine.drive(sender(NOW_NS), self.answer)
+        )
 
     def say(self, message: str) -> bool:
         """A pod sync computes a status with that message."""

@@ -13,15 +13,7 @@ from kubectl_nodelife.commands.cluster.look import view_of_dump
 from kubectl_nodelife.dumps.dump import read_dump
 from kubectl_nodelife.engine.settings import make_settings
 from kubectl_nodelife.kube.pod import Pod
-from kubectl_nodelife.outlook.audit.audit_pods import (
-    AuditInput,
-    AuditResult,
-    _is_plain,
-    audit,
-    context_of,
-    health_of_nodes,
-    pod_findings,
-)
+from kubectl_nodelife.outlook.audit import audit_pods
 from kubectl_nodelife.outlook.audit.document import KINDS, pod_audit, seen_in
 from tests.pod_status.objects import NOW_NS, ago, health, node, pod
 from tests.pod_status.sweeping import LOST, SETTINGS
@@ -29,7 +21,7 @@ from tests.pod_status.sweeping import LOST, SETTINGS
 DUMP = Path(__file__).parents[1] / "dumps" / "stuck-pods.yaml"
 
 
-def audited() -> AuditResult:
+def audited() -> audit_pods.AuditResult:
     """The audit of all pods of the dump."""
     view = view_of_dump(read_dump([str(DUMP)]), KINDS)
     return pod_audit(view, seen_in(view, None)).audit
@@ -141,12 +133,12 @@ def random_pod(chance: random.Random) -> Pod:
 @pytest.mark.parametrize("profile", ["v1.16", "v1.36"])
 def test_the_quick_look_never_hides_a_finding(profile: str) -> None:
     """Whoever is told apart as plain has no finding by the whole judgement either."""
-    context = context_of(make_settings(profile), NOW_NS)
+    context = audit_pods.context_of(make_settings(profile), NOW_NS)
     chance = random.Random(7)
     pods = [random_pod(chance) for _ in range(3000)]
-    plain = [p for p in pods if _is_plain(p)]
+    plain = [p for p in pods if audit_pods._is_plain(p)]
     assert len(plain) > 500
-    assert [p for p in plain if list(pod_findings(p, health(), context))] == []
+    assert [p for p in plain if list(audit_pods.pod_findings(p, health(), context))] == []
 
 
 def test_the_sweep_finds_what_judging_each_pod_finds() -> None:
@@ -156,13 +148,15 @@ def test_the_sweep_finds_what_judging_each_pod_finds() -> None:
         replace(p, spec=replace(p.spec, node_name=chance.choice(("n1", "n2", "n3"))))
         for p in (random_pod(chance) for _ in range(2000))
     ]
-    seen = AuditInput(pods, nodes, None)
-    context, of_node = context_of(SETTINGS, NOW_NS), health_of_nodes(seen)
+    seen = audit_pods.AuditInput(pods, nodes, None)
+    context, of_node = audit_pods.context_of(SETTINGS, NOW_NS), audit_pods.health_of_nodes(seen)
     one_by_one = [
         f.name
         for p in pods
         if p.spec.node_name in nodes
-        for f in pod_findings(p, of_node[p.spec.node_name], context)
+        for f in audit_pods.pod_findings(p, of_node[p.spec.node_name], context)
     ]
-    found = [f.name for f in audit(seen, SETTINGS, NOW_NS).findings if f.name != "orphaned"]
+    found = [
+        f.name for f in audit_pods.audit(seen, SETTINGS, NOW_NS).findings if f.name != "orphaned"
+    ]
     assert sorted(found) == sorted(one_by_one)

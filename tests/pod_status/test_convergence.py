@@ -23,16 +23,7 @@ from kubectl_nodelife.kube.pod import (
     PodStatus,
 )
 from kubectl_nodelife.kube.times import SECOND_NS
-from kubectl_nodelife.kubelet.machine import (
-    SYNC_PERIOD_NS,
-    Answer,
-    ApiCall,
-    CallRefused,
-    DeletePodCall,
-    PatchPodStatusCall,
-    PodStatusMachine,
-    drive,
-)
+from kubectl_nodelife.kubelet import machine
 from kubectl_nodelife.kubelet.releases import rules_for
 from kubectl_nodelife.kubelet.status import with_condition
 from tests.pod_status.objects import NOW_NS, pod
@@ -52,7 +43,7 @@ class World:
     def __init__(self, profile: str, seed: int, *, listing: bool) -> None:
         self.chance = random.Random(seed)
         self.listing = listing
-        self.machine = PodStatusMachine(rules_for(parse_profile(profile)), self)
+        self.machine = machine.PodStatusMachine(rules_for(parse_profile(profile)), self)
         self.now_ns = NOW_NS
         self.truth = dict.fromkeys(NAMES, ("running", True))
         self.connected = True
@@ -73,11 +64,11 @@ class World:
     def pod_resources_are_reclaimed(self, subject: Pod, status: PodStatus) -> bool:
         return False
 
-    def answer(self, call: ApiCall) -> Answer:
+    def answer(self, call: machine.ApiCall) -> machine.Answer:
         if not self.connected or self.chance.random() < self.refusing:
-            return CallRefused()
-        self.deletes += isinstance(call, DeletePodCall)
-        if isinstance(call, PatchPodStatusCall):
+            return machine.CallRefused()
+        self.deletes += isinstance(call, machine.DeletePodCall)
+        if isinstance(call, machine.PatchPodStatusCall):
             self.write(call.status)
         return self.stored
 
@@ -106,12 +97,12 @@ class World:
         """One second; a full batch every tenth."""
         self.now_ns += SECOND_NS
         self.watch()
-        if (self.now_ns - NOW_NS) % SYNC_PERIOD_NS == 0:
+        if (self.now_ns - NOW_NS) % machine.SYNC_PERIOD_NS == 0:
             if self.listing:
                 self.machine.list_pods()
-            drive(self.machine.sync_batch(self.now_ns), self.answer)
+            machine.drive(self.machine.sync_batch(self.now_ns), self.answer)
         elif self.machine.wakes_sender():
-            drive(self.machine.sync_changed(self.now_ns), self.answer)
+            machine.drive(self.machine.sync_changed(self.now_ns), self.answer)
         cached = self.machine.statuses[self.stored.uid]
         self.versions.append(cached.version)
 
@@ -160,7 +151,7 @@ class World:
     def calm_down(self) -> None:
         """Faults end; two sync periods pass."""
         self.connected, self.refusing = True, 0.0
-        for _ in range(2 * SYNC_PERIOD_NS // SECOND_NS):
+        for _ in range(2 * machine.SYNC_PERIOD_NS // SECOND_NS):
             self.tick()
 
 

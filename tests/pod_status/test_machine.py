@@ -8,14 +8,8 @@ from msgspec.structs import replace
 
 from kubectl_nodelife.kube.meta import Time
 from kubectl_nodelife.kube.pod import ContainerState, ContainerStateRunning
+from kubectl_nodelife.kubelet import machine
 from kubectl_nodelife.kubelet.conditions import need_to_reconcile_pod_readiness
-from kubectl_nodelife.kubelet.machine import (
-    MAX_WAITING_REQUESTS,
-    DeletePodCall,
-    GetPodCall,
-    PatchPodStatusCall,
-    static_pod_of,
-)
 from kubectl_nodelife.kubelet.reclaim import containers_are_stopped
 from kubectl_nodelife.kubelet.releases import SINCE_UNTIL
 from tests.pod_status.kubelet import Kubelet, rules_of
@@ -23,14 +17,14 @@ from tests.pod_status.objects import NOW_NS, ago, marked, pod
 
 
 def test_a_full_queue_drops_requests_and_the_batch_finds_them() -> None:
-    for profile, left in (("v1.16", MAX_WAITING_REQUESTS), ("v1.17", 0)):
+    for profile, left in (("v1.16", machine.MAX_WAITING_REQUESTS), ("v1.17", 0)):
         kubelet = Kubelet(profile)
-        for number in range(MAX_WAITING_REQUESTS + 5):
+        for number in range(machine.MAX_WAITING_REQUESTS + 5):
             assert kubelet.say(str(number))
-        assert len(kubelet.machine.requests) == MAX_WAITING_REQUESTS
+        assert len(kubelet.machine.requests) == machine.MAX_WAITING_REQUESTS
         assert kubelet.sync() == "gp"
         assert kubelet.stored is not None
-        assert kubelet.stored.status.message == str(MAX_WAITING_REQUESTS + 4)
+        assert kubelet.stored.status.message == str(machine.MAX_WAITING_REQUESTS + 4)
         assert len(kubelet.machine.requests) == left
         assert kubelet.sync(all_pods=False) == ""  # needsUpdate: none of them is news
 
@@ -41,7 +35,7 @@ def test_each_request_of_a_static_pod_is_sent_since_it_asks_with_the_raw_uid() -
     for profile, calls in (("v1.16", "gpgp"), ("v1.27", "gp")):
         mirror = pod(metadata__annotations={"kubernetes.io/config.mirror": "hash"})
         kubelet = Kubelet(profile, mirror)
-        static = static_pod_of(mirror)
+        static = machine.static_pod_of(mirror)
         kubelet.machine.observe(static)
         for message in ("one", "two"):
             status = replace(mirror.status, message=message)
@@ -61,7 +55,9 @@ def test_older_releases_send_each_change_newer_ones_the_last() -> None:
         assert kubelet.stored is not None and kubelet.stored.status.message == "two"
 
 
-@pytest.mark.parametrize("refused, calls", [(GetPodCall, "g"), (PatchPodStatusCall, "gp")])
+@pytest.mark.parametrize(
+    "refused, calls", [(machine.GetPodCall, "g"), (machine.PatchPodStatusCall, "gp")]
+)
 def test_a_failure_is_tried_again_by_the_next_batch(refused: type, calls: str) -> None:
     kubelet = Kubelet()
     kubelet.say("one")
@@ -76,7 +72,7 @@ def test_a_failed_delete_is_tried_again() -> None:
     kubelet = Kubelet(subject=pod(metadata__deletionTimestamp=ago(10)))
     assert kubelet.stored is not None
     kubelet.machine.terminate_pod(kubelet.stored, NOW_NS)
-    kubelet.refuse = {DeletePodCall}
+    kubelet.refuse = {machine.DeletePodCall}
     assert kubelet.sync() == "gpd"
     assert kubelet.stored is not None
     kubelet.machine.observe(kubelet.stored)
@@ -91,7 +87,7 @@ def test_a_delete_carries_the_uid() -> None:
     assert kubelet.stored is not None
     kubelet.machine.terminate_pod(kubelet.stored, NOW_NS)
     kubelet.sync()
-    assert kubelet.calls[-1] == DeletePodCall("shop", "web", "u-web")
+    assert kubelet.calls[-1] == machine.DeletePodCall("shop", "web", "u-web")
 
 
 @pytest.mark.parametrize(
@@ -111,7 +107,7 @@ def test_a_patch_names_the_uid_from_1_17_on() -> None:
         kubelet = Kubelet(profile)
         kubelet.say("one")
         kubelet.sync()
-        (patch,) = [c for c in kubelet.calls if isinstance(c, PatchPodStatusCall)]
+        (patch,) = [c for c in kubelet.calls if isinstance(c, machine.PatchPodStatusCall)]
         assert patch.uid == uid
 
 

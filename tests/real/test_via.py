@@ -6,23 +6,12 @@ The last hop is played: a kubelet that forwards ports and does nothing else.
 import asyncio
 
 from tests.daemon.user import user
+from tests.real import in_cluster
 from tests.real.control_plane import ControlPlane, control_plane
-from tests.real.in_cluster import (
-    NAME,
-    NAMESPACE,
-    PlayedPod,
-    apply,
-    as_account,
-    bind,
-    played_kubelet,
-    pod_template,
-    printed,
-    said,
-)
 
 ASKER = "asker"
-VIA = ("--via", f"deploy/{NAME}", "-n", NAMESPACE)
-POD = f"{NAME}-0"
+VIA = ("--via", f"deploy/{in_cluster.NAME}", "-n", in_cluster.NAMESPACE)
+POD = f"{in_cluster.NAME}-0"
 
 
 def test_somebody_with_the_printed_role_asks_the_pod_and_can_do_nothing_else() -> None:
@@ -31,21 +20,21 @@ def test_somebody_with_the_printed_role_asks_the_pod_and_can_do_nothing_else() -
 
 
 async def _asks(plane: ControlPlane) -> None:
-    text = printed("--serve-answers", "--replicas", "1")
-    apply(plane, text, "deployment.yaml")
-    plane.kubectl("create", "serviceaccount", ASKER, "-n", NAMESPACE)
-    pod, seen = PlayedPod(plane, POD, pod_template(text)), list[str]()
+    text = in_cluster.printed("--serve-answers", "--replicas", "1")
+    in_cluster.apply(plane, text, "deployment.yaml")
+    plane.kubectl("create", "serviceaccount", ASKER, "-n", in_cluster.NAMESPACE)
+    pod, seen = in_cluster.PlayedPod(plane, POD, in_cluster.pod_template(text)), list[str]()
     async with (
-        played_kubelet(plane, "n1", {POD: pod.answers}, seen),
+        in_cluster.played_kubelet(plane, "n1", {POD: pod.answers}, seen),
         pod.runs() as (inside, _),
-        user(str(as_account(plane, ASKER, ASKER))) as one,
+        user(str(in_cluster.as_account(plane, ASKER, ASKER))) as one,
     ):
-        bind(plane, "n1", POD, pod_template(text))
+        in_cluster.bind(plane, "n1", POD, in_cluster.pod_template(text))
         refused = await one.run("status", *VIA)
         assert refused.code == 1 and "kubectl nodelife rbac --mode via" in refused.err, refused
         grant(plane)
         assert await one.ok("status", *VIA, "-o", "name") == "node/n1\n"
-        assert seen == [f"websocket /portForward/{NAMESPACE}/{POD}?port=9877"]
+        assert seen == [f"websocket /portForward/{in_cluster.NAMESPACE}/{POD}?port=9877"]
         assert await one.ok("explain", "node", "n1", *VIA)
         assert (await one.json("daemon", "status", *VIA))["items"][0]["answers"].endswith(
             f":{pod.answers}"
@@ -60,8 +49,10 @@ async def _asks(plane: ControlPlane) -> None:
 
 def grant(plane: ControlPlane) -> None:
     """Bind the printed roles to the asker."""
-    apply(plane, said("rbac", "--mode", "via", "-n", NAMESPACE), "via.yaml")
-    who = f"--serviceaccount={NAMESPACE}:{ASKER}"
-    roles = ("rolebinding", "asks", "--role=nodelife-asker", who, "-n", NAMESPACE)
+    in_cluster.apply(
+        plane, in_cluster.said("rbac", "--mode", "via", "-n", in_cluster.NAMESPACE), "via.yaml"
+    )
+    who = f"--serviceaccount={in_cluster.NAMESPACE}:{ASKER}"
+    roles = ("rolebinding", "asks", "--role=nodelife-asker", who, "-n", in_cluster.NAMESPACE)
     plane.kubectl("create", *roles)
     plane.kubectl("create", "clusterrolebinding", "asks", "--clusterrole=nodelife-asker", who)

@@ -18,22 +18,12 @@ from typing import Any, NamedTuple
 
 from kubectl_nodelife.kube.times import SECOND_NS, parse_time
 from kubectl_nodelife.sim.scenario import DEFAULT_TIME_NS
+from tests.real_code import judge
 from tests.real_code.generator import OWN
-from tests.real_code.judge import (
-    AGAIN,
-    FIRST,
-    TOLERANCE_S,
-    Facts,
-    Verdict,
-    differences,
-    play_real,
-    simulate,
-    tell_chance,
-)
 
 Json = dict[str, Any]
 
-WHOLE_SECONDS_S = 1 + TOLERANCE_S
+WHOLE_SECONDS_S = 1 + judge.TOLERANCE_S
 """taint's timeAdded, a pod's deletionTimestamp and the transition of its readiness are cut."""
 
 _GC_S = 20
@@ -48,7 +38,7 @@ class Moment(NamedTuple):
     objects: Sequence[Json]
 
 
-def judge_joined(program: Path, document: Json, folder: Path) -> Verdict | None:
+def judge_joined(program: Path, document: Json, folder: Path) -> judge.Verdict | None:
     """Hold what follows upon a quiet instant of the scenario against the join of it; None where it
     has no such instant. Raises RuntimeError where the real controllers could not be played.
     """
@@ -60,18 +50,20 @@ def judge_joined(program: Path, document: Json, folder: Path) -> Verdict | None:
     moment, real = quiet
     joined = scenario_of(document, moment)
     path.with_suffix(".joined.json").write_text(json.dumps(joined))
-    ours = Facts.of(_without_first_syncs(simulate(joined), real, moment), _owned(moment))
+    ours = judge.Facts.of(
+        _without_first_syncs(judge.simulate(joined), real, moment), _owned(moment)
+    )
     theirs = _after(real, moment)
-    for told in Facts.of({**real, "records": _before(real, moment)}).values:
+    for told in judge.Facts.of({**real, "records": _before(real, moment)}).values:
         if told[0] == "event":  # once more, it is counted up and not written anew
             theirs.values.pop(told, None)
             ours.values.pop(told, None)
-    verdict = Verdict(real=differences(theirs, ours, WHOLE_SECONDS_S))
-    for i, again in enumerate(AGAIN):
+    verdict = judge.Verdict(real=judge.differences(theirs, ours, WHOLE_SECONDS_S))
+    for i, again in enumerate(judge.AGAIN):
         if not verdict.real:
             break
-        other = play_real(program, path, path.with_suffix(f".again{i}.json"), again)
-        tell_chance(verdict, theirs, ours, _after(other, moment), WHOLE_SECONDS_S)
+        other = judge.play_real(program, path, path.with_suffix(f".again{i}.json"), again)
+        judge.tell_chance(verdict, theirs, ours, _after(other, moment), WHOLE_SECONDS_S)
     return verdict
 
 
@@ -84,8 +76,8 @@ def _quiet_moment(program: Path, document: Json, path: Path) -> tuple[Moment, Js
     passes = sorted(_passes(spec), key=lambda at: (at < middle, abs(at - middle)))
     dump = path.with_suffix(".dump.json")
     for at in passes[:4]:
-        flags = (*FIRST, f"-dump={dump}", f"-dump-at={at:.3f}s")
-        real = play_real(program, path, path.with_suffix(".real.json"), flags)
+        flags = (*judge.FIRST, f"-dump={dump}", f"-dump-at={at:.3f}s")
+        real = judge.play_real(program, path, path.with_suffix(".real.json"), flags)
         moment = Moment(at, json.loads(dump.read_bytes())["items"])
         if all(_tokens_are_back(real, at, spec)) and _is_quiet(moment, spec):
             return moment, dict(real)
@@ -302,7 +294,7 @@ def _before(timeline: Mapping[str, Any], moment: Moment) -> list[Json]:
     return [record for record in timeline["records"] if record["at"] < moment.at]
 
 
-def _after(timeline: Mapping[str, Any], moment: Moment) -> Facts:
+def _after(timeline: Mapping[str, Any], moment: Moment) -> judge.Facts:
     """The facts of a run from the moment on, counted from there."""
     records = [
         *_statuses(moment),
@@ -321,7 +313,7 @@ def _after(timeline: Mapping[str, Any], moment: Moment) -> Facts:
         if r["action"] == "CreatePod"
     }
     rest = {**timeline, "records": records, "duration": timeline["duration"] - moment.at}
-    return Facts.of(rest, {**_owned(moment), **made})
+    return judge.Facts.of(rest, {**_owned(moment), **made})
 
 
 def _since_start(instant: str) -> float:

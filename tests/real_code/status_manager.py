@@ -34,26 +34,13 @@ from kubectl_nodelife.kube.times import (
     format_time,
     parse_time,
 )
+from kubectl_nodelife.kubelet import machine
 from kubectl_nodelife.kubelet.conditions import (
     containers_ready_condition,
     initialized_condition,
     pod_scheduled_condition,
     ready_condition,
     ready_to_start_condition,
-)
-from kubectl_nodelife.kubelet.machine import (
-    CALL_WORDS,
-    CONFIG_SOURCE_ANNOTATION,
-    SYNC_PERIOD_NS,
-    Answer,
-    ApiCall,
-    CallRefused,
-    Calls,
-    DeletePodCall,
-    GetPodCall,
-    PatchPodStatusCall,
-    PodStatusMachine,
-    is_static_pod,
 )
 from kubectl_nodelife.kubelet.releases import StatusRules, rules_for
 from tests.real_code.workload_scenario import RELEASE
@@ -80,20 +67,20 @@ class Kubelet:
     ) -> None:
         self.sequence, self.t0_ns, self.now_ns = sequence, t0_ns, t0_ns
         self.rules, self.coins = rules, coins
-        self.machine = PodStatusMachine(rules, self)
+        self.machine = machine.PodStatusMachine(rules, self)
         self.api: dict[str, Pod] = {}
         self.seen: dict[str, Pod] = {}
         self.running = False
         self.got = PodStatus()  # by the last GET, from which the patch starts
         self.faults: list[Json] = []
         self.is_signalled = self.is_due = False
-        self.calls: Calls | None = None
+        self.calls: machine.Calls | None = None
         self.record: Json = {"calls": [], "cached": []}
         self._agenda: list[tuple[int, int, Any, Any]] = []
         self._numbers = itertools.count()
         for raw in sequence["pods"]:
             pod = stored(raw)
-            if not is_static_pod(pod) or is_mirror_pod(pod):
+            if not machine.is_static_pod(pod) or is_mirror_pod(pod):
                 self.api[pod.name] = pod
             self.observe(pod)
 
@@ -113,7 +100,7 @@ class Kubelet:
         end_ns = self.t0_ns + self.sequence["end"]
         for index, step in enumerate(self.sequence["steps"]):
             self.at(self.t0_ns + step["at"], self.take_step, (index, step))
-        for at_ns in range(self.t0_ns + SYNC_PERIOD_NS, end_ns, SYNC_PERIOD_NS):
+        for at_ns in range(self.t0_ns + machine.SYNC_PERIOD_NS, end_ns, machine.SYNC_PERIOD_NS):
             self.at(at_ns, self.tick, None)
         while self._agenda and self._agenda[0][0] < end_ns:
             self.now_ns, _, act, subject = heapq.heappop(self._agenda)
@@ -140,7 +127,7 @@ class Kubelet:
                 self.is_signalled, self.calls = False, self.machine.sync_changed(self.now_ns)
             self.send(None)
 
-    def send(self, answer: Answer | None) -> None:
+    def send(self, answer: machine.Answer | None) -> None:
         assert self.calls is not None
         try:
             call = next(self.calls) if answer is None else self.calls.send(answer)
@@ -149,11 +136,11 @@ class Kubelet:
             return
         self.at(self.now_ns + self.sequence["latency"], self.complete, call)
 
-    def complete(self, call: ApiCall) -> None:
+    def complete(self, call: machine.ApiCall) -> None:
         answer, code = self.answer(call)
-        done: Json = {"at": self.now_ns - self.t0_ns, "verb": CALL_WORDS[type(call)]}
+        done: Json = {"at": self.now_ns - self.t0_ns, "verb": machine.CALL_WORDS[type(call)]}
         done |= {"pod": call.name, "code": code}
-        if isinstance(answer, Pod) and isinstance(call, PatchPodStatusCall):
+        if isinstance(answer, Pod) and isinstance(call, machine.PatchPodStatusCall):
             done["status"] = answer.status
         self.record["calls"].append(done)
         self.send(answer)
@@ -161,22 +148,22 @@ class Kubelet:
 
     # -- the API server
 
-    def answer(self, call: ApiCall) -> tuple[Answer, int]:
-        verb = CALL_WORDS[type(call)]
+    def answer(self, call: machine.ApiCall) -> tuple[machine.Answer, int]:
+        verb = machine.CALL_WORDS[type(call)]
         for fault in self.faults:
             if fault["verb"] == verb and fault["name"] == call.name and fault["times"] > 0:
                 fault["times"] -= 1
-                return CallRefused(not_found=fault["code"] == 404), fault["code"]
+                return machine.CallRefused(not_found=fault["code"] == 404), fault["code"]
         pod = self.api.get(call.name)
         if pod is None:
-            return CallRefused(not_found=True), 404
-        if not isinstance(call, GetPodCall) and call.uid and call.uid != pod.uid:
-            return CallRefused(), 409
-        if isinstance(call, GetPodCall):
+            return machine.CallRefused(not_found=True), 404
+        if not isinstance(call, machine.GetPodCall) and call.uid and call.uid != pod.uid:
+            return machine.CallRefused(), 409
+        if isinstance(call, machine.GetPodCall):
             self.got = pod.status
-        if isinstance(call, PatchPodStatusCall):
+        if isinstance(call, machine.PatchPodStatusCall):
             self.write(pod := replace(pod, status=patched(pod.status, self.got, call.status)))
-        if isinstance(call, DeletePodCall):
+        if isinstance(call, machine.DeletePodCall):
             self.remove(pod)
         return pod, 200
 
@@ -192,8 +179,8 @@ class Kubelet:
 
     def observe(self, pod: Pod) -> None:
         """The watch shows a pod."""
-        source = "file" if is_static_pod(pod) and not is_mirror_pod(pod) else "api"
-        annotations = {**(pod.metadata.annotations or {}), CONFIG_SOURCE_ANNOTATION: source}
+        source = "file" if machine.is_static_pod(pod) and not is_mirror_pod(pod) else "api"
+        annotations = {**(pod.metadata.annotations or {}), machine.CONFIG_SOURCE_ANNOTATION: source}
         pod = replace(pod, metadata=replace(pod.metadata, annotations=annotations))
         self.seen[pod.uid] = pod
         self.machine.observe(pod)

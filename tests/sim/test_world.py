@@ -5,15 +5,7 @@ from collections.abc import Iterable
 
 import pytest
 
-from kubectl_nodelife.engine.actions import (
-    Action,
-    AddTaints,
-    DeletePod,
-    MarkPodNotReady,
-    QueueNode,
-    RecordEvent,
-    RemoveTaints,
-)
+from kubectl_nodelife.engine import actions
 from kubectl_nodelife.engine.events import Event, Gone, Outcome, Put, one_by_one
 from kubectl_nodelife.kube.node import Node, Taint
 from kubectl_nodelife.kube.pod import PodCondition
@@ -40,8 +32,8 @@ def world(faults: Faults | None = None, end_ns: int = 100 * SECOND_NS) -> World:
     return made
 
 
-def add_taint(**fields: str) -> AddTaints:
-    return AddTaints(controller="c", because="b", node="a", taints=(TAINT,), **fields)
+def add_taint(**fields: str) -> actions.AddTaints:
+    return actions.AddTaints(controller="c", because="b", node="a", taints=(TAINT,), **fields)
 
 
 def next_events(made: World) -> list[Event]:
@@ -71,13 +63,13 @@ def test_a_write_is_seen_in_the_next_tick_of_the_same_instant() -> None:
     assert put.obj.spec.taints == (TAINT,)
 
 
-EVENT = RecordEvent(controller="c", because="", kind="Node", name="a", reason="R")
-QUEUED = QueueNode(controller="c", because="", node="a", zone="")
-NOTHING = RemoveTaints(controller="c", because="", node="a", taints=(TAINT,))
+EVENT = actions.RecordEvent(controller="c", because="", kind="Node", name="a", reason="R")
+QUEUED = actions.QueueNode(controller="c", because="", node="a", zone="")
+NOTHING = actions.RemoveTaints(controller="c", because="", node="a", taints=(TAINT,))
 
 
 @pytest.mark.parametrize("action", [EVENT, QUEUED, NOTHING], ids=["event", "decision", "no-change"])
-def test_what_changes_nothing_is_no_news(action: Action) -> None:
+def test_what_changes_nothing_is_no_news(action: actions.Action) -> None:
     made = world()
     made.start(action, 0)
     assert not made.api.pending
@@ -87,26 +79,30 @@ def test_what_changes_nothing_is_no_news(action: Action) -> None:
     ("action", "code"),
     [
         pytest.param(
-            DeletePod(controller="c", because="", namespace="default", pod="gone"), 404, id="no-pod"
+            actions.DeletePod(controller="c", because="", namespace="default", pod="gone"),
+            404,
+            id="no-pod",
         ),
         pytest.param(
-            DeletePod(controller="c", because="", namespace="default", pod="p", pod_uid="old"),
+            actions.DeletePod(
+                controller="c", because="", namespace="default", pod="p", pod_uid="old"
+            ),
             404,
             id="another-pod-of-that-name",
         ),
         pytest.param(add_taint(node_uid="old"), 404, id="another-node-of-that-name"),
     ],
 )
-def test_what_is_not_there_is_refused(action: Action, code: int) -> None:
+def test_what_is_not_there_is_refused(action: actions.Action, code: int) -> None:
     made = world()
     made.start(action, 0)
     assert outcomes(next_events(made)) == [code]
     assert [(f.action, f.code) for f in made.failures] == [(action, code)]
 
 
-def mark(name: str, uid: str) -> MarkPodNotReady:
+def mark(name: str, uid: str) -> actions.MarkPodNotReady:
     condition = PodCondition("Ready", "False")
-    return MarkPodNotReady(
+    return actions.MarkPodNotReady(
         controller="c", because="", namespace="default", pod=name, pod_uid=uid, condition=condition
     )
 
@@ -152,7 +148,7 @@ def test_a_late_answer() -> None:
 
 def test_a_forced_delete_is_gone_at_once() -> None:
     made = world()
-    delete = DeletePod(
+    delete = actions.DeletePod(
         controller="c", because="", namespace="default", pod="p", grace_period_seconds=0
     )
     made.start(delete, 0)

@@ -14,17 +14,8 @@ import pytest
 
 import kubectl_nodelife.daemon.ui
 from bench.ui import told_once
+from kubectl_nodelife.daemon.ui import endpoint
 from kubectl_nodelife.daemon.ui import endpoint as endpoint_module
-from kubectl_nodelife.daemon.ui.endpoint import (
-    HEADERS,
-    MOST_ANSWERS,
-    MOST_BODY_BYTES,
-    POSTED,
-    PageEndpoint,
-    Sessions,
-    listen,
-    page_files,
-)
 from kubectl_nodelife.daemon.ui.live_feed import Broadcast
 from kubectl_nodelife.errors import BadInput, NotFound
 from tests.loopback import play
@@ -50,13 +41,13 @@ class Served:
         self.goes_on = asyncio.Event()
         self.goes_on.set()
         self.under_way = self.most_under_way = 0
-        self.sessions = Sessions(asyncio.get_running_loop().time)
+        self.sessions = endpoint.Sessions(asyncio.get_running_loop().time)
         self.broadcast = Broadcast(lambda: {"now": 0})
         names = (*endpoint_module.QUESTIONS, "what_if")
         answers = {name: self._answer(name) for name in names}
         self.queries: list[Any] = []
         streams = {"what_if": told_once(answers["what_if"])}
-        self.endpoint = PageEndpoint(answers, streams, self.broadcast, self.sessions)
+        self.endpoint = endpoint.PageEndpoint(answers, streams, self.broadcast, self.sessions)
 
     def _answer(self, name: str) -> Any:
         async def answer(query: Any) -> dict[str, Any]:
@@ -123,7 +114,7 @@ class Served:
 @contextlib.asynccontextmanager
 async def served() -> AsyncIterator[Served]:
     made = Served()
-    await made.endpoint.start(listen(0))
+    await made.endpoint.start(endpoint.listen(0))
     try:
         yield made
     finally:
@@ -157,8 +148,8 @@ async def test_it_listens_on_loopback_alone(one: Served) -> None:
     assert "127.0.0.1" in hosts and hosts <= {"127.0.0.1", "::1"}
     assert {address[1] for address in found} == {one.port}
     with pytest.raises(BadInput, match="is taken"):
-        listen(one.port)
-    words = " ".join(inspect.signature(listen).parameters)
+        endpoint.listen(one.port)
+    words = " ".join(inspect.signature(endpoint.listen).parameters)
     assert words == "port"  # no way to name another address
 
 
@@ -251,7 +242,7 @@ async def test_a_read_only_token_works_again_and_only_looks_on(one: Served) -> N
 )
 def test_tokens_are_good_for_their_time_alone(read_only: bool, seconds: int, good: bool) -> None:
     now_s = [1000.0]
-    sessions = Sessions(lambda: now_s[0])
+    sessions = endpoint.Sessions(lambda: now_s[0])
     token = sessions.token(read_only=read_only)
     now_s[0] += seconds
     assert (sessions.begin(token) is not None) == good
@@ -261,7 +252,7 @@ def test_tokens_are_good_for_their_time_alone(read_only: bool, seconds: int, goo
 async def test_without_a_session_there_are_files_alone(one: Served) -> None:
     token = one.sessions.token()
     resources = one.endpoint.app.router.resources()
-    paths = {path.canonical for path in resources} - set(page_files()) - POSTED
+    paths = {path.canonical for path in resources} - set(endpoint.page_files()) - endpoint.POSTED
     assert {STREAM, "/api/v1/explain", "/api/v1/changes"} <= paths
     for path in (*sorted(paths), EXPLAIN, "/session"):
         for session in (None, "", "x" * 43, token):
@@ -320,10 +311,10 @@ async def test_four_are_answered_at_once_and_of_what_if_one(one: Served) -> None
     session, loss = one.signed_in(), '{"acts": "lose node a"}'
     one.goes_on.clear()
     asked = [asyncio.create_task(one.ask(EXPLAIN, session=session)) for _ in range(7)]
-    while len(one.asked) < MOST_ANSWERS:
+    while len(one.asked) < endpoint.MOST_ANSWERS:
         await asyncio.sleep(0.01)
     await asyncio.sleep(0.1)
-    assert one.most_under_way == MOST_ANSWERS == 4
+    assert one.most_under_way == endpoint.MOST_ANSWERS == 4
     playing = asyncio.create_task(one.post("/api/v1/what-if", loss, session=session))
     while "what_if" not in one.asked:
         await asyncio.sleep(0.01)
@@ -335,7 +326,7 @@ async def test_four_are_answered_at_once_and_of_what_if_one(one: Served) -> None
 
 @on_server
 async def test_bodies_are_small_and_json(one: Served) -> None:
-    assert (await one.post("/session", "x" * (MOST_BODY_BYTES + 1))).status == 413
+    assert (await one.post("/session", "x" * (endpoint.MOST_BODY_BYTES + 1))).status == 413
     for body in ("[]", "{}", "nonsense", '{"token": 1}', "\xff"):
         assert (await one.post("/session", body)).status == 400
     chunked = (
@@ -353,10 +344,10 @@ async def test_nothing_that_writes_is_reachable(one: Served) -> None:
         (r.method, r.resource.canonical) for r in one.endpoint.app.router.routes() if r.resource
     }
     posts = {path for method, path in routes if method not in ("GET", "HEAD")}
-    assert posts == POSTED
+    assert posts == endpoint.POSTED
     for method in ("POST", "PUT", "PATCH", "DELETE", "TRACE", "CONNECT"):
         for _, path in routes:
-            if method == "POST" and path in POSTED:
+            if method == "POST" and path in endpoint.POSTED:
                 continue
             given = ("X-Nodelife: 1", "Content-Type: application/json", "Content-Length: 0")
             answered = await one.ask(path, *given, method=method, session=session)
@@ -375,8 +366,8 @@ async def test_every_response_has_the_headers(one: Served) -> None:
     asked += [await one.ask("/api/v1/explain?name=missing", session=session)]
     assert {answered.status for answered in asked} == {200, 403, 404, 405, 422}
     for answered in asked:
-        assert {name: answered.headers.get(name) for name in HEADERS} == HEADERS
-    policy = HEADERS["Content-Security-Policy"]
+        assert {name: answered.headers.get(name) for name in endpoint.HEADERS} == endpoint.HEADERS
+    policy = endpoint.HEADERS["Content-Security-Policy"]
     assert "unsafe" not in policy and "http" not in policy and "*" not in policy
 
 
@@ -443,7 +434,7 @@ def test_the_pages_files_hold_no_markup_of_others() -> None:
         assert found is None, f"rule: the page has none of these; {file.name}: {found}"
     page = (PAGE / "index.html").read_text()
     assert not re.search(r"<script(?![^>]*\bsrc=)|<style|\bstyle=|\son\w+=", page)
-    assert set(page_files()) == {f"/{file.name}" for file in FILES} | {"/"}
+    assert set(endpoint.page_files()) == {f"/{file.name}" for file in FILES} | {"/"}
     assert sum(file.stat().st_size for file in FILES if file.suffix == ".js") <= 120 * 1024
 
 

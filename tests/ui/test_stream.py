@@ -4,13 +4,7 @@ from typing import Any
 
 import pytest
 
-from kubectl_nodelife.daemon.ui.endpoint import (
-    CLOSED_SECONDS,
-    MOST_SESSIONS,
-    MOST_WRONG,
-    TOKEN_SECONDS,
-    Sessions,
-)
+from kubectl_nodelife.daemon.ui import endpoint
 from kubectl_nodelife.daemon.ui.live_feed import (
     MOST_EVENTS,
     MOST_LISTENERS,
@@ -98,13 +92,13 @@ class Hour:
 
 def test_a_token_works_once_and_for_two_minutes() -> None:
     clock = Hour()
-    sessions = Sessions(clock)
+    sessions = endpoint.Sessions(clock)
     token = sessions.token()
     session = sessions.begin(token)
     assert session is not None and sessions.holds(session) and session != token
     assert sessions.begin(token) is None
     late = sessions.token()
-    clock.now_s += TOKEN_SECONDS
+    clock.now_s += endpoint.TOKEN_SECONDS
     assert sessions.begin(late) is None
     assert sessions.holds(session) and not sessions.holds("") and not sessions.holds(token)
     sessions.end(session)
@@ -113,22 +107,22 @@ def test_a_token_works_once_and_for_two_minutes() -> None:
 
 def test_ten_wrong_tokens_close_the_door_for_a_minute() -> None:
     clock = Hour()
-    sessions = Sessions(clock)
+    sessions = endpoint.Sessions(clock)
     token = sessions.token()
-    for _ in range(MOST_WRONG):
+    for _ in range(endpoint.MOST_WRONG):
         assert not sessions.is_closed()
         assert sessions.begin("wrong") is None
     assert sessions.is_closed() and sessions.begin(token) is None
-    clock.now_s += CLOSED_SECONDS
+    clock.now_s += endpoint.CLOSED_SECONDS
     assert sessions.begin(token) is not None
 
 
 @pytest.mark.parametrize("lasts_s", [10.0, 99 * 3600.0])
 def test_sessions_end_and_are_bounded(lasts_s: float) -> None:
     clock = Hour()
-    sessions = Sessions(clock, lasts_s)
-    begun = [sessions.begin(sessions.token()) for _ in range(MOST_SESSIONS + 2)]
-    assert sessions.count() == MOST_SESSIONS and sessions.is_full(read_only=False)
+    sessions = endpoint.Sessions(clock, lasts_s)
+    begun = [sessions.begin(sessions.token()) for _ in range(endpoint.MOST_SESSIONS + 2)]
+    assert sessions.count() == endpoint.MOST_SESSIONS and sessions.is_full(read_only=False)
     assert not sessions.is_full(read_only=True)
     assert begun[-1] is not None and sessions.holds(begun[-1])
     assert begun[0] is not None and not sessions.holds(begun[0])

@@ -9,17 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from kubectl_nodelife.controllers.upgrade import marks
 from kubectl_nodelife.controllers.upgrade.leaving import leftovers
-from kubectl_nodelife.controllers.upgrade.marks import (
-    IN_FLIGHT,
-    TRANSITIONS,
-    CordonOwner,
-    NodeEvent,
-    NodeMark,
-    NodeState,
-    states_with,
-    transition,
-)
 from kubectl_nodelife.engine.actions import Action, NodeMarkPatch, RecordEvent
 from tests.deep import first_few
 from tests.upgrade.fault_plan import Plan, plan_of
@@ -35,36 +26,36 @@ PACKAGE = ROOT / "kubectl_nodelife"
 
 def test_the_table_says_what_the_observers_allow() -> None:
     follows: dict[str, set[str]] = defaultdict(set)
-    for row in TRANSITIONS:
+    for row in marks.TRANSITIONS:
         follows[str(row.state or "")].add(str(row.to or ""))
     assert follows == MAY_FOLLOW
 
 
 def test_an_event_leads_a_state_to_one_other() -> None:
-    pairs = [(row.state, row.event) for row in TRANSITIONS]
+    pairs = [(row.state, row.event) for row in marks.TRANSITIONS]
     assert len(set(pairs)) == len(pairs)
-    assert {row.event for row in TRANSITIONS} == set(NodeEvent)
+    assert {row.event for row in marks.TRANSITIONS} == set(marks.NodeEvent)
 
 
 def test_every_state_is_reached_and_left() -> None:
-    assert {row.to for row in TRANSITIONS} - {None} == set(NodeState)
-    assert {row.state for row in TRANSITIONS} - {None} == set(NodeState)
+    assert {row.to for row in marks.TRANSITIONS} - {None} == set(marks.NodeState)
+    assert {row.state for row in marks.TRANSITIONS} - {None} == set(marks.NodeState)
 
 
 def test_what_was_not_worked_on_cannot_fail() -> None:
-    assert states_with(NodeEvent.FAILED) == IN_FLIGHT - {NodeState.DRAINING}
+    assert marks.states_with(marks.NodeEvent.FAILED) == marks.IN_FLIGHT - {marks.NodeState.DRAINING}
 
 
 def test_an_event_that_a_state_does_not_have_is_a_bug() -> None:
     with pytest.raises(KeyError):
-        transition(NodeState.DONE, NodeEvent.DRAINED)
+        marks.transition(marks.NodeState.DONE, marks.NodeEvent.DRAINED)
 
 
 def test_the_documentation_has_the_table() -> None:
     text = DOCUMENT.read_text()
     section = text[text.index("### Which state follows which") :].split("\n#", 1)[0]
     rows = re.findall(r"^\| (\w+|none) \| (.*) \| (\w+|none) \|$", section, re.MULTILINE)
-    told = [(str(t.state or "none"), str(t.event), str(t.to or "none")) for t in TRANSITIONS]
+    told = [(str(t.state or "none"), str(t.event), str(t.to or "none")) for t in marks.TRANSITIONS]
     assert sorted(rows) == sorted([("state", "event", "next"), *told])
 
 
@@ -79,7 +70,7 @@ def test_an_observer_sees_a_transition_that_is_not_in_the_table(
     assert all(fault.endswith("goes from Settling to Proving") for fault in faults)
 
 
-ROWS = {(str(row.state or ""), str(row.to or ""), row.record) for row in TRANSITIONS}
+ROWS = {(str(row.state or ""), str(row.to or ""), row.record) for row in marks.TRANSITIONS}
 
 
 def strays(made: Iterable[Action]) -> list[str]:
@@ -115,16 +106,18 @@ def test_runs_under_faults_make_no_patch_that_is_not_in_the_table(seed: int) -> 
     assert strays(made) == []
 
 
-@pytest.mark.parametrize("earlier", [None, NodeState.FAILED, NodeState.HELD, NodeState.DONE])
-@pytest.mark.parametrize("state", list(NodeState))
+@pytest.mark.parametrize(
+    "earlier", [None, marks.NodeState.FAILED, marks.NodeState.HELD, marks.NodeState.DONE]
+)
+@pytest.mark.parametrize("state", list(marks.NodeState))
 def test_clean_makes_no_patch_that_is_not_in_the_table(
-    state: NodeState, earlier: NodeState | None
+    state: marks.NodeState, earlier: marks.NodeState | None
 ) -> None:
     """Whatever a kubelet, which may write its own Node, says of an earlier mark."""
-    before = NodeMark(run="r0", state=earlier) if earlier else None
+    before = marks.NodeMark(run="r0", state=earlier) if earlier else None
     s = Stand(nodes=["x"])
     s.add_nodes("x")
-    s.mark("x", state, cordon=CordonOwner.OURS, earlier=before)
+    s.mark("x", state, cordon=marks.CordonOwner.OURS, earlier=before)
     for proof_only, release in product((False, True), repeat=2):
         (left,) = leftovers([s.node("x")], proof_only=proof_only, release_failed=release)
         assert strays([left.patch] if left.patch else []) == []
@@ -133,7 +126,7 @@ def test_clean_makes_no_patch_that_is_not_in_the_table(
 def test_the_end_of_a_proof_alone_releases_no_node_that_another_run_worked_on() -> None:
     s = Stand(nodes=["x"])
     s.add_nodes("x")
-    s.mark("x", NodeState.WORKING, cordon=CordonOwner.OURS)
+    s.mark("x", marks.NodeState.WORKING, cordon=marks.CordonOwner.OURS)
     (left,) = leftovers([s.node("x")], proof_only=True)
     assert left.stays and left.patch is not None and left.patch.to == "Failed"
 
@@ -150,11 +143,14 @@ def test_only_one_function_makes_a_patch_of_marks() -> None:
 
 
 def test_an_event_says_how_marks_go() -> None:
-    gone = {row.event: row.reason for row in TRANSITIONS if row.to is None}
-    assert gone.pop(NodeEvent.RUN_OVER) == "UpgradeRunOver"
-    assert gone.pop(NodeEvent.PROOF_PASSED) == "UpgradeProven"
+    gone = {row.event: row.reason for row in marks.TRANSITIONS if row.to is None}
+    assert gone.pop(marks.NodeEvent.RUN_OVER) == "UpgradeRunOver"
+    assert gone.pop(marks.NodeEvent.PROOF_PASSED) == "UpgradeProven"
     assert set(gone.values()) == {"UpgradeRestoring"}
-    assert transition(NodeState.DRAINING, NodeEvent.DRAINED).reason == "UpgradeWorking"
+    assert (
+        marks.transition(marks.NodeState.DRAINING, marks.NodeEvent.DRAINED).reason
+        == "UpgradeWorking"
+    )
 
 
 def test_a_node_that_is_done_leaves_the_run_with_an_event_that_says_so() -> None:

@@ -2,20 +2,14 @@
 
 from typing import Any
 
-from kubectl_nodelife.controllers.upgrade.claims import (
-    ClaimHold,
-    ClaimStage,
-    DrainVerdict,
-    UpgradeCandidate,
-    stage_of,
-)
+from kubectl_nodelife.controllers.upgrade import claims
 from kubectl_nodelife.controllers.upgrade.document import Step, StepNode
 from tests.upgrade.stand import Stand
 
 
-def candidates(*names: str) -> list[UpgradeCandidate]:
+def candidates(*names: str) -> list[claims.UpgradeCandidate]:
     """Nodes of the zones that their names begin with."""
-    return [UpgradeCandidate(name, "p", name[0]) for name in names]
+    return [claims.UpgradeCandidate(name, "p", name[0]) for name in names]
 
 
 def draining(**policy: Any) -> Stand:
@@ -23,7 +17,7 @@ def draining(**policy: Any) -> Stand:
     s, names = Stand(**policy), [f"a{number}" for number in range(10)]
     s.add_nodes(*names)
     for name in names:
-        s.verdicts[name] = DrainVerdict("slow")
+        s.verdicts[name] = claims.DrainVerdict("slow")
         s.add_pod(f"p-{name}", name)
     s.settle()
     return s
@@ -40,7 +34,7 @@ def test_a_node_that_is_held_does_not_hold_those_behind_it() -> None:
 def test_no_more_than_max_parallel() -> None:
     s = draining(maxUnavailable=3, maxParallel=2)
     assert s.claimed() == ["a0", "a1"]
-    assert s.holds["a2"] == ClaimHold("max-parallel", "2 nodes in flight, --max-parallel 2")
+    assert s.holds["a2"] == claims.ClaimHold("max-parallel", "2 nodes in flight, --max-parallel 2")
 
 
 def test_claims_stop_where_the_slots_do() -> None:
@@ -59,37 +53,39 @@ def sliding(*named: str) -> Step:
     return Step(pool="p", k=9, window=0, nodes={n: StepNode(zone=n[0]) for n in named})
 
 
-def stage(step: Step, waiting: list[str], flying: list[str], zones: int = 1) -> ClaimStage:
+def stage(step: Step, waiting: list[str], flying: list[str], zones: int = 1) -> claims.ClaimStage:
     in_flight = {name: name[0] for name in flying}
-    return stage_of(step, candidates(*waiting), in_flight, canary=1, zones_at_once=zones)
+    return claims.stage_of(step, candidates(*waiting), in_flight, canary=1, zones_at_once=zones)
 
 
 def test_a_step_claims_its_width_and_then_waits() -> None:
     step = growing(2, "a1")
-    assert stage(step, ["a2", "b1"], ["a1"]) == ClaimStage(3, ("a",))
+    assert stage(step, ["a2", "b1"], ["a1"]) == claims.ClaimStage(3, ("a",))
     full = growing(1, "a1", "a2")
-    assert stage(full, ["a3"], ["a1"]) == ClaimStage()
-    assert stage(full, ["a3"], []) == ClaimStage(soak=True)
+    assert stage(full, ["a3"], ["a1"]) == claims.ClaimStage()
+    assert stage(full, ["a3"], []) == claims.ClaimStage(soak=True)
 
 
 def test_a_step_goes_on_into_the_next_zone_when_the_one_before_has_ended() -> None:
     step = growing(2, "a1")
-    assert stage(step, ["b1"], ["a1"]) == ClaimStage(3, ("a",)), "zone a is not done with"
-    assert stage(step, ["b1"], []) == ClaimStage(3, ("b",))
+    assert stage(step, ["b1"], ["a1"]) == claims.ClaimStage(3, ("a",)), "zone a is not done with"
+    assert stage(step, ["b1"], []) == claims.ClaimStage(3, ("b",))
 
 
 def test_a_step_with_nothing_left_ends_the_pool_without_a_soak() -> None:
-    assert stage(growing(3, "a1"), [], []) == ClaimStage()
+    assert stage(growing(3, "a1"), [], []) == claims.ClaimStage()
 
 
 def test_once_growth_is_over_zones_follow_one_another_with_a_soak_between() -> None:
     first = sliding()
-    assert stage(first, ["a1", "b1"], []) == ClaimStage(2, ("a",)), "growth's soak was just now"
+    assert stage(first, ["a1", "b1"], []) == claims.ClaimStage(2, ("a",)), (
+        "growth's soak was just now"
+    )
     begun = sliding("a1")
     assert stage(begun, ["b1"], ["a1"]).zones == ("a",)
-    assert stage(begun, ["b1"], []) == ClaimStage(1, ("b",), soak=True)
+    assert stage(begun, ["b1"], []) == claims.ClaimStage(1, ("b",), soak=True)
     assert stage(sliding("a1", "b1"), ["b1"], []).zones == ("b",)
-    assert stage(begun, [], []) == ClaimStage()
+    assert stage(begun, [], []) == claims.ClaimStage()
 
 
 def test_all_zones_at_once() -> None:

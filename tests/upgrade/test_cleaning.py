@@ -4,15 +4,9 @@ from typing import Any
 
 import pytest
 
+from kubectl_nodelife.controllers.upgrade import marks
 from kubectl_nodelife.controllers.upgrade.document import RunPhase
 from kubectl_nodelife.controllers.upgrade.leaving import Leftover, left_objects, leftovers
-from kubectl_nodelife.controllers.upgrade.marks import (
-    LABEL_RUN,
-    CordonOwner,
-    NodeMark,
-    mark_of,
-    outdated,
-)
 from kubectl_nodelife.kube.codec import decode
 from kubectl_nodelife.kube.node import Node
 from tests.upgrade.stand import Stand
@@ -46,24 +40,24 @@ def marked(state: Any, **fields: Any) -> Stand:
 
 
 def test_a_node_whose_proof_was_given_up_is_left_as_the_run_before_had_left_it() -> None:
-    earlier = NodeMark(run="r0", state=FAILED, cordon=CordonOwner.OURS, reason="flaps")
-    s = marked(SETTLING, cordon=CordonOwner.THEIRS, earlier=earlier)
+    earlier = marks.NodeMark(run="r0", state=FAILED, cordon=marks.CordonOwner.OURS, reason="flaps")
+    s = marked(SETTLING, cordon=marks.CordonOwner.THEIRS, earlier=earlier)
     left, after = cleaned(s, proof_only=True)
-    assert mark_of(after) == earlier and after.spec.unschedulable and left.stays
+    assert marks.mark_of(after) == earlier and after.spec.unschedulable and left.stays
     _, after = cleaned(s, proof_only=True, release_failed=True)
-    assert mark_of(after) is None and not after.spec.unschedulable
+    assert marks.mark_of(after) is None and not after.spec.unschedulable
 
 
 @pytest.mark.parametrize("state", [DRAINING, SOAKING, DONE])
 def test_what_is_drained_or_proven_is_given_back(state: Any) -> None:
     left, after = cleaned(marked(state))
-    assert not after.spec.unschedulable and mark_of(after) is None and not left.stays
+    assert not after.spec.unschedulable and marks.mark_of(after) is None and not left.stays
 
 
 @pytest.mark.parametrize("state", [WORKING, SETTLING, PROVING])
 def test_what_is_not_proven_stays_out_of_service_as_failed(state: Any) -> None:
     left, after = cleaned(marked(state))
-    mark = mark_of(after)
+    mark = marks.mark_of(after)
     assert after.spec.unschedulable and mark is not None and mark.state == FAILED and left.stays
     assert not [taint for taint in after.spec.taints if taint.key.startswith("nodelife.dev")]
     (again,) = leftovers([after])
@@ -71,7 +65,7 @@ def test_what_is_not_proven_stays_out_of_service_as_failed(state: Any) -> None:
     (released,) = leftovers([after], release_failed=True)
     assert released.patch is not None
     gone = released.patch.effect(after, 0)
-    assert isinstance(gone, Node) and not gone.spec.unschedulable and mark_of(gone) is None
+    assert isinstance(gone, Node) and not gone.spec.unschedulable and marks.mark_of(gone) is None
 
 
 @pytest.mark.parametrize("state", [WORKING, SETTLING])
@@ -79,16 +73,18 @@ def test_a_cordon_that_a_person_took_off_is_not_put_on_again(state: Any) -> None
     s = marked(state)
     s.edit("x", spec={"unschedulable": False})
     _, after = cleaned(s)
-    mark = mark_of(after)
-    assert not after.spec.unschedulable and mark is not None and mark.cordon == CordonOwner.NONE
+    mark = marks.mark_of(after)
+    assert (
+        not after.spec.unschedulable and mark is not None and mark.cordon == marks.CordonOwner.NONE
+    )
 
 
 def test_a_failed_node_is_not_outdated_any_more() -> None:
     s = marked(FAILED)
-    s.edit("x", spec={"taints": (*s.node("x").spec.taints, outdated(RUN))})
+    s.edit("x", spec={"taints": (*s.node("x").spec.taints, marks.outdated(RUN))})
     left, after = cleaned(s)
-    assert outdated(RUN) not in after.spec.taints and left.stays
-    assert after.spec.unschedulable and mark_of(after) == s.mark_of("x")
+    assert marks.outdated(RUN) not in after.spec.taints and left.stays
+    assert after.spec.unschedulable and marks.mark_of(after) == s.mark_of("x")
 
 
 def test_the_cordon_of_a_held_node_that_a_person_opened_and_closed_again_is_his() -> None:
@@ -117,7 +113,7 @@ def test_the_document_keeps_who_was_left_when_the_run_ended() -> None:
 @pytest.mark.parametrize("kind, line", [("Pod", "pod c"), ("Job", "job c")])
 def test_what_was_made_for_a_node_is_found_by_label_and_owner(kind: str, line: str) -> None:
     owner = {"apiVersion": "v1", "kind": "Node", "name": "x", "uid": "uid-x"}
-    meta = {"name": "c", "namespace": "ops", "uid": "u", "labels": {LABEL_RUN: RUN}}
+    meta = {"name": "c", "namespace": "ops", "uid": "u", "labels": {marks.LABEL_RUN: RUN}}
     spec = {"template": {"spec": {"containers": [{"name": "c"}]}}} if kind == "Job" else {}
     made = decode(
         kind, {"kind": kind, "metadata": {**meta, "ownerReferences": [owner]}, "spec": spec}

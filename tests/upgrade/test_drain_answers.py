@@ -15,31 +15,21 @@ from kubectl_nodelife.drain.plan import make_plan
 from kubectl_nodelife.kube.times import MINUTE_NS, SECOND_NS
 from kubectl_nodelife.sim.kubectl.options import DrainOptions
 from kubectl_nodelife.upgrade.drain_answers import DrainFacts, drain_answer, node_drain, pods_taken
-from tests.drain.build import (
-    Json,
-    budget,
-    namespace,
-    node,
-    owned,
-    pod,
-    replica_set,
-    snapshot,
-    workload,
-)
+from tests.drain import build
 
-NODES = [*node("a1"), *node("a2"), *node("a3"), namespace()]
+NODES = [*build.node("a1"), *build.node("a2"), *build.node("a3"), build.namespace()]
 OPTIONS = DrainOptions(ignore_daemonsets=True, timeout_ns=15 * MINUTE_NS)
-SPARES_NONE = budget("web", "web", healthy=2, desired=2, expected=2, minAvailable=2)
-SPARES_ONE = budget("web", "web", healthy=3, desired=2, expected=3, minAvailable=2)
-AT_ZERO = budget("web", "web", healthy=2, desired=2, expected=3, allowed=0, minAvailable=2)
+SPARES_NONE = build.budget("web", "web", healthy=2, desired=2, expected=2, minAvailable=2)
+SPARES_ONE = build.budget("web", "web", healthy=3, desired=2, expected=3, minAvailable=2)
+AT_ZERO = build.budget("web", "web", healthy=2, desired=2, expected=3, allowed=0, minAvailable=2)
 
 
 def answer(
-    *objects: Json | list[Json],
+    *objects: build.Json | list[build.Json],
     draining: tuple[str, ...] = (),
     options: DrainOptions = OPTIONS,
 ) -> DrainVerdict:
-    made = snapshot(NODES, *objects)
+    made = build.snapshot(NODES, *objects)
     facts = DrainFacts.of(made, options)
     for name in draining:
         leaving = pods_taken(node_drain(name, made.pods_on(name), facts), facts)
@@ -51,42 +41,42 @@ def answer(
     "objects, verdict, says",
     [
         pytest.param([], "ready", "every pod goes", id="an empty node"),
-        pytest.param([replica_set("web", "a1", "a2")], "ready", "every pod", id="no budget"),
+        pytest.param([build.replica_set("web", "a1", "a2")], "ready", "every pod", id="no budget"),
         pytest.param(
-            [replica_set("web", "a1", "a1", "a2"), SPARES_ONE],
+            [build.replica_set("web", "a1", "a1", "a2"), SPARES_ONE],
             "slow",
             "budget web (minAvailable 2) has 3 healthy of 3 and needs 2",
             id="16: two pods of a budget that spares one",
         ),
         pytest.param(
-            [replica_set("web", "a1", "a2"), SPARES_NONE],
+            [build.replica_set("web", "a1", "a2"), SPARES_NONE],
             "never",
             "pod default/web-0: budget web (minAvailable 2) has 2 healthy of 2 and needs 2;"
             " it can never spare one",
             id="a budget that never spares one",
         ),
         pytest.param(
-            [replica_set("web", "a1", "a2", "a3"), SPARES_ONE, {**SPARES_ONE, "metadata": {
+            [build.replica_set("web", "a1", "a2", "a3"), SPARES_ONE, {**SPARES_ONE, "metadata": {
                 **SPARES_ONE["metadata"], "name": "also", "uid": "pdb-also"}}],
             "never",
             "pod default/web-0: two budgets match it, web and also: the Eviction API refuses that",
             id="15: two budgets on one pod",
         ),
         pytest.param(
-            [replica_set("web", "a1", metadata={"finalizers": ["x.io/y"]})],
+            [build.replica_set("web", "a1", metadata={"finalizers": ["x.io/y"]})],
             "never",
             "pod default/web-0: finalizer x.io/y holds it",
             id="a finalizer",
         ),
-        pytest.param([pod("bare", "a1")], "refused", "--force", id="a bare pod"),
+        pytest.param([build.pod("bare", "a1")], "refused", "--force", id="a bare pod"),
         pytest.param(
-            [replica_set("web", "a1", spec={"volumes": [{"name": "v", "emptyDir": {}}]})],
+            [build.replica_set("web", "a1", spec={"volumes": [{"name": "v", "emptyDir": {}}]})],
             "refused",
             "--delete-emptydir-data",
             id="an emptyDir",
         ),
         pytest.param(
-            [workload("DaemonSet", "agent", 0), owned("DaemonSet", "agent", "a1", 0)],
+            [build.workload("DaemonSet", "agent", 0), build.owned("DaemonSet", "agent", "a1", 0)],
             "ready",
             "every pod goes",
             id="a daemon pod stays",
@@ -97,7 +87,7 @@ def test_verdicts(objects: list[Any], verdict: str, says: str) -> None:
     found = answer(*objects)
     assert found.verdict == verdict
     assert says in found.sentence
-    planned = make_plan(snapshot(NODES, *objects), ["a1"], OPTIONS)
+    planned = make_plan(build.snapshot(NODES, *objects), ["a1"], OPTIONS)
     assert planned.verdict == verdict
     if planned.estimate is not None:
         assert found.low_seconds <= planned.estimate.high
@@ -110,13 +100,15 @@ def test_never_within_the_timeout_is_said_of_what_no_drain_can_do(
 ) -> None:
     """Replacements that are Ready at once refill a budget in much less than the usual 5 s."""
     of = {"desired": 7, "expected": 8, "minAvailable": 7}
-    web = [replica_set("web", *["a1"] * 8), budget("web", "web", healthy=8, **of)]
+    web = [build.replica_set("web", *["a1"] * 8), build.budget("web", "web", healthy=8, **of)]
     options = replace(OPTIONS, timeout_ns=seconds * SECOND_NS)
     assert answer(*web, options=options).verdict == verdict
 
 
 def test_only_what_the_budgets_spare_now_is_evictable() -> None:
-    found = answer(replica_set("web", "a1", "a1", "a2"), replica_set("api", "a1"), SPARES_ONE)
+    found = answer(
+        build.replica_set("web", "a1", "a1", "a2"), build.replica_set("api", "a1"), SPARES_ONE
+    )
     assert found.moving == (("default", "api-0"), ("default", "web-0"), ("default", "web-1"))
     assert found.evictable == (("default", "api-0"), ("default", "web-0"))
     assert not found.waits
@@ -132,21 +124,22 @@ def test_only_what_the_budgets_spare_now_is_evictable() -> None:
 )
 def test_a_pod_that_is_not_ready(healthy: int, policy: str | None, verdict: str) -> None:
     of = {"unhealthyPodEvictionPolicy": policy} if policy else {}
-    web = budget("web", "web", healthy=healthy, desired=2, expected=3, minAvailable=2, **of)
-    pods = [*replica_set("web", "a2", "a3"), owned("ReplicaSet", "web", "a1", 2, status={
-        "conditions": [{"type": "Ready", "status": "False"}]})]  # fmt: skip
+    web = build.budget("web", "web", healthy=healthy, desired=2, expected=3, minAvailable=2, **of)
+    sick = {"conditions": [{"type": "Ready", "status": "False"}]}
+    pods = [*build.replica_set("web", "a2", "a3")]
+    pods.append(build.owned("ReplicaSet", "web", "a1", 2, status=sick))
     found = answer(pods, web)
     assert found.verdict == verdict
     assert found.waits == (not found.evictable) == (verdict == "slow")
 
 
 def test_a_budget_at_zero_that_refills_makes_the_node_wait() -> None:
-    found = answer(replica_set("web", "a1", "a2", "a3"), AT_ZERO)
+    found = answer(build.replica_set("web", "a1", "a2", "a3"), AT_ZERO)
     assert (found.verdict, found.waits, found.evictable) == ("slow", True, ())
 
 
 def test_nodes_draining_now_count_against_the_budget() -> None:
-    pods = replica_set("web", "a1", "a2", "a3")
+    pods = build.replica_set("web", "a1", "a2", "a3")
     assert not answer(pods, SPARES_ONE).waits
     assert answer(pods, SPARES_ONE, draining=("a2",)).waits
     assert not answer(pods, SPARES_ONE, draining=("a4",)).waits
@@ -154,12 +147,12 @@ def test_nodes_draining_now_count_against_the_budget() -> None:
 
 def test_a_pod_that_is_going_already_is_not_evicted_again() -> None:
     going = {"metadata": {"deletionTimestamp": "2026-01-01T01:00:20Z"}}
-    found = answer(replica_set("web", "a1", **going))
+    found = answer(build.replica_set("web", "a1", **going))
     assert found.moving and not found.evictable
 
 
 def test_an_unread_kind_makes_the_answer_unknown() -> None:
-    made = snapshot(NODES, replica_set("web", "a1"), read={"Node", "Pod", "ReplicaSet"})
+    made = build.snapshot(NODES, build.replica_set("web", "a1"), read={"Node", "Pod", "ReplicaSet"})
     facts = DrainFacts.of(made, OPTIONS)
     found = drain_answer(node_drain("a1", made.pods_on("a1"), facts), facts)
     assert found.verdict == "unknown"

@@ -5,30 +5,14 @@ from typing import Any
 
 import pytest
 
-from kubectl_nodelife.controllers.upgrade.marks import (
-    ANNOTATION,
-    NodeMark,
-    NodeState,
-    WorkMark,
-    encode_mark,
-)
+from kubectl_nodelife.controllers.upgrade import marks
 from kubectl_nodelife.controllers.upgrade.policy import policy_from
 from kubectl_nodelife.engine.settings import make_settings
 from kubectl_nodelife.kube.times import SECOND_NS, format_micro_time
 from kubectl_nodelife.upgrade.findings import UpgradePlan
 from kubectl_nodelife.upgrade.plan import make_upgrade_plan
 from tests.acts.program import nodelife
-from tests.drain.build import (
-    NOW,
-    NOW_NS,
-    Json,
-    budget,
-    namespace,
-    node,
-    replica_set,
-    snapshot,
-    stateful_set,
-)
+from tests.drain import build
 from tests.loopback import sandbox
 from tests.upgrade.test_plan import blue
 
@@ -37,9 +21,9 @@ THREE = ("a1", "a2", "a3")
 
 
 def plan(
-    *objects: Json | list[Json], nodes: list[Json] | None = None, **policy: Any
+    *objects: build.Json | list[build.Json], nodes: list[build.Json] | None = None, **policy: Any
 ) -> UpgradePlan:
-    made = snapshot(namespace(), *(blue(*THREE) if nodes is None else nodes), *objects)
+    made = build.snapshot(build.namespace(), *(blue(*THREE) if nodes is None else nodes), *objects)
     asked = {"selector": "pool=blue", "target": ["bootID=changed"], "work": {"mode": "wait"}}
     return make_upgrade_plan(made, policy_from({**asked, **policy}), SETTINGS)
 
@@ -51,16 +35,16 @@ def told(found: UpgradePlan) -> dict[str, list[str]]:
     return by_check
 
 
-def lease(name: str, age_s: int) -> Json:
+def lease(name: str, age_s: int) -> build.Json:
     return {
         "apiVersion": "coordination.k8s.io/v1",
         "kind": "Lease",
         "metadata": {"name": name, "namespace": "kube-system"},
-        "spec": {"renewTime": format_micro_time(NOW_NS - age_s * SECOND_NS)},
+        "spec": {"renewTime": format_micro_time(build.NOW_NS - age_s * SECOND_NS)},
     }
 
 
-def daemon_set(**toleration: str) -> Json:
+def daemon_set(**toleration: str) -> build.Json:
     template = {
         "metadata": {"labels": {"app": "cni"}},
         "spec": {"containers": [{"name": "c", "image": "i"}], "tolerations": [toleration]},
@@ -73,7 +57,7 @@ def daemon_set(**toleration: str) -> Json:
     }
 
 
-def webhook(*resources: str) -> Json:
+def webhook(*resources: str) -> build.Json:
     rule = {"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"]}
     return {
         "apiVersion": "admissionregistration.k8s.io/v1",
@@ -83,10 +67,10 @@ def webhook(*resources: str) -> Json:
     }
 
 
-def labelled(key: str, value: str = "x", where: str = "labels") -> list[Json]:
+def labelled(key: str, value: str = "x", where: str = "labels") -> list[build.Json]:
     metadata = {"labels": {"pool": "blue"}}
     metadata.setdefault(where, {})[key] = value
-    return [obj for name in THREE for obj in node(name, zone="a", metadata=metadata)]
+    return [obj for name in THREE for obj in build.node(name, zone="a", metadata=metadata)]
 
 
 def test_a_namespace_that_is_missing_refuses_the_start_and_says_what_to_type() -> None:
@@ -104,12 +88,12 @@ def test_the_namespace_of_a_job_must_exist_as_well() -> None:
         "metadata": {"namespace": "infra"},
         "spec": spec,
     }
-    found = plan(namespace("nodelife"), work={"mode": "job", "manifest": job})
+    found = plan(build.namespace("nodelife"), work={"mode": "job", "manifest": job})
     assert any("namespace infra, for the Jobs" in refusal for refusal in found.refusals)
 
 
 def test_pod_security_of_the_namespace_concerns_a_template_alone() -> None:
-    strict = namespace("nodelife")
+    strict = build.namespace("nodelife")
     strict["metadata"]["labels"] = {"pod-security.kubernetes.io/enforce": "restricted"}
     template = {"spec": {"containers": [{"name": "c", "image": "i"}]}}
     assert "namespace" not in told(plan(strict))
@@ -141,7 +125,7 @@ def test_webhooks_that_are_asked_about_evictions_are_named(
 
 
 def test_pods_that_nothing_keeps_off_are_named() -> None:
-    app = replica_set("web", "a1")
+    app = build.replica_set("web", "a1")
     for obj in app:
         if obj["kind"] == "Pod":
             obj["spec"]["tolerations"] = [{"operator": "Exists"}]
@@ -149,17 +133,19 @@ def test_pods_that_nothing_keeps_off_are_named() -> None:
 
 
 def test_other_upgraders_are_named() -> None:
-    assert "kured" in told(plan(replica_set("kured", "a1")))["other upgraders"][0]
+    assert "kured" in told(plan(build.replica_set("kured", "a1")))["other upgraders"][0]
 
 
 def test_nodes_that_cannot_be_drained_are_named() -> None:
     numbers = {"healthy": 1, "desired": 1, "expected": 1}
-    found = plan(stateful_set("db", "a1"), budget("db", "db", **numbers, minAvailable=1))
+    found = plan(
+        build.stateful_set("db", "a1"), build.budget("db", "db", **numbers, minAvailable=1)
+    )
     assert "a1 cannot be drained as things are" in told(found)["drains"][0]
 
 
 def test_nodes_that_are_not_ready_are_named() -> None:
-    down = {"conditions": [{"type": "Ready", "status": "False", "lastHeartbeatTime": NOW}]}
+    down = {"conditions": [{"type": "Ready", "status": "False", "lastHeartbeatTime": build.NOW}]}
     found = plan(nodes=[*blue("a1", "a2"), *blue("a3", status=down)])
     assert "a3" in told(found)["unhealthy nodes"][0]
 
@@ -169,9 +155,9 @@ def test_a_grace_period_shorter_than_two_renewals_is_named() -> None:
         "apiVersion": "coordination.k8s.io/v1",
         "kind": "Lease",
         "metadata": {"name": "a1", "namespace": "kube-node-lease"},
-        "spec": {"leaseDurationSeconds": 40, "renewTime": format_micro_time(NOW_NS)},
+        "spec": {"leaseDurationSeconds": 40, "renewTime": format_micro_time(build.NOW_NS)},
     }
-    made = snapshot(namespace(), *blue(*THREE), rhythm)
+    made = build.snapshot(build.namespace(), *blue(*THREE), rhythm)
     policy = policy_from({"selector": "pool=blue", "work": {"mode": "nothing"}})
     short = make_settings("v1.36", {"node-monitor-grace-period": "8s"})
     [text] = told(make_upgrade_plan(made, policy, short))["settings"]
@@ -187,15 +173,21 @@ def test_without_a_target_nobody_knows_what_the_work_did() -> None:
 
 def test_a_run_under_way_tells_how_long_the_work_takes() -> None:
     begun, ended = "2026-01-01T00:10:00Z", "2026-01-01T00:14:00Z"
-    work = WorkMark(started=begun, ended=ended)
-    mark = encode_mark(NodeMark(run="r1", state=NodeState.DONE, claimed=begun, work=work))
-    done = node("a1", metadata={"labels": {"pool": "blue"}, "annotations": {ANNOTATION: mark}})
-    found = plan(namespace("nodelife"), nodes=[*done, *blue("a2", "a3")], expectWork="20m")
+    work = marks.WorkMark(started=begun, ended=ended)
+    mark = marks.encode_mark(
+        marks.NodeMark(run="r1", state=marks.NodeState.DONE, claimed=begun, work=work)
+    )
+    done = build.node(
+        "a1", metadata={"labels": {"pool": "blue"}, "annotations": {marks.ANNOTATION: mark}}
+    )
+    found = plan(build.namespace("nodelife"), nodes=[*done, *blue("a2", "a3")], expectWork="20m")
     assert "the work takes 4m0s (the median of 1 node of the run under way)" in found.assumptions
 
 
 def test_kinds_that_were_not_read_are_named_with_what_is_not_known() -> None:
-    made = snapshot(namespace("nodelife"), *blue(*THREE), read={"Node", "Pod", "Namespace"})
+    made = build.snapshot(
+        build.namespace("nodelife"), *blue(*THREE), read={"Node", "Pod", "Namespace"}
+    )
     found = make_upgrade_plan(made, policy_from({"selector": "pool=blue"}), SETTINGS)
     unread = told(found)["unread"]
     assert "not evaluated: what budgets allow: no PodDisruptionBudget was read" in unread
@@ -221,12 +213,12 @@ def test_a_providers_own_upgrade_cannot_be_held() -> None:
 
 
 def test_a_limit_by_zone_that_leaves_none_is_refused() -> None:
-    found = plan(namespace("nodelife"), maxPerZone=0)
+    found = plan(build.namespace("nodelife"), maxPerZone=0)
     assert found.refusals == ["none of the 3 nodes in zone a of pool blue may be unavailable"]
 
 
 def test_a_window_that_is_too_short_for_any_node_is_refused() -> None:
-    found = plan(namespace("nodelife"), window=["Mon-Sun 01:00-01:05"])
+    found = plan(build.namespace("nodelife"), window=["Mon-Sun 01:00-01:05"])
     assert any("the longest window is 5m" in refusal for refusal in found.refusals)
 
 

@@ -4,17 +4,9 @@ import pytest
 from msgspec.structs import replace
 
 from kubectl_nodelife.acts.upgrade.lease import check_start, foreign_marks
+from kubectl_nodelife.controllers.upgrade import marks
 from kubectl_nodelife.controllers.upgrade.document import RunDocument, RunPhase, Step, StepNode
 from kubectl_nodelife.controllers.upgrade.leaving import leftovers
-from kubectl_nodelife.controllers.upgrade.marks import (
-    ANNOTATION,
-    FIELD_MANAGER,
-    CordonOwner,
-    NodeMark,
-    UnreadableMark,
-    decode_mark,
-    mark_of,
-)
 from kubectl_nodelife.controllers.upgrade.policy import policy_of_spec
 from kubectl_nodelife.errors import BadInput
 from kubectl_nodelife.kube.field_managers import UNSCHEDULABLE, FieldManager, FieldManagers
@@ -27,7 +19,7 @@ from tests.upgrade.vector_cases import DONE, DRAINING, FAILED, HELD, SETTLING, S
 def annotate(s: Stand, name: str, text: str) -> None:
     """The kubelet writes its own Node."""
     node = s.node(name)
-    s.put(replace(node, metadata=replace(node.metadata, annotations={ANNOTATION: text})))
+    s.put(replace(node, metadata=replace(node.metadata, annotations={marks.ANNOTATION: text})))
 
 
 def cordoned_by(s: Stand, name: str, manager: str) -> Node:
@@ -55,19 +47,19 @@ def test_clean_takes_no_persons_cordon_off_because_a_kubelet_calls_it_ours(
 ) -> None:
     s = Stand(nodes=["x"])
     s.add_nodes("x")
-    s.mark("x", state, cordon=CordonOwner.OURS)
+    s.mark("x", state, cordon=marks.CordonOwner.OURS)
     (left,) = leftovers([cordoned_by(s, "x", "kubectl-cordon")], release_failed=release)
     assert left.patch is not None and left.patch.unschedulable is None
     assert "the cordon stays: kubectl-cordon put it on" in left.because
     assert "kubectl uncordon x" not in left.by_hand
-    (ours,) = leftovers([cordoned_by(s, "x", FIELD_MANAGER)], release_failed=True)
+    (ours,) = leftovers([cordoned_by(s, "x", marks.FIELD_MANAGER)], release_failed=True)
     assert ours.patch is not None and ours.patch.unschedulable is False
 
 
 def test_a_run_takes_no_persons_cordon_off_either() -> None:
     s = Stand(nodes=["x"], maxUnavailable=5)
     s.add_nodes("x", "y")
-    s.mark("x", SETTLING, cordon=CordonOwner.OURS)
+    s.mark("x", SETTLING, cordon=marks.CordonOwner.OURS)
     cordoned_by(s, "x", "kubectl-cordon")
     s.run(20 * 60)
     assert s.went_through("x") and s.node("x").spec.unschedulable
@@ -76,17 +68,19 @@ def test_a_run_takes_no_persons_cordon_off_either() -> None:
 def test_an_earlier_mark_says_no_more_than_a_mark() -> None:
     s = Stand(nodes=["x"])
     s.add_nodes("x")
-    earlier = NodeMark(run="r0", state=FAILED, cordon=CordonOwner.OURS)
+    earlier = marks.NodeMark(run="r0", state=FAILED, cordon=marks.CordonOwner.OURS)
     s.mark("x", SETTLING, earlier=earlier)
-    mark = mark_of(cordoned_by(s, "x", "kubectl-cordon"))
+    mark = marks.mark_of(cordoned_by(s, "x", "kubectl-cordon"))
     assert mark is not None and mark.earlier is not None
-    assert mark.cordon is CordonOwner.THEIRS and mark.earlier.cordon is CordonOwner.THEIRS
+    assert (
+        mark.cordon is marks.CordonOwner.THEIRS and mark.earlier.cordon is marks.CordonOwner.THEIRS
+    )
 
 
 def test_marks_within_marks_without_end_cannot_be_read() -> None:
     text = '{"run":"r","state":"Done","earlier":' * 5000 + "null" + "}" * 5000
-    with pytest.raises(UnreadableMark):
-        decode_mark(text)
+    with pytest.raises(marks.UnreadableMark):
+        marks.decode_mark(text)
 
 
 def in_work(*others: str) -> Stand:

@@ -3,13 +3,7 @@
 import pytest
 
 from kubectl_nodelife.controllers.upgrade.memory import PendingWrites
-from kubectl_nodelife.engine.actions import (
-    Action,
-    CreateForNode,
-    DeleteForNode,
-    NodeMarkPatch,
-    StartWork,
-)
+from kubectl_nodelife.engine import actions
 from kubectl_nodelife.engine.cache import Cache
 from kubectl_nodelife.engine.events import NO_ANSWER, Outcome
 from kubectl_nodelife.kube.node import Node, Taint
@@ -32,7 +26,7 @@ class Sending:
         self.cache.set("Node", KEY, obj)
         self.pending.settle(self.cache)
 
-    def send(self, action: Action) -> Action:
+    def send(self, action: actions.Action) -> actions.Action:
         self.pending.sent(action)
         return action
 
@@ -44,13 +38,13 @@ class Sending:
         return isinstance(view, Node) and view.has_taint(TAINT.key, TAINT.effect)
 
 
-def taint() -> NodeMarkPatch:
-    return NodeMarkPatch(
+def taint() -> actions.NodeMarkPatch:
+    return actions.NodeMarkPatch(
         controller="upgrade", because="b", node="n1", node_uid="uid-n1", add_taints=(TAINT,)
     )
 
 
-def done(action: Action, version: int) -> Outcome:
+def done(action: actions.Action, version: int) -> Outcome:
     return Outcome(action, 200, "", put(node(version=str(version), taints=(TAINT,))).obj)
 
 
@@ -117,14 +111,14 @@ def test_an_object_of_that_name_with_another_uid_ends_it() -> None:
 def test_a_creation_waits_for_its_object_and_a_deletion_for_its_end() -> None:
     one, key = Sending(), ("d", "canary")
     what = {"kind": "Pod", "namespace": "d", "name": "canary", "node": "n1"}
-    canary = CreateForNode(controller="upgrade", because="b", manifest={}, **what)
+    canary = actions.CreateForNode(controller="upgrade", because="b", manifest={}, **what)
     one.send(canary)
     one.pending.settle(one.cache)
     assert one.is_pending("Pod", key)
     one.cache.set("Pod", key, put(pod("canary", namespace="d")).obj)
     one.pending.settle(one.cache)
     assert not one.is_pending("Pod", key)
-    one.send(DeleteForNode(controller="upgrade", because="b", **what))
+    one.send(actions.DeleteForNode(controller="upgrade", because="b", **what))
     one.pending.settle(one.cache)
     assert one.is_pending("Pod", key)
     one.cache.set("Pod", key, None)
@@ -134,5 +128,5 @@ def test_a_creation_waits_for_its_object_and_a_deletion_for_its_end() -> None:
 
 def test_what_is_no_call_is_not_followed() -> None:
     one = Sending()
-    one.send(StartWork(controller="upgrade", because="b", node="n1", try_=1, mode="run"))
+    one.send(actions.StartWork(controller="upgrade", because="b", node="n1", try_=1, mode="run"))
     assert not one.is_pending() and not one.pending.unanswered

@@ -1,13 +1,7 @@
 """What is written on the Lease stays within what the API server takes, counted in bytes."""
 
+from kubectl_nodelife.controllers.upgrade import report
 from kubectl_nodelife.controllers.upgrade.document import DOCUMENT_LIMIT, RunPhase, encode_document
-from kubectl_nodelife.controllers.upgrade.report import (
-    MOST_NODES,
-    MOST_WORDS,
-    REPORT_LIMIT,
-    LeaderReport,
-    encode_report,
-)
 from tests.upgrade.stand import Stand
 
 WHOLE_LIMIT = 256 * 1024
@@ -15,14 +9,16 @@ WHOLE_LIMIT = 256 * 1024
 
 
 def test_a_report_of_long_words_never_costs_the_lease() -> None:
-    words = {f"node-{n}": "\u8282" * MOST_WORDS for n in range(MOST_NODES)}
-    text = encode_report(
-        LeaderReport(at="now", gates={"blind": "why"}, waits=words, holds=words, skipped=words)
+    words = {f"node-{n}": "\u8282" * report.MOST_WORDS for n in range(report.MOST_NODES)}
+    text = report.encode_report(
+        report.LeaderReport(
+            at="now", gates={"blind": "why"}, waits=words, holds=words, skipped=words
+        )
     )
-    assert len(text.encode()) <= REPORT_LIMIT and "blind" in text
-    short = LeaderReport(at="now", waits={"a": "S4"})
-    assert '"a":"S4"' in encode_report(short)
-    assert REPORT_LIMIT + DOCUMENT_LIMIT < WHOLE_LIMIT
+    assert len(text.encode()) <= report.REPORT_LIMIT and "blind" in text
+    short = report.LeaderReport(at="now", waits={"a": "S4"})
+    assert '"a":"S4"' in report.encode_report(short)
+    assert report.REPORT_LIMIT + DOCUMENT_LIMIT < WHOLE_LIMIT
 
 
 def test_a_document_that_is_full_pauses_the_run_counted_in_bytes() -> None:

@@ -4,13 +4,7 @@ from datetime import datetime
 
 import pytest
 
-from kubectl_nodelife.controllers.upgrade.policy import (
-    closes_ns,
-    fits_ns,
-    longest_ns,
-    opens_ns,
-    parse_window,
-)
+from kubectl_nodelife.controllers.upgrade import policy
 from kubectl_nodelife.kube.times import MINUTE_NS, SECOND_NS
 
 HOUR_NS = 60 * MINUTE_NS
@@ -22,7 +16,7 @@ def at(text: str) -> int:
 
 
 def closes(windows: str | tuple[str, ...], moment: str) -> int | None:
-    return closes_ns((windows,) if isinstance(windows, str) else windows, at(moment))
+    return policy.closes_ns((windows,) if isinstance(windows, str) else windows, at(moment))
 
 
 def test_50_the_day_is_that_on_which_the_window_begins() -> None:
@@ -34,10 +28,10 @@ def test_50_the_day_is_that_on_which_the_window_begins() -> None:
 def test_49_a_node_is_claimed_only_if_its_high_estimate_ends_inside() -> None:
     windows = ["Mon 22:00-04:00"]
     now = at("2026-06-02T03:40")
-    assert fits_ns(windows, now, 20 * MINUTE_NS) == now
-    assert fits_ns(windows, now, 25 * MINUTE_NS) == at("2026-06-08T22:00")
-    assert fits_ns(windows, now, 7 * HOUR_NS) is None
-    assert fits_ns([], now, 1000 * HOUR_NS) == now
+    assert policy.fits_ns(windows, now, 20 * MINUTE_NS) == now
+    assert policy.fits_ns(windows, now, 25 * MINUTE_NS) == at("2026-06-08T22:00")
+    assert policy.fits_ns(windows, now, 7 * HOUR_NS) is None
+    assert policy.fits_ns([], now, 1000 * HOUR_NS) == now
 
 
 @pytest.mark.parametrize(
@@ -75,15 +69,15 @@ def test_open_and_closed(window: str, moment: str, is_open: bool) -> None:
 )
 def test_changes_of_the_clock(window: str, opens: str, end: str) -> None:
     windows = [f"{window} Europe/Berlin"]
-    assert opens_ns(windows, at(opens) - SECOND_NS) == at(opens)
-    assert closes_ns(windows, at(opens) - SECOND_NS) is None
-    assert closes_ns(windows, at(opens)) == at(end)
+    assert policy.opens_ns(windows, at(opens) - SECOND_NS) == at(opens)
+    assert policy.closes_ns(windows, at(opens) - SECOND_NS) is None
+    assert policy.closes_ns(windows, at(opens)) == at(end)
 
 
 def test_windows_that_touch_are_one() -> None:
     both = ("Fri 22:00-24:00", "Sat 00:00-04:00")
     assert closes(both, "2026-06-05T23:00") == at("2026-06-06T04:00")
-    assert longest_ns(both, at("2026-06-01T00:00")) == 6 * HOUR_NS
+    assert policy.longest_ns(both, at("2026-06-01T00:00")) == 6 * HOUR_NS
 
 
 def test_always_open_ends_some_day() -> None:
@@ -93,9 +87,9 @@ def test_always_open_ends_some_day() -> None:
 
 def test_the_next_window() -> None:
     windows = ["Fri 22:00-04:00", "Tue 01:00-02:00"]
-    assert opens_ns(windows, at("2026-06-01T00:00")) == at("2026-06-02T01:00")
-    assert opens_ns(windows, at("2026-06-02T01:30")) == at("2026-06-05T22:00")
-    assert longest_ns([], 0) == 0
+    assert policy.opens_ns(windows, at("2026-06-01T00:00")) == at("2026-06-02T01:00")
+    assert policy.opens_ns(windows, at("2026-06-02T01:30")) == at("2026-06-05T22:00")
+    assert policy.longest_ns([], 0) == 0
 
 
 @pytest.mark.parametrize(
@@ -113,4 +107,4 @@ def test_the_next_window() -> None:
 )
 def test_what_is_no_window(text: str, says: str) -> None:
     with pytest.raises(ValueError, match=says.replace("'", "'")):
-        parse_window(text)
+        policy.parse_window(text)

@@ -12,18 +12,9 @@ from kubectl_nodelife.engine.settings import make_settings
 from kubectl_nodelife.errors import BadInput
 from kubectl_nodelife.kube.load import decode
 from kubectl_nodelife.kube.times import SECOND_NS
+from kubectl_nodelife.outlook.what_if import ranking
 from kubectl_nodelife.outlook.what_if.acts import narrowing
 from kubectl_nodelife.outlook.what_if.question import Question
-from kubectl_nodelife.outlook.what_if.ranking import (
-    RankedTarget,
-    Ranker,
-    SinglePoint,
-    TargetGroup,
-    _pairs,
-    act_on,
-    ranked,
-    targets_of,
-)
 from tests.what_if.stand import ALL_KINDS, NOW_NS, SIX, Document, ask, node, of, service, workload
 
 DUMP = Path(__file__).parents[1] / "dumps" / "two-zones"
@@ -31,17 +22,17 @@ DUMP = Path(__file__).parents[1] / "dumps" / "two-zones"
 
 def each(
     what: str, objects: Sequence[Document], words: str = "", until_s: int = 600
-) -> tuple[list[RankedTarget], list[SinglePoint], int]:
+) -> tuple[list[ranking.RankedTarget], list[ranking.SinglePoint], int]:
     documents = [*(d for name in SIX for d in node(name)), *objects]
     cluster = Cache()
     cluster.fill([decode(d["kind"], d) for d in documents], NOW_NS)
     said = words.split()
-    targets, _ = targets_of(what, cluster, beta_zone_labels_only=False)
-    acts = {t.name: act_on(said, t, cluster, beta_zone_labels_only=False) for t in targets}
+    targets, _ = ranking.targets_of(what, cluster, beta_zone_labels_only=False)
+    acts = {t.name: ranking.act_on(said, t, cluster, beta_zone_labels_only=False) for t in targets}
     settings = make_settings("newest")
     question = Question(cluster, settings, NOW_NS, ALL_KINDS, (), until_s * SECOND_NS)
-    ranker = Ranker(question, acts)
-    found = ranked([ranker.outcome(name) for name in acts], targets, said)
+    ranker = ranking.Ranker(question, acts)
+    found = ranking.ranked([ranker.outcome(name) for name in acts], targets, said)
     return found["items"], found["single_points"], found["harmless"]
 
 
@@ -70,7 +61,7 @@ def test_a_selector_and_zones_narrow_the_targets(
             cluster.fill([decode(document["kind"], document)], NOW_NS)
     among, rest = narrowing([*words.split(), "drain", "--force"])
     assert rest == ["drain", "--force"]
-    found, left_out = targets_of(what, cluster, among, beta_zone_labels_only=False)
+    found, left_out = ranking.targets_of(what, cluster, among, beta_zone_labels_only=False)
     assert ([target.name for target in found], left_out) == (targets, without)
 
 
@@ -87,7 +78,9 @@ def test_a_narrowing_that_leaves_nothing(words: str, line: str) -> None:
     cluster = Cache()
     cluster.fill([decode(d["kind"], d) for name in SIX for d in node(name)], NOW_NS)
     with pytest.raises(BadInput) as refused:
-        targets_of("node", cluster, narrowing(words.split())[0], beta_zone_labels_only=False)
+        ranking.targets_of(
+            "node", cluster, narrowing(words.split())[0], beta_zone_labels_only=False
+        )
     assert str(refused.value) == line
 
 
@@ -216,9 +209,9 @@ def test_pairs_of_nodes() -> None:
 
 
 def test_too_many_pairs_are_refused() -> None:
-    singles = [TargetGroup(f"n{i}", (f"n{i}",), ("node", f"n{i}")) for i in range(300)]
+    singles = [ranking.TargetGroup(f"n{i}", (f"n{i}",), ("node", f"n{i}")) for i in range(300)]
     with pytest.raises(BadInput, match="300 make 44,850 pairs, and at most 20,000 are played"):
-        list(_pairs("node", "", singles))
+        list(ranking._pairs("node", "", singles))
 
 
 def test_pairs_on_the_command_line(capsys: pytest.CaptureFixture[str]) -> None:

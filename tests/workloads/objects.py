@@ -4,17 +4,10 @@ from typing import Any
 
 import msgspec
 
+from kubectl_nodelife.kube import workload
 from kubectl_nodelife.kube.meta import KubeObject, LabelSelector, ObjectMeta, OwnerReference
 from kubectl_nodelife.kube.pod import Pod, PodCondition, PodSpec, PodStatus
 from kubectl_nodelife.kube.times import SECOND_NS
-from kubectl_nodelife.kube.workload import (
-    IntOrString,
-    PodDisruptionBudget,
-    PodDisruptionBudgetSpec,
-    PodDisruptionBudgetStatus,
-    ReplicaSet,
-    ScaleSpec,
-)
 
 NOW = 1_000_000 * SECOND_NS
 ALL = LabelSelector()
@@ -54,23 +47,23 @@ def make_pod(name: str, *owners: OwnerReference, ready: bool = True, **more: Any
 
 def make_budget(
     *,
-    min_available: IntOrString | None = None,
-    max_unavailable: IntOrString | None = None,
+    min_available: workload.IntOrString | None = None,
+    max_unavailable: workload.IntOrString | None = None,
     policy: str | None = None,
     generation: int = 1,
     **status: Any,
-) -> PodDisruptionBudget:
-    return PodDisruptionBudget(
+) -> workload.PodDisruptionBudget:
+    return workload.PodDisruptionBudget(
         metadata=ObjectMeta(name="guard", namespace="ns", generation=generation),
-        spec=PodDisruptionBudgetSpec(
+        spec=workload.PodDisruptionBudgetSpec(
             min_available=min_available,
             max_unavailable=max_unavailable,
             selector=ALL,
             unhealthy_pod_eviction_policy=policy,
         ),
-        status=PodDisruptionBudgetStatus(**{"observed_generation": 1, **status}),
+        status=workload.PodDisruptionBudgetStatus(**{"observed_generation": 1, **status}),
     )
 
 
-REPLICA_SET = ReplicaSet(metadata=meta("rs"), spec=ScaleSpec(replicas=5))
+REPLICA_SET = workload.ReplicaSet(metadata=meta("rs"), spec=workload.ScaleSpec(replicas=5))
 OF_RS = reference("ReplicaSet", "rs")

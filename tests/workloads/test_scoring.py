@@ -7,14 +7,8 @@ import pytest
 from kubectl_nodelife.kube.load import decode
 from kubectl_nodelife.kube.node import Node
 from kubectl_nodelife.kube.pod import Pod
+from kubectl_nodelife.workloads import scoring
 from kubectl_nodelife.workloads.scheduling import NodeInfo, PodRequirements
-from kubectl_nodelife.workloads.scoring import (
-    HighestScore,
-    Preference,
-    node_scores,
-    preference_of,
-    room_score,
-)
 from tests.sim.documents import Json, found, node, pod, story
 
 PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
@@ -57,11 +51,13 @@ def asking(cpu: str, memory: str) -> PodRequirements:
     return PodRequirements(typed(pod("p", containers=[container])))
 
 
-def best(used: Mapping[str, int], preferences: Mapping[str, Preference] | None = None) -> str:
+def best(
+    used: Mapping[str, int], preferences: Mapping[str, scoring.Preference] | None = None
+) -> str:
     names = sorted(used)
-    liked = [(preferences or {}).get(name, Preference()) for name in names]
-    room = [room_score(asking("100", "100"), info) for info in Nodes(**used).infos(names)]
-    scores = node_scores(liked, room, [0] * len(names))
+    liked = [(preferences or {}).get(name, scoring.Preference()) for name in names]
+    room = [scoring.room_score(asking("100", "100"), info) for info in Nodes(**used).infos(names)]
+    scores = scoring.node_scores(liked, room, [0] * len(names))
     return names[scores.index(max(scores))]
 
 
@@ -70,12 +66,12 @@ def test_least_allocated_decides_where_all_else_is_equal() -> None:
 
 
 def test_an_untolerated_prefer_no_schedule_taint_outweighs_room() -> None:
-    assert best({"a1": 0, "b1": 850}, {"a1": Preference(taints=1)}) == "b1"
+    assert best({"a1": 0, "b1": 850}, {"a1": scoring.Preference(taints=1)}) == "b1"
 
 
 def test_preferred_affinity_outweighs_room_and_is_outweighed_by_a_taint() -> None:
-    assert best({"a1": 0, "b1": 800}, {"b1": Preference(affinity=-10)}) == "b1"
-    both = {"b1": Preference(taints=1, affinity=-10)}
+    assert best({"a1": 0, "b1": 800}, {"b1": scoring.Preference(affinity=-10)}) == "b1"
+    both = {"b1": scoring.Preference(taints=1, affinity=-10)}
     assert best({"a1": 0, "b1": 0}, both) == "a1"
 
 
@@ -130,10 +126,10 @@ def test_what_a_pod_thinks_of_a_node() -> None:
     document["metadata"]["labels"]["disk"] = "ssd"
     made = decode("Node", document)
     assert isinstance(made, Node)
-    assert preference_of(picky, made) == Preference(taints=1, affinity=-7)
+    assert scoring.preference_of(picky, made) == scoring.Preference(taints=1, affinity=-7)
     tolerant = pod("p", tolerates=-1)
     tolerant["spec"]["tolerations"] = [{"key": "slow", "operator": "Exists"}]
-    assert preference_of(typed(tolerant), made) == Preference()
+    assert scoring.preference_of(typed(tolerant), made) == scoring.Preference()
 
 
 @pytest.mark.parametrize("effect, home", [("PreferNoSchedule", "b"), ("", "a")])
@@ -147,8 +143,8 @@ def test_the_simulated_scheduler_heeds_prefer_no_schedule(effect: str, home: str
 
 
 def test_a_node_that_went_and_came_back_is_asked_anew() -> None:
-    thought_of = {"a1": Preference(), "b1": Preference(affinity=-1)}
-    nodes = HighestScore().candidates(Nodes(a1=0, b1=0), thought_of.__getitem__)
+    thought_of = {"a1": scoring.Preference(), "b1": scoring.Preference(affinity=-1)}
+    nodes = scoring.HighestScore().candidates(Nodes(a1=0, b1=0), thought_of.__getitem__)
     for name in thought_of:
         nodes.update(name, True)
 
@@ -162,6 +158,6 @@ def test_a_node_that_went_and_came_back_is_asked_anew() -> None:
     del thought_of["b1"]
     nodes.update("b1", False)
     assert chosen() == "a1"
-    thought_of["b1"] = Preference(taints=1)
+    thought_of["b1"] = scoring.Preference(taints=1)
     nodes.update("b1", True)
     assert chosen() == "a1"
