@@ -180,9 +180,6 @@ def what_if(words: tuple[str, ...], asked: QuestionFlags, output: Output, where:
         raise BadInput("which act?", on="what-if", remedy=f"one of: {'; '.join(FORMS)}")
     asked.conditions()
     asked.until_ns()
-    if where.profile:
-        see = f"kubectl nodelife upgrade preview {where.profile}"
-        terminal.note(f"what {where.profile} changes for what is here: {see}")
     where = where._replace(filename=files.dumps)
     where.check()
     if asked.each is not None:
@@ -198,7 +195,11 @@ def what_if(words: tuple[str, ...], asked: QuestionFlags, output: Output, where:
         **asked._asdict(),
         **output.query(),
     }
-    return ask.followed_answer(where, _QUESTION, query, exit_code=True)
+    code = ask.followed_answer(where, _QUESTION, query, exit_code=True)
+    if where.profile:
+        see = f"kubectl nodelife upgrade preview {where.profile}"
+        terminal.note(f"what {where.profile} changes for what is here: {see}")
+    return code
 
 
 def _rank(where: Where, words: tuple[str, ...], asked: QuestionFlags, output: Output) -> int:
@@ -206,14 +207,15 @@ def _rank(where: Where, words: tuple[str, ...], asked: QuestionFlags, output: Ou
 
     Not the daemon's work: it may take minutes on all cores, and shows how far it is.
     """
-    from kubectl_nodelife.commands.answering.what_if import exceeds, rank, reading
+    from kubectl_nodelife.commands.answering.what_if import each_of, exceeds, rank, reading
     from kubectl_nodelife.commands.cluster.look import look
     from kubectl_nodelife.report.what_if import ranking_page
 
+    ranking = each_of(words, asked)
     view = look(where, reading({}))
     if not where.filename:
         ask.say_first_look("a first look: what was not seen is taken from the objects")
-    answer = rank(view, words, asked)
+    answer = rank(view, ranking, asked)
     terminal.warn(*answer.warnings)
     output.show(ranking_page(answer))
     if answer.partial:

@@ -38,6 +38,7 @@ from kubectl_nodelife.engine.settings import (
     Profile,
     Settings,
     SettingsError,
+    check_flag,
     followed_release,
     make_settings,
     parse_assignments,
@@ -153,6 +154,15 @@ class RequestedSettings(msgspec.Struct, frozen=True):
     profile: str = ""
     assignments: tuple[str, ...] = ()
     config: Config = Config()
+
+    def check(self) -> None:
+        """Raises BadInput for what no release has: no cluster need be read to say so."""
+        followed_release([(self.profile, "--profile")], ("", ""), ())
+        try:
+            for name, value in parse_assignments(self.assignments).items():
+                check_flag(name, value)
+        except SettingsError as error:
+            raise BadInput(str(error), on="--set") from None
 
 
 _UNTOLD: Final = "what runs there, which does not say where it was read"

@@ -202,6 +202,13 @@ def parse_value(name: str, kind: str, text: str) -> float | str:
         raise SettingsError(f"flag {name}: malformed value {text!r}: {error}") from None
 
 
+def check_flag(name: str, text: str) -> None:
+    """Raises SettingsError for a flag that no release has, and for a malformed value."""
+    if name not in FLAGS:
+        _check_flag(name, parse_profile(NEWEST))
+    parse_value(name, FLAGS[name].type, text)
+
+
 def normal_value(kind: str, text: str) -> str:
     """The value as the flag itself would print it, so that equal settings look equal."""
     if kind == "duration":

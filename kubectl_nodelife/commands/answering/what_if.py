@@ -23,7 +23,7 @@ import signal
 import sys
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, NoReturn, TypeVar
 
 from msgspec.structs import replace
 
@@ -45,10 +45,12 @@ from kubectl_nodelife.outlook.view import ClusterView
 from kubectl_nodelife.outlook.what_if import CONDITIONS
 from kubectl_nodelife.outlook.what_if.acts import (
     Act,
+    Narrowing,
     acts_of_file,
     enforced_act,
     narrowing,
     read_acts,
+    split_words,
 )
 from kubectl_nodelife.outlook.what_if.answer import ASSUMED, make_answer
 from kubectl_nodelife.outlook.what_if.document import Both
@@ -65,6 +67,7 @@ from kubectl_nodelife.outlook.what_if.ranking import (
     Ranker,
     WhatIfRanking,
     act_on,
+    group_by,
     horizon_ns,
     ranked,
     targets_of,
@@ -98,7 +101,9 @@ _HOUR_NS: Final = 3600 * SECOND_NS
 
 
 def reading(query: Query) -> KindsToRead:
-    """The kinds of objects that a play needs."""
+    """The kinds of objects that a play needs. Raises BadInput for what is no act on any cluster."""
+    if words := query.get("word", ()):
+        list(split_words(words))
     return KindsToRead(KINDS, needed=("Node", "Pod"))
 
 
@@ -272,12 +277,30 @@ _ENDS_S: Final = 5.0
 T = TypeVar("T")
 
 
-def rank(view: ClusterView, words: Sequence[str], asked: QuestionFlags) -> WhatIfRanking:
-    """The targets, the worst first, or those that were played before Ctrl-C. Raises BadInput."""
-    each, beta = asked.each or "", beta_only(view)
-    among, words = narrowing(words)
+class EachOf(NamedTuple):
+    """What is ranked: the loss of each node, zone or group `each`, of those `among` the cluster's,
+    or what else the `words` say that is done to it.
+    """
+
+    each: str
+    among: Narrowing
+    words: list[str]
+
+
+def each_of(words: Sequence[str], asked: QuestionFlags) -> EachOf:
+    """The ranking that is asked for. Raises BadInput for what is none on any cluster."""
+    each = asked.each or ""
+    among, rest = narrowing(words)
     if each == PAIR_OF:
-        each, words = f"{PAIR_OF} {' '.join(words[:1])}", words[1:]
+        each, rest = f"{PAIR_OF} {' '.join(rest[:1])}", rest[1:]
+    group_by(each)
+    list(split_words(words_on(rest, ())))
+    return EachOf(each, among, rest)
+
+
+def rank(view: ClusterView, ranking: EachOf, asked: QuestionFlags) -> WhatIfRanking:
+    """The targets, the worst first, or those that were played before Ctrl-C. Raises BadInput."""
+    (each, among, words), beta = ranking, beta_only(view)
     targets, without = targets_of(each, view.cache, among, beta_zone_labels_only=beta)
     acts = {
         target.name: act_on(words, target, view.cache, beta_zone_labels_only=beta)

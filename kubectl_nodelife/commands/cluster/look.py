@@ -100,9 +100,10 @@ def _of_cluster(where: Where, wanted: KindsToRead) -> ClusterView:
 
     from kubectl_nodelife.commands.cluster.direct import target_of
 
-    target = target_of(where.connection)
     config = load_config(config_file(os.environ))
     requested = RequestedSettings(where.profile or "", where.assignments, config)
+    requested.check()
+    target = target_of(where.connection)
     with progress_bar(f"reading {target.server}") as step:
         return asyncio.run(_read(target, requested, wanted, step))
 

@@ -102,7 +102,7 @@ def enforced_act() -> Act:
     return Act(0, ENFORCED, [f"{name}={value}" for name, value in flags.items()], [], 0.0, [flags])
 
 
-class _Words(NamedTuple):
+class ActWords(NamedTuple):
     """An act's words: its verb, its targets, its options ("" for a switch)."""
 
     verb: str
@@ -113,7 +113,7 @@ class _Words(NamedTuple):
 def read_acts(words: Sequence[str], cluster: Cache, *, beta_zone_labels_only: bool) -> list[Act]:
     """The acts, resolved on a cluster. Raises BadInput."""
     resolver = _Resolver(cluster, beta_zone_labels_only)
-    return [resolver.act(i, each) for i, each in enumerate(_split(words))]
+    return [resolver.act(i, each) for i, each in enumerate(split_words(words))]
 
 
 class Narrowing(NamedTuple):
@@ -182,10 +182,12 @@ def acts_of_file(name: str, events: Sequence[Any], cluster: Cache) -> Act:
     return Act(0, "file", [name], list(nodes), first_ns / SECOND_NS, detail)
 
 
-def _split(words: Sequence[str]) -> Iterator[_Words]:
+def split_words(words: Sequence[str]) -> Iterator[ActWords]:
     """The words act by act. Of `set` the first word that is no FLAG=VALUE begins the next act, so
-    that `set A=B -- lose zone a` is understood as well."""
-    act: _Words | None = None
+    that `set A=B -- lose zone a` is understood as well. Raises BadInput for what is no act on any
+    cluster.
+    """
+    act: ActWords | None = None
     rest = list(words)
     while rest:
         word = rest.pop(0)
@@ -195,7 +197,7 @@ def _split(words: Sequence[str]) -> Iterator[_Words]:
             yield act
             act = None
         elif act is None:
-            act = _Words(_verb(word), [], {})
+            act = ActWords(_verb(word), [], {})
         elif word.startswith("-"):
             name, equals, value = word.partition("=")
             if name in _VALUES and not equals:
@@ -205,7 +207,7 @@ def _split(words: Sequence[str]) -> Iterator[_Words]:
             act.options[name] = value
         elif act.verb == "set" and "=" not in word:
             yield act
-            act = _Words(_verb(word), [], {})
+            act = ActWords(_verb(word), [], {})
         else:
             act.targets.append(word)
     if act is None:
@@ -236,13 +238,13 @@ class _Resolver:
             zones.setdefault(zone, []).append(name)
         return zones
 
-    def act(self, index: int, words: _Words) -> Act:
+    def act(self, index: int, words: ActWords) -> Act:
         """The act. Raises BadInput."""
-        make: Callable[[_Words], Act] = getattr(self, f"_{words.verb}")
+        make: Callable[[ActWords], Act] = getattr(self, f"_{words.verb}")
         act = make(words)
         return msgspec.structs.replace(act, index=index)
 
-    def _lose(self, words: _Words) -> Act:
+    def _lose(self, words: ActWords) -> Act:
         link = words.targets[:1] == ["link"]
         targets = words.targets[1:] if link else words.targets
         of_all = link and not targets and _selector(words) is None
@@ -259,7 +261,7 @@ class _Resolver:
         name = f"lose link {kind}" if link else f"lose {kind}"
         return _made(name, _kind_and_names(targets)[1], nodes, words, {"lose": lose}, for_ns)
 
-    def _taint(self, words: _Words) -> Act:
+    def _taint(self, words: ActWords) -> Act:
         taints = [target for target in words.targets if ":" in target or "=" in target]
         names = [target for target in words.targets if target not in taints]
         if not taints or (not names and _selector(words) is None):
@@ -267,7 +269,7 @@ class _Resolver:
         _, nodes = self._group("taint", names, words)
         return _made("taint", taints, nodes, words, {"taint": {"nodes": nodes, "add": taints}})
 
-    def _untaint(self, words: _Words) -> Act:
+    def _untaint(self, words: ActWords) -> Act:
         names, taints = _names_and_taints(words)
         nodes = self._named([name for name in names if name in self._cluster.nodes])
         taints += [name for name in names if name not in self._cluster.nodes]
@@ -275,13 +277,13 @@ class _Resolver:
             raise BadInput("give nodes and taints", on="untaint", remedy=_example("untaint"))
         return _made("untaint", taints, nodes, words, {"taint": {"nodes": nodes, "remove": taints}})
 
-    def _cordon(self, words: _Words) -> Act:
+    def _cordon(self, words: ActWords) -> Act:
         _, nodes = self._group(words.verb, words.targets, words)
         return _made(words.verb, nodes, nodes, words, {words.verb: {"nodes": nodes}})
 
     _uncordon = _cordon
 
-    def _drain(self, words: _Words) -> Act:
+    def _drain(self, words: ActWords) -> Act:
         _, nodes = self._group("drain", words.targets, words, tuple(_DRAIN_OPTIONS))
         drain: dict[str, Any] = {"nodes": nodes}
         for name, value in words.options.items():
@@ -291,7 +293,7 @@ class _Resolver:
                 drain[_DRAIN_VALUES[name]] = f"{value}s" if value.isdecimal() else value
         return _made("drain", nodes, nodes, words, {"drain": drain})
 
-    def _delete(self, words: _Words) -> Act:
+    def _delete(self, words: ActWords) -> Act:
         first = (words.targets or [""])[0]
         if kind_of(first.partition("/")[0]) != POD:
             _, nodes = self._group("delete", words.targets, words)
@@ -309,7 +311,7 @@ class _Resolver:
         _needed("delete", targets)
         return _made("delete pod", targets, [], words, events[0], more=events[1:])
 
-    def _set(self, words: _Words) -> Act:
+    def _set(self, words: ActWords) -> Act:
         restart, restamp = "--restart" in words.options, "--restamp" in words.options
         for name in words.options:
             if name == "--at" and not restart:
@@ -336,7 +338,7 @@ class _Resolver:
         )
 
     def _group(
-        self, verb: str, targets: Sequence[str], words: _Words, more: tuple[str, ...] = ()
+        self, verb: str, targets: Sequence[str], words: ActWords, more: tuple[str, ...] = ()
     ) -> tuple[str, list[str]]:
         """(kind, nodes) of `node A B`, `nodes -l SELECTOR`, `zone A`. Raises BadInput."""
         flags = {"--at", "-l", "--selector", *(("--for",) if "lose" in verb else ()), *more}
@@ -389,7 +391,7 @@ def _made(
     act: str,
     targets: Sequence[str],
     nodes: list[str],
-    words: _Words,
+    words: ActWords,
     event: Mapping[str, Any],
     for_ns: int | None = None,
     *,
@@ -408,7 +410,7 @@ def _made(
     )
 
 
-def _duration(words: _Words, name: str) -> int | None:
+def _duration(words: ActWords, name: str) -> int | None:
     """Ns. Raises BadInput."""
     text = words.options.get(name)
     if text is None:
@@ -427,7 +429,7 @@ def _is_toleration(target: str) -> bool:
     return name == TOLERATION_SECONDS or name.endswith("-toleration-seconds")
 
 
-def _selector(words: _Words) -> str | None:
+def _selector(words: ActWords) -> str | None:
     return words.options.get("-l", words.options.get("--selector"))
 
 
@@ -442,7 +444,7 @@ def _kind_and_names(targets: Sequence[str]) -> tuple[str, list[str]]:
     return kinds.pop(), [subject.name for subject in named]
 
 
-def _names_and_taints(words: _Words) -> tuple[list[str], list[str]]:
+def _names_and_taints(words: ActWords) -> tuple[list[str], list[str]]:
     """Names of nodes, and the targets that are written as taints. Raises BadInput."""
     for name in words.options:
         if name != "--at":

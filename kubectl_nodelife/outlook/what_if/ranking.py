@@ -116,6 +116,14 @@ class WhatIfRanking(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
     partial: bool = False
 
 
+def group_by(each: str) -> tuple[str, str]:
+    """(node, zone or label, the label's key): what makes a target. Raises BadInput."""
+    kind, _, key = each.removeprefix(f"{PAIR_OF} ").partition("=")
+    if kind not in ("node", "zone", "label") or (kind == "label") != bool(key):
+        raise BadInput(f"no such group {each!r}", on="--each", remedy=f"give {EACH}")
+    return kind, key
+
+
 def targets_of(
     each: str, cluster: Cache, among: Narrowing = _ALL, *, beta_zone_labels_only: bool
 ) -> tuple[list[TargetGroup], int]:
@@ -125,9 +133,7 @@ def targets_of(
     without = 0
     chosen = frozenset(among.nodes(cluster, beta_zone_labels_only=beta_zone_labels_only))
     of_pairs = each.startswith(f"{PAIR_OF} ")
-    kind, _, key = each.removeprefix(f"{PAIR_OF} ").partition("=")
-    if kind not in ("node", "zone", "label") or (kind == "label") != bool(key):
-        raise BadInput(f"no such group {each!r}", on="--each", remedy=f"give {EACH}")
+    kind, key = group_by(each)
     for name, node in sorted(cluster.nodes.items()):
         labels = node.metadata.labels
         group = name
