@@ -185,9 +185,6 @@ def what_if(words: tuple[str, ...], asked: QuestionFlags, output: Output, where:
     if asked.each is not None:
         if files.acts:
             raise BadInput("is not for --each", on="-f", remedy="give the act in words")
-        of_one = f"-o {output.format}" if output.format in _OF_ONE_QUESTION else ""
-        if of_one := "--enforced" if asked.enforced else of_one:
-            raise BadInput("is not for --each", on=of_one, remedy="ask about one target")
         return _rank(where, words, asked, output)
     query = {
         "word": words,
@@ -211,6 +208,9 @@ def _rank(where: Where, words: tuple[str, ...], asked: QuestionFlags, output: Ou
     from kubectl_nodelife.commands.cluster.look import look
     from kubectl_nodelife.report.what_if import ranking_page
 
+    of_one = f"-o {output.format}" if output.format in _OF_ONE_QUESTION else ""
+    if of_one := "--enforced" if asked.enforced else of_one:
+        raise BadInput("is not for --each", on=of_one, remedy="ask about one target")
     ranking = each_of(words, asked)
     view = look(where, reading({}))
     if not where.filename:
