@@ -147,91 +147,55 @@ def drain_answer(drain: LeavingPods, facts: DrainFacts) -> DrainVerdict:
     """
     if drain.refused:
         return DrainVerdict(REFUSED, drain.refused)
-    return _Answer(drain, facts).verdict()
+    snapshot, never, evictable = facts.snapshot, "", list[PodKey]()
+    is_out = snapshot.out_of_service(drain.node)
+    silent = None if is_out else snapshot.silent_kubelet(drain.node)
+    needs: Counter[BudgetKey] = Counter()
+    for pod, held, matching in drain.pods:
+        is_going = pod.metadata.deletion_timestamp is not None
+        if silent and pod.status.phase not in TERMINAL_PHASES:
+            never = never or f"{_name(pod)}: {silent}"
+        asked = facts.asked(pod, matching) if matching and not is_going else []
+        never = never or held or _never_spared(pod, asked)
+        needs.update(budget.key for budget in asked)
+        spared = all(needs[b.key] <= b.status.disruptions_allowed for b in asked)
+        if spared and not (never or is_going):
+            evictable.append(pod.key)
+    # How often the budget that spares the fewest is asked until all its pods here are gone.
+    rounds = max((-(-n // max(1, spares(facts.budgets[k]))) for k, n in needs.items()), default=1)
+    low, high = ((rounds - 1) * refill for refill in REFILL_SECONDS)
+    if 0 < facts.options.timeout_ns < low * SECOND_NS:
+        never = never or f"it takes at least {low:.0f}s, more than --drain-timeout"
+    verdict, sentence = READY, "every pod goes at the first try"
+    short = (b for b in map(facts.budgets.__getitem__, needs) if _is_short(b, needs))
+    if (budget := next(short, None)) is not None:
+        verdict, sentence = SLOW, f"{numbers(budget)} and spares fewer than leave the node"
+    if drain.doubt:
+        verdict, sentence = UNKNOWN, drain.doubt
+    if never:
+        verdict, sentence = NEVER, never
+    return DrainVerdict(
+        verdict,
+        sentence,
+        not all(_has_turn(key, count, facts) for key, count in needs.items()),
+        low,
+        high + rounds * (drain.grace + STOP_EXTRA_SECONDS),
+        tuple(leaving.pod.key for leaving in drain.pods),
+        tuple(evictable),
+        is_short=budget is not None,
+    )
 
 
-class _Answer:
-    """One node's answer in the making."""
+def _is_short(budget: PodDisruptionBudget, needs: Mapping[BudgetKey, int]) -> bool:
+    """True if the budget does not let all its pods here go at once."""
+    return budget.status.disruptions_allowed < needs[budget.key]
 
-    def __init__(self, drain: LeavingPods, facts: DrainFacts) -> None:
-        self._drain, self._facts, self._never = drain, facts, ""
-        self._evictable: list[PodKey] = []
-        self._needs: Counter[BudgetKey] = Counter()
-        self._left: dict[BudgetKey, int] = {}
-        snapshot = facts.snapshot
-        silent = snapshot.silent_kubelet(drain.node)
-        self._silent = "" if snapshot.out_of_service(drain.node) else silent or ""
 
-    def _add(self, leaving: LeavingPod) -> None:
-        pod = leaving.pod
-        if self._silent and not self._never and pod.status.phase not in TERMINAL_PHASES:
-            self._never = f"{_name(pod)}: {self._silent}"
-        if pod.metadata.deletion_timestamp is not None:
-            self._never = self._never or leaving.never
-            return
-        budgets = self._facts.asked(pod, leaving.budgets) if leaving.budgets else []
-        self._never = self._never or leaving.never or _never_spared(pod, budgets)
-        for budget in budgets:
-            self._needs[budget.key] += 1
-        if self._may_go_now(budgets) and not self._never:
-            self._evictable.append(pod.key)
-
-    def _may_go_now(self, budgets: list[PodDisruptionBudget]) -> bool:
-        """True if the budget spares this pod as well as those counted before it."""
-        for budget in budgets:
-            spared = self._left.setdefault(budget.key, budget.status.disruptions_allowed)
-            if spared <= 0:
-                return False
-            self._left[budget.key] = spared - 1
-        return True
-
-    def verdict(self) -> DrainVerdict:
-        for leaving in self._drain.pods:
-            self._add(leaving)
-        low, high = self._seconds()
-        limit = self._facts.options.timeout_ns / SECOND_NS
-        verdict, sentence = READY, "every pod goes at the first try"
-        short = self._short()
-        if short:
-            verdict, sentence = SLOW, f"{numbers(short)} and spares fewer than leave the node"
-        if self._drain.doubt:
-            verdict, sentence = UNKNOWN, self._drain.doubt
-        least = (self._rounds() - 1) * REFILL_SECONDS[0]
-        if limit and least > limit:
-            never = f"it takes at least {least:.0f}s, more than --drain-timeout"
-            self._never = self._never or never
-        if self._never:
-            verdict, sentence = NEVER, self._never
-        waits = not all(map(self._has_turn, self._needs))
-        moving = tuple(leaving.pod.key for leaving in self._drain.pods)
-        evictable = tuple(self._evictable)
-        is_short = short is not None
-        return DrainVerdict(verdict, sentence, waits, low, high, moving, evictable, is_short)
-
-    def _short(self) -> PodDisruptionBudget | None:
-        """The first budget that does not let all its pods here go at once."""
-        asked = ((self._facts.budgets[key], number) for key, number in self._needs.items())
-        return next((b for b, number in asked if b.status.disruptions_allowed < number), None)
-
-    def _has_turn(self, key: BudgetKey) -> bool:
-        """True if the budget spares one now, and the nodes Draining leave enough of it."""
-        budget, taken = self._facts.budgets[key], self._facts.taken.get(key, 0)
-        enough = not taken or taken + self._needs[key] <= spares(budget)
-        return budget.status.disruptions_allowed > 0 and enough
-
-    def _seconds(self) -> tuple[float, float]:
-        if not self._drain.pods:
-            return 0.0, STOP_EXTRA_SECONDS
-        rounds = self._rounds()
-        low, high = ((rounds - 1) * refill for refill in REFILL_SECONDS)
-        return low, high + rounds * (self._drain.grace + STOP_EXTRA_SECONDS)
-
-    def _rounds(self) -> int:
-        """How often the budget that spares the fewest is asked until all its pods here are gone."""
-        return max(
-            (-(-n // max(1, spares(self._facts.budgets[k]))) for k, n in self._needs.items()),
-            default=1,
-        )
+def _has_turn(key: BudgetKey, needed: int, facts: DrainFacts) -> bool:
+    """True if the budget spares one now, and the nodes Draining leave enough of it."""
+    budget, taken = facts.budgets[key], facts.taken.get(key, 0)
+    enough = not taken or taken + needed <= spares(budget)
+    return budget.status.disruptions_allowed > 0 and enough
 
 
 def spares(budget: PodDisruptionBudget) -> int:
