@@ -254,7 +254,7 @@ class VirtualUpgrades:
         if self.watch is None:
             return None
         world, last = self.world, self._last
-        cold_ns = last.cold_ns if last is not None else 0
+        cold_ns = last.ports.grace_period_ns if last is not None else 0
         course = self.watch.course(timeline.entries, world.failures, cold_ns)
         if last is not None and last.last is not None:
             held = {name: ClaimHold("", why) for name, why in last.last.skipped.items()}

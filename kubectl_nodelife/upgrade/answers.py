@@ -314,8 +314,8 @@ class RoomElsewhere:
 class RoomByScheduler:
     """Room by `RoomElsewhere`, on a snapshot that is at most `MEMORY_NS` old.
 
-    A node is asked for when it is named and again when it is claimed; where the same leaves it and
-    the nodes out of service as before, the answer is the one before.
+    A node that is held is asked for again and again; where the same leaves it and the nodes out of
+    service as before, the answer is the one before.
     """
 
     def __init__(self, low_water: float, kinds_read: Collection[str] | None) -> None:

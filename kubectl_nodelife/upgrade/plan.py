@@ -80,7 +80,6 @@ from kubectl_nodelife.upgrade.findings import (
 
 MOST_EXPLAINED: Final = 20
 """So many undrainable nodes are looked into for what unblocks them."""
-USUAL_NS: Final = WorkAssumptions().daemon_pods_ns
 GATE_PASSES: Final = "--gate: a plan does not run it, and takes it to pass"
 
 

@@ -240,11 +240,6 @@ class UpgradeController:
         return p.decisions()
 
     @property
-    def cold_ns(self) -> int:
-        """How long after its first instant nothing is claimed."""
-        return self.memory.began_ns + self.ports.grace_period_ns - self.began_ns
-
-    @property
     def foreign(self) -> dict[str, str]:
         """The nodes that another took from the run: how, and what takes our marks off them."""
         texts = {}

@@ -38,7 +38,7 @@ def drain(p: UpgradePass, node: Node, mark: NodeMark) -> None:
     """One pass over a node in Draining."""
     name = node.name
     progress = p.progress(name, mark)
-    if not node.spec.unschedulable and not p.document.proof_only:
+    if not node.spec.unschedulable:
         hold(p, node, mark, "uncordoned by another client while it was drained")
         return
     if name in p.document.given_back:

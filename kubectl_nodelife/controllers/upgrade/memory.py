@@ -83,7 +83,6 @@ class WorkReport(NamedTuple):
 
     try_: int
     code: int | None = None
-    message: str = ""
 
 
 ObjectKey = tuple[str, tuple[str, str]]

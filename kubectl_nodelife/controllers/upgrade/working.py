@@ -168,8 +168,7 @@ def _by_command(p: UpgradePass, node: Node, mark: marks.NodeMark, seen: WorkProg
     if report.code == 0 or is_met(p, node, mark):
         work_done(p, node, mark, f"the work ended with exit code {report.code}")
     else:
-        why = f"exit code {report.code}" + (f": {report.message}" if report.message else "")
-        next_try(p, node, mark, why)
+        next_try(p, node, mark, f"exit code {report.code}")
 
 
 def _after_change_of_leader(p: UpgradePass, node: Node, mark: marks.NodeMark) -> None:
