@@ -17,15 +17,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple, TypeVar
 
+from kubectl_nodelife.controllers.upgrade import claims, marks
 from kubectl_nodelife.controllers.upgrade.claiming import SOAK
-from kubectl_nodelife.controllers.upgrade.claims import (
-    ClaimHold,
-    is_control_plane,
-    is_selected,
-    pool_name,
-    turn_of,
-    zone_name,
-)
 from kubectl_nodelife.controllers.upgrade.counts import (
     CLUSTER,
     NodeScope,
@@ -34,13 +27,6 @@ from kubectl_nodelife.controllers.upgrade.counts import (
     zone_scope,
 )
 from kubectl_nodelife.controllers.upgrade.document import OVER, RunPhase
-from kubectl_nodelife.controllers.upgrade.marks import (
-    ANNOTATION,
-    CONTROLLER,
-    IN_FLIGHT,
-    NodeState,
-    decode_mark,
-)
 from kubectl_nodelife.controllers.upgrade.policy import UpgradePolicy
 from kubectl_nodelife.controllers.upgrade.report import TimeLeft
 from kubectl_nodelife.engine.actions import (
@@ -66,12 +52,12 @@ Entries = Sequence[tuple[int, Action]]
 
 
 INSTANTS: Final = {
-    NodeState.DRAINING: "claimed",
-    NodeState.WORKING: "drained",
-    NodeState.SETTLING: "worked",
-    NodeState.PROVING: "settled",
-    NodeState.SOAKING: "released",
-    NodeState.DONE: "done",
+    marks.NodeState.DRAINING: "claimed",
+    marks.NodeState.WORKING: "drained",
+    marks.NodeState.SETTLING: "worked",
+    marks.NodeState.PROVING: "settled",
+    marks.NodeState.SOAKING: "released",
+    marks.NodeState.DONE: "done",
 }
 """What has come to a node that enters each state."""
 
@@ -149,7 +135,7 @@ class PlayedRun:
     steps: list[PlayedStep] = field(default_factory=list)
     phases: list[tuple[int, str]] = field(default_factory=list)
     gates: dict[str, list[tuple[int, bool]]] = field(default_factory=dict)
-    held: dict[str, ClaimHold] = field(default_factory=dict)
+    held: dict[str, claims.ClaimHold] = field(default_factory=dict)
     available: list[tuple[int, int]] = field(default_factory=list)
     lowest: dict[NodeScope, LowPoint] = field(default_factory=dict)
     free_share: dict[str, float] = field(default_factory=dict)
@@ -224,7 +210,7 @@ class _Reader:
                     self._mark(action, at_ns)
                 case FailWithoutMark(node=node, because=because):
                     if turn := course.turns.get(self._was.get(node, node)):
-                        self._enter(turn, NodeState.FAILED, at_ns, because)
+                        self._enter(turn, marks.NodeState.FAILED, at_ns, because)
                 case EvictPod():
                     course.evictions += 1
 
@@ -232,7 +218,7 @@ class _Reader:
         if before := _replaced_by(action):
             self._was[action.node] = self._was.get(before, before)
         name = self._was.get(action.node, action.node)
-        if action.to == NodeState.DRAINING:
+        if action.to == marks.NodeState.DRAINING:
             self._claim(name, at_ns)
         if turn := self._course.turns.get(name):
             turn.now = action.node
@@ -242,10 +228,10 @@ class _Reader:
         before = turn.entered[-1][1] if turn.entered else ""
         turn.entered.append((at_ns, state))
         if state in INSTANTS:
-            turn.at[INSTANTS[NodeState(state)]] = at_ns
-        elif before == NodeState.DRAINING:
+            turn.at[INSTANTS[marks.NodeState(state)]] = at_ns
+        elif before == marks.NodeState.DRAINING:
             turn.restored, turn.at["done"] = because, at_ns
-        elif state in (NodeState.FAILED, NodeState.HELD):
+        elif state in (marks.NodeState.FAILED, marks.NodeState.HELD):
             turn.failed, turn.at["done"] = because, at_ns
         if "done" in turn.at and turn.name in self._open:  # marks go once more, at the run's end
             self._open.discard(turn.name)
@@ -254,7 +240,7 @@ class _Reader:
 
     def _claim(self, name: str, at_ns: int) -> None:
         node, steps = self._nodes[name], self._course.steps
-        zone, pool = zone_name(node), turn_of(node, self._policy)
+        zone, pool = claims.zone_name(node), claims.turn_of(node, self._policy)
         turn = self._course.turns.setdefault(name, PlayedNode(name, pool, zone, name))
         if not steps or self._is_another(steps[-1], pool, at_ns):
             steps.append(PlayedStep(pool, self._width, at_ns))
@@ -337,13 +323,13 @@ class UpgradeWatch:
         self._api = world.api
         self._policy = policy
         self.began_ns = world.api.now_ns
-        nodes = [n for n in world.api.store.nodes.values() if not is_control_plane(n)]
-        self.selected = [n.name for n in nodes if is_selected(n, policy)]
+        nodes = [n for n in world.api.store.nodes.values() if not claims.is_control_plane(n)]
+        self.selected = [n.name for n in nodes if claims.is_selected(n, policy)]
         self._available: dict[str, tuple[str, str]] = {}
         self._ready_nodes: set[str] = set()
         self._lowest_ready = 0
         self._nodes = dict(world.api.store.nodes)
-        self._own_pools = {pool_name(self._nodes[name], policy) for name in self.selected}
+        self._own_pools = {claims.pool_name(self._nodes[name], policy) for name in self.selected}
         self._scopes: Counter[NodeScope] = Counter()
         self._lows: dict[NodeScope, LowPoint] = {}
         self._available_in_own: list[tuple[int, int]] = []
@@ -374,7 +360,7 @@ class UpgradeWatch:
         node = new or old
         assert node is not None
         self._nodes.setdefault(node.name, node)
-        if is_control_plane(node):
+        if claims.is_control_plane(node):
             return
         before = self._scopes[CLUSTER]
         self._count(node.name, new)
@@ -393,7 +379,7 @@ class UpgradeWatch:
             return
         by = 1 if is_there else -1
         if node is not None and is_there:
-            self._available[name] = (pool_name(node, self._policy), zone_name(node))
+            self._available[name] = (claims.pool_name(node, self._policy), claims.zone_name(node))
         pool, zone = self._available[name]
         if not is_there:
             del self._available[name]
@@ -474,7 +460,7 @@ class UpgradeWatch:
         origin_ns = self.began_ns + cold_ns
         course = PlayedRun(origin_ns, free_share=dict(self._shares))
         _Reader(course, self._nodes, self._policy, self._soaks_ns).read(done)
-        course.decided = [entry for entry in done if entry[1].controller == CONTROLLER]
+        course.decided = [entry for entry in done if entry[1].controller == marks.CONTROLLER]
         course.moves = moves_of_pods(a for _, a in done)
         course.zone_states = _zone_states(done)
         course.lowest = {
@@ -505,7 +491,7 @@ class UpgradeWatch:
         return {"byGate": gates, "byScope": {k: v for k, v in scopes.items() if k not in gates}}
 
 
-_FATES: Final = (NodeState.DONE, NodeState.FAILED, NodeState.HELD)
+_FATES: Final = (marks.NodeState.DONE, marks.NodeState.FAILED, marks.NodeState.HELD)
 _Says = TypeVar("_Says")
 
 
@@ -521,15 +507,15 @@ def _longest(turns: Iterable[PlayedNode], end_ns: int) -> dict[str, float]:
     longest: dict[str, float] = {}
     for turn in turns:
         for at_ns, until_ns, state in spans(turn.entered, end_ns):
-            if state in IN_FLIGHT:
+            if state in marks.IN_FLIGHT:
                 longest[state] = max(_seconds(until_ns - at_ns), longest.get(state, 0.0))
     return longest
 
 
 def _replaced_by(action: NodeMarkPatch) -> str:
     """The node whose place this one takes, "" for none."""
-    text = action.annotations.get(ANNOTATION)
-    return decode_mark(text).for_ if text else ""
+    text = action.annotations.get(marks.ANNOTATION)
+    return marks.decode_mark(text).for_ if text else ""
 
 
 def _zone_states(entries: Entries) -> dict[str, list[str]]:

@@ -18,14 +18,9 @@ from typing import Final
 
 from msgspec.structs import replace
 
+from kubectl_nodelife.controllers.upgrade import policy
 from kubectl_nodelife.controllers.upgrade.marks import LABEL_RUN, LABEL_STATE, NodeState
 from kubectl_nodelife.controllers.upgrade.memory import WorkReport
-from kubectl_nodelife.controllers.upgrade.policy import (
-    BOOT_ID_CHANGED,
-    NODE_INFO_FIELDS,
-    UpgradePolicy,
-    WorkMode,
-)
 from kubectl_nodelife.engine.actions import Action, StartWork, StopWork
 from kubectl_nodelife.kube.meta import KubeObject, controller_of
 from kubectl_nodelife.kube.node import Node
@@ -68,7 +63,7 @@ class VirtualWork:
     def __init__(self, world: World, event: UpgradeEvent) -> None:
         self._world = world
         self._api = world.api
-        self._policy: UpgradePolicy = event.policy
+        self._policy: policy.UpgradePolicy = event.policy
         self._terms = event.work
         self._faults = event.faults
         self._worked: Counter[str] = Counter()
@@ -76,7 +71,7 @@ class VirtualWork:
         self._drained: Counter[str] = Counter()
         world.kubelets.attend(on_run=self._hangs, on_stop=self._never_ends)
         self._api.on_node(self._node_changed)
-        if self._policy.work.mode is WorkMode.JOB:
+        if self._policy.work.mode is policy.WorkMode.JOB:
             self._api.on_object(self._job_changed)
 
     def start(self, action: StartWork, on_report: OnReport) -> None:
@@ -96,8 +91,8 @@ class VirtualWork:
             self._drained[new.name] += 1
         elif after == NodeState.WORKING and before != after:
             mode = self._policy.work.mode
-            none_starts = mode is WorkMode.REPLACE and not self._policy.work.command
-            if mode is WorkMode.WAIT or none_starts:
+            none_starts = mode is policy.WorkMode.REPLACE and not self._policy.work.command
+            if mode is policy.WorkMode.WAIT or none_starts:
                 self._begin(new.name, cause, lambda: None)
 
     def _job_changed(self, kind: str, old: KubeObject | None, new: KubeObject | None) -> None:
@@ -211,8 +206,8 @@ class VirtualWork:
         if version:
             info = replace(info, kubelet_version=version)
         for target in self._policy.target:
-            if target.kind == "nodeInfo" and target.value != BOOT_ID_CHANGED:
-                info = replace(info, **{NODE_INFO_FIELDS[target.key]: target.value})
+            if target.kind == "nodeInfo" and target.value != policy.BOOT_ID_CHANGED:
+                info = replace(info, **{policy.NODE_INFO_FIELDS[target.key]: target.value})
         allocatable = _less(facts.allocatable) if how == LESS_GPU else facts.allocatable
         return MachineFacts(info, allocatable)
 

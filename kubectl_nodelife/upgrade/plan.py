@@ -27,18 +27,7 @@ from msgspec.structs import replace
 
 from kubectl_nodelife.controllers import make_controllers
 from kubectl_nodelife.controllers.nodelifecycle.zones import is_excluded
-from kubectl_nodelife.controllers.upgrade.claims import (
-    SLACK,
-    assumptions,
-    expected_work_ns,
-    high_estimate_ns,
-    measured,
-    phase_times,
-    why_left_alone,
-    why_too_few,
-    why_undrainable,
-    why_unhealthy,
-)
+from kubectl_nodelife.controllers.upgrade import claims
 from kubectl_nodelife.controllers.upgrade.counts import NodeCounts, ZoneCounts, limits_of, zone_hold
 from kubectl_nodelife.controllers.upgrade.fleet import NodeReading, read_node
 from kubectl_nodelife.controllers.upgrade.marks import ANNOTATION, readable_mark
@@ -50,13 +39,7 @@ from kubectl_nodelife.engine.settings import Settings
 from kubectl_nodelife.kube.kinds import KINDS
 from kubectl_nodelife.kube.node import Lease, Node
 from kubectl_nodelife.kube.times import HOUR_NS, SECOND_NS, format_duration
-from kubectl_nodelife.sim.events import (
-    REBOOT,
-    REPLACE,
-    ScenarioEvent,
-    UpgradeEvent,
-    WorkAssumptions,
-)
+from kubectl_nodelife.sim import events
 from kubectl_nodelife.sim.fields import FieldPath
 from kubectl_nodelife.sim.run import Progress, run
 from kubectl_nodelife.sim.scenario import PASS_DRIFT_NS, Given, Scenario, assemble
@@ -102,7 +85,7 @@ class _Planning:
     ) -> None:
         self._settings = settings
         self._progress = progress
-        self._measured = measured(filter(None, map(readable_mark, snapshot.nodes.values())))
+        self._measured = claims.measured(filter(None, map(readable_mark, snapshot.nodes.values())))
         if self._measured.work_ns is not None:
             policy = replace(policy, expect_work_ns=self._measured.work_ns)
         self._policy = policy
@@ -160,10 +143,10 @@ class _Planning:
         is_fresh, is_control_plane = self._is_fresh(node), reading.is_control_plane
         causes = (
             ("", _state_in_a_run(reading)),
-            ("", why_left_alone(node, policy)),
-            (UNHEALTHY, why_unhealthy(node, policy, lease_is_fresh=is_fresh)),
-            (TOO_FEW, why_too_few(self._control_planes) if is_control_plane else ""),
-            (UNDRAINABLE, why_undrainable(verdict, policy)),
+            ("", claims.why_left_alone(node, policy)),
+            (UNHEALTHY, claims.why_unhealthy(node, policy, lease_is_fresh=is_fresh)),
+            (TOO_FEW, claims.why_too_few(self._control_planes) if is_control_plane else ""),
+            (UNDRAINABLE, claims.why_undrainable(verdict, policy)),
         )
         left_out, reason = next((cause for cause in causes if cause[1]), ("", ""))
         decision = SKIP if reason else CLAIM
@@ -211,8 +194,10 @@ class _Planning:
     def _play(self, nodes: Sequence[PlannedNode]) -> list[PlayedRun]:
         """The course as expected; and that of other luck, where that may decide."""
         policy, settings, snapshot = self._policy, self._settings, self._snapshot
-        mode = REPLACE if policy.work.mode is WorkMode.REPLACE else REBOOT
-        what = UpgradeEvent(policy, WorkAssumptions(mode, expected_work_ns(policy)))
+        mode = events.REPLACE if policy.work.mode is WorkMode.REPLACE else events.REBOOT
+        what = events.UpgradeEvent(
+            policy, events.WorkAssumptions(mode, claims.expected_work_ns(policy))
+        )
         course = play_run(snapshot, what, settings, self._progress)
         claimed = sum(node.decision == CLAIM for node in nodes)
         if not _chance_may_decide(course, claimed, len(snapshot.nodes)):
@@ -231,7 +216,7 @@ class _Planning:
             end, left = course.end_ns / SECOND_NS, course.foretold
             low, expected, high = (left.low, left.expected, left.high) if left else (end, end, end)
             lows.append(cold + max(0.0, low + min(0.0, end - expected)))
-            highs.append(cold + max(SLACK * end, high + SLACK * (end - expected)))
+            highs.append(cold + max(claims.SLACK * end, high + claims.SLACK * (end - expected)))
         return UpgradeEstimate(min(lows), max(highs), cold)
 
     @cached_property
@@ -243,8 +228,8 @@ class _Planning:
     # --- words -----------------------------------------------------------------------------------
 
     def _assumptions(self) -> list[str]:
-        work, alone = assumptions(self._policy, self._measured.nodes)
-        _, middle, _ = phase_times(self._policy, self._renewal_ns)
+        work, alone = claims.assumptions(self._policy, self._measured.nodes)
+        _, middle, _ = claims.phase_times(self._policy, self._renewal_ns)
         settle, prove = format_duration(middle.settle_ns), format_duration(middle.prove_ns)
         cold = format_duration(self._settings.node_monitor_grace_period_ns)
         return [
@@ -259,7 +244,7 @@ class _Planning:
         windows = self._policy.window
         if not windows:
             return []
-        high_ns = high_estimate_ns(self._policy, drain_seconds=0.0)
+        high_ns = claims.high_estimate_ns(self._policy, drain_seconds=0.0)
         longest = longest_ns(windows, self._snapshot.now_ns)
         if high_ns <= longest:
             return []
@@ -307,7 +292,7 @@ LONGEST_NS: Final = 366 * 24 * HOUR_NS
 
 def play_run(
     snapshot: PlanSnapshot,
-    what: UpgradeEvent,
+    what: events.UpgradeEvent,
     settings: Settings,
     progress: Progress = lambda done: None,
     *,
@@ -323,7 +308,7 @@ def play_run(
         join=True,
         time_ns=snapshot.now_ns,
         duration_ns=LONGEST_NS,
-        events=(ScenarioEvent(0, what, FieldPath("the plan")),),
+        events=(events.ScenarioEvent(0, what, FieldPath("the plan")),),
     )
     # The Lease of a run under way is not taken over: what is planned is another one.
     objects = (

@@ -48,21 +48,15 @@ from kubectl_nodelife.engine.calls import Get
 from kubectl_nodelife.engine.calls.call import CONFLICT, NOT_FOUND
 from kubectl_nodelife.engine.election import ElectionTerms
 from kubectl_nodelife.errors import Failed, Refused
+from kubectl_nodelife.kube import times
 from kubectl_nodelife.kube.codec import decode
 from kubectl_nodelife.kube.names import counted, first_names
 from kubectl_nodelife.kube.node import Lease, Node
-from kubectl_nodelife.kube.times import (
-    SECOND_NS,
-    format_time,
-    human_duration,
-    parse_time,
-    to_datetime,
-)
 from kubectl_nodelife.kube.unreadable import InputError
 from kubectl_nodelife.live.clock import steady_ns
 from kubectl_nodelife.live.lease import LeaseKeeper
 
-LEASE_DURATION_NS: Final = 60 * SECOND_NS
+LEASE_DURATION_NS: Final = 60 * times.SECOND_NS
 LOOK_SECONDS: Final = 2.0
 _TRIES: Final = 5
 
@@ -144,7 +138,7 @@ class RunLease:
                     "whether it still does"
                 )
             seen = renewed
-            await asyncio.sleep(min(1.0, keeper.election.terms.retry_period_ns / SECOND_NS))
+            await asyncio.sleep(min(1.0, keeper.election.terms.retry_period_ns / times.SECOND_NS))
         self._notify(keeper.election.raw)
 
     async def run(self) -> None:
@@ -152,7 +146,7 @@ class RunLease:
         election = self.keeper.election
         due_ns = 0
         while not self.deleted and not self.taken_by:
-            await asyncio.sleep(min(LOOK_SECONDS, election.terms.retry_period_ns / SECOND_NS))
+            await asyncio.sleep(min(LOOK_SECONDS, election.terms.retry_period_ns / times.SECOND_NS))
             if steady_ns() >= due_ns:
                 if await self.keeper.attempt():
                     due_ns = steady_ns() + election.terms.retry_period_ns
@@ -198,8 +192,8 @@ def run_text(lease: Lease | None, now_ns: int) -> str:
         run = None
     if run is None:
         return "the upgrade"
-    age_ns = max(0, now_ns - parse_time(run.started)) if run.started else 0
-    return f"run {run.run} ({run.phase}, begun {human_duration(age_ns)} ago)"
+    age_ns = max(0, now_ns - times.parse_time(run.started)) if run.started else 0
+    return f"run {run.run} ({run.phase}, begun {times.human_duration(age_ns)} ago)"
 
 
 def _decoded(raw: dict[str, Any]) -> Lease | None:
@@ -357,7 +351,7 @@ _HIDDEN = {
 
 def new_run_id(now_ns: int) -> str:
     """Such as `1122-0915-3fa2`: fit for a label's value and for a part of a name."""
-    return f"{to_datetime(now_ns):%m%d-%H%M}-{secrets.token_hex(2)}"
+    return f"{times.to_datetime(now_ns):%m%d-%H%M}-{secrets.token_hex(2)}"
 
 
 def check_start(
@@ -433,7 +427,7 @@ async def open_run(
         run=new_run_id(now_ns),
         policy=policy_digest(policy),
         spec=shown_policy(policy),
-        started=format_time(now_ns),
+        started=times.format_time(now_ns),
         proof_only=proof_only,
     )
     await edit_run(session, carrier, namespace, beginning(run), "a run begins")

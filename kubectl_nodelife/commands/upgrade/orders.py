@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import click
 
+from kubectl_nodelife.commands import writing
 from kubectl_nodelife.commands.flags import (
     Callback,
     Connection,
@@ -22,14 +23,6 @@ from kubectl_nodelife.commands.flags import (
     connection_flags,
     gathered_flags,
     output_flags,
-)
-from kubectl_nodelife.commands.writing import (
-    ActFlags,
-    environ,
-    identity_of,
-    insecure_flag,
-    is_confirmed,
-    run_interruptible,
 )
 from kubectl_nodelife.errors import EXIT_FAILED, EXIT_NO, Failed, NotFound
 from kubectl_nodelife.kube.names import parse_names
@@ -161,7 +154,7 @@ class OrderFlags(NamedTuple):
     insecure: bool
 
 
-_order_flags = gathered_flags("order", OrderFlags, (lease_namespace_flag, insecure_flag))
+_order_flags = gathered_flags("order", OrderFlags, (lease_namespace_flag, writing.insecure_flag))
 
 
 @contextlib.asynccontextmanager
@@ -188,7 +181,9 @@ async def _order_session(
     )
     order = ActOrder(CONTROLLER, (*leases, *rights), max_writes=max_writes, insecure=flags.insecure)
     target = target_of(connection)
-    opened = act_session(order, target, environ(), identity_of(connection), terminal.warn)
+    opened = act_session(
+        order, target, writing.environ(), writing.identity_of(connection), terminal.warn
+    )
     async with opened as session:
         carrier = LiveCarrier(session, TokenBucket(QPS, BURST), _note_held)
         try:
@@ -323,7 +318,7 @@ def _ask(request: UpgradeRequest, connection: Connection, order: OrderFlags) -> 
             terminal.warn(_UNDONE[request.verb])
             return 0 if request.verb == "pause" else EXIT_FAILED
 
-    return run_interruptible(work)
+    return writing.run_interruptible(work)
 
 
 @click.command("abort")
@@ -424,15 +419,15 @@ def clean(release_failed: bool, yes: bool, order: OrderFlags, connection: Connec
     for line in _shown(remains, namespace):
         terminal.write(terminal.printable(line))
     target = target_of(connection)
-    act = ActFlags(yes=yes, dry_run="none", max_writes=0, insecure=order.insecure)
+    act = writing.ActFlags(yes=yes, dry_run="none", max_writes=0, insecure=order.insecure)
     question = f"Clean up {target.context or target.server}?"
-    if not is_confirmed(act, question, target.server, "give --yes to send it"):
+    if not writing.is_confirmed(act, question, target.server, "give --yes to send it"):
         terminal.note("not confirmed: nothing was changed")
         return 0
 
     rights, most = _rights(namespace, remains), 3 * remains.writes
     session = _order_session(connection, order, rights=rights, max_writes=most)
-    return run_interruptible(
+    return writing.run_interruptible(
         lambda: _clean(session, namespace, remains, release_failed=release_failed)
     )
 

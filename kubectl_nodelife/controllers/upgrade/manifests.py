@@ -29,14 +29,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
+from kubectl_nodelife.controllers.upgrade import marks
 from kubectl_nodelife.controllers.upgrade.claims import pool_name, zone_name
 from kubectl_nodelife.controllers.upgrade.fleet import reported_addresses
-from kubectl_nodelife.controllers.upgrade.marks import (
-    LABEL_RUN,
-    TAINT_UNPROVEN,
-    CordonOwner,
-    NodeMark,
-)
 from kubectl_nodelife.controllers.upgrade.upgrade_pass import UpgradePass
 from kubectl_nodelife.errors import BadInput
 from kubectl_nodelife.kube.names import first_names
@@ -65,7 +60,7 @@ def canary_name(node_uid: str) -> str:
     return f"{CANARY}{short_hash(node_uid)}"
 
 
-def canary_manifest(p: UpgradePass, node: Node, mark: NodeMark) -> Manifest:
+def canary_manifest(p: UpgradePass, node: Node, mark: marks.NodeMark) -> Manifest:
     """The pod that the policy makes for the node. Of the user's own template only name, namespace,
     labels, affinity, tolerations, owner and deadline are set.
     """
@@ -77,7 +72,7 @@ def canary_manifest(p: UpgradePass, node: Node, mark: NodeMark) -> Manifest:
     meta["name"], meta["namespace"] = canary_name(node.uid), policy.namespace
     meta["labels"] = {
         **(meta.get("labels") or {}),
-        LABEL_RUN: mark.run,
+        marks.LABEL_RUN: mark.run,
         LABEL_CANARY: canary_name(node.uid),
     }
     safe = {"cluster-autoscaler.kubernetes.io/safe-to-evict": "true"}
@@ -85,7 +80,7 @@ def canary_manifest(p: UpgradePass, node: Node, mark: NodeMark) -> Manifest:
     meta["ownerReferences"] = _owned_by(node.name, node.uid, controller=True)
     spec = pod["spec"]
     stays_cordoned = policy.include_cordoned or mark.earlier is not None
-    tolerates_cordon = stays_cordoned and mark.cordon is CordonOwner.THEIRS
+    tolerates_cordon = stays_cordoned and mark.cordon is marks.CordonOwner.THEIRS
     spec["tolerations"] = [
         *(spec.get("tolerations") or ()),
         *_tolerations(mark, tolerates_cordon=tolerates_cordon),
@@ -115,8 +110,8 @@ def _bind(pod: Manifest, node: str) -> None:
     }
 
 
-def _tolerations(mark: NodeMark, *, tolerates_cordon: bool) -> list[Manifest]:
-    unproven = {"key": TAINT_UNPROVEN, "operator": "Exists", "effect": "NoSchedule"}
+def _tolerations(mark: marks.NodeMark, *, tolerates_cordon: bool) -> list[Manifest]:
+    unproven = {"key": marks.TAINT_UNPROVEN, "operator": "Exists", "effect": "NoSchedule"}
     tolerations: list[Manifest] = [unproven]
     for taint in mark.before.taints:
         if not taint.key.startswith(_KUBERNETES):
@@ -186,7 +181,7 @@ _OF_THE_NODE: Final = frozenset(VARIABLES) - {"RUN", "TRY", "TARGET"}
 _REFERENCE = re.compile(r"\$\((" + "|".join(VARIABLES) + r")\)")
 _TOLERATIONS: Final = (
     {"key": "node.kubernetes.io/unschedulable", "operator": "Exists", "effect": "NoSchedule"},
-    {"key": TAINT_UNPROVEN, "operator": "Exists", "effect": "NoSchedule"},
+    {"key": marks.TAINT_UNPROVEN, "operator": "Exists", "effect": "NoSchedule"},
     {"key": "node.kubernetes.io/not-ready", "operator": "Exists", "effect": "NoExecute"},
     {"key": "node.kubernetes.io/unreachable", "operator": "Exists", "effect": "NoExecute"},
 )
@@ -199,7 +194,7 @@ class WorkVariables(NamedTuple):
     withheld: dict[str, str]
 
 
-def work_variables(p: UpgradePass, node: Node, mark: NodeMark) -> WorkVariables:
+def work_variables(p: UpgradePass, node: Node, mark: marks.NodeMark) -> WorkVariables:
     """The variables that are passed to the work on the node in this try."""
     address, provider_id = reported_addresses(node)
     before = p.memory.addresses.get(node.uid, (address, provider_id))
@@ -314,7 +309,7 @@ def job_manifest(
     spec.setdefault("activeDeadlineSeconds", deadline_s)
     template = spec["template"]
     for labelled in (meta, template.setdefault("metadata", {})):
-        labelled["labels"] = {**(labelled.get("labels") or {}), LABEL_RUN: values["RUN"]}
+        labelled["labels"] = {**(labelled.get("labels") or {}), marks.LABEL_RUN: values["RUN"]}
     pod = template["spec"]
     pod["tolerations"] = [*(pod.get("tolerations") or ()), *_TOLERATIONS]
     _bind(pod, values["NODE"])

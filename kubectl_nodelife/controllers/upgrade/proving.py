@@ -13,24 +13,10 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from kubectl_nodelife.controllers.upgrade import marks
+from kubectl_nodelife.controllers.upgrade import leaving, manifests, marks
 from kubectl_nodelife.controllers.upgrade.claiming import new_mark
 from kubectl_nodelife.controllers.upgrade.claims import ClaimHold, why_skipped
 from kubectl_nodelife.controllers.upgrade.document import RunPhase
-from kubectl_nodelife.controllers.upgrade.leaving import (
-    canary_of,
-    delete_canary,
-    end_proof,
-    fail,
-    hold,
-    leave_cordon,
-)
-from kubectl_nodelife.controllers.upgrade.manifests import (
-    ANNOTATION_SPEC,
-    Manifest,
-    canary_manifest,
-    canary_name,
-)
 from kubectl_nodelife.controllers.upgrade.memory import ProofProgress
 from kubectl_nodelife.controllers.upgrade.upgrade_pass import UpgradePass
 from kubectl_nodelife.engine.actions import CreateForNode
@@ -120,7 +106,7 @@ def prove(p: UpgradePass, node: Node, mark: marks.NodeMark) -> None:
     """One pass over a node in Proving."""
     proof = p.memory.proof_of(node.name, p.now_ns)
     if not node.has_taint(marks.TAINT_UNPROVEN, NO_SCHEDULE):
-        hold(p, node, mark, f"taint {marks.TAINT_UNPROVEN} was taken off by another client")
+        leaving.hold(p, node, mark, f"taint {marks.TAINT_UNPROVEN} was taken off by another client")
         return
     if marks.is_cordoned_meanwhile(node, mark):
         _cordoned_meanwhile(p, node, mark, proof)
@@ -139,19 +125,19 @@ def prove(p: UpgradePass, node: Node, mark: marks.NodeMark) -> None:
     elif p.is_busy(node.name) or proof.deleted_ns is not None:
         return
     elif p.is_over(progress.armed_ns, p.policy.prove_timeout_ns):
-        fail(p, node, mark, f"not proven in time: {progress.waits_for}")
+        leaving.fail(p, node, mark, f"not proven in time: {progress.waits_for}")
 
 
 def _cordoned_meanwhile(
     p: UpgradePass, node: Node, mark: marks.NodeMark, proof: ProofProgress
 ) -> None:
     """A person's cordon stays. A canary that waits for it makes the node Held."""
-    pod = canary_of(p, node)
+    pod = leaving.canary_of(p, node)
     if proof.deleted_ns is not None or proof.passed or (pod is not None and pod.spec.node_name):
-        leave_cordon(p, node, mark)
+        leaving.leave_cordon(p, node, mark)
     else:
         because = "cordoned by another client while it was proven"
-        hold(p, node, mark, because, cordon=marks.CordonOwner.THEIRS)
+        leaving.hold(p, node, mark, because, cordon=marks.CordonOwner.THEIRS)
 
 
 def _steps(p: UpgradePass, node: Node, mark: marks.NodeMark, proof: ProofProgress) -> str:
@@ -159,10 +145,10 @@ def _steps(p: UpgradePass, node: Node, mark: marks.NodeMark, proof: ProofProgres
     waiting = "" if mark.cordon is marks.CordonOwner.THEIRS else p2_taint(p, node, mark, proof)
     if waiting:
         return f"P2: {waiting}"
-    pod = canary_of(p, node)
+    pod = leaving.canary_of(p, node)
     if proof.passed or proof.deleted_ns is not None:
         return _p7_gone(p, node, mark, proof, pod)
-    manifest = canary_manifest(p, node, mark)
+    manifest = manifests.canary_manifest(p, node, mark)
     if pod is None or not _is_usable(pod, manifest):
         return _make(p, node, proof, pod, manifest)
     if pod.metadata.deletion_timestamp is not None:
@@ -190,7 +176,9 @@ def p2_taint(p: UpgradePass, node: Node, mark: marks.NodeMark, proof: ProofProgr
     if node.has_taint(TAINT_NODE_UNSCHEDULABLE, NO_SCHEDULE):
         if p.is_over(proof.swapped_ns, TAINT_NS):
             if others and not p.clock_stands(node.name, mark):
-                fail(p, node, mark, f"taint {TAINT_NODE_UNSCHEDULABLE} stays after the cordon")
+                leaving.fail(
+                    p, node, mark, f"taint {TAINT_NODE_UNSCHEDULABLE} stays after the cordon"
+                )
             elif not others:
                 proof.fault = f"no node loses its taint {TAINT_NODE_UNSCHEDULABLE}"
         return f"taint {TAINT_NODE_UNSCHEDULABLE} is still there"
@@ -200,12 +188,12 @@ def p2_taint(p: UpgradePass, node: Node, mark: marks.NodeMark, proof: ProofProgr
     return ""
 
 
-def _is_usable(pod: Pod, manifest: Manifest) -> bool:
+def _is_usable(pod: Pod, manifest: manifests.Manifest) -> bool:
     """True if the canary is of this policy, not of an older `--canary-image`, and can still become
     Ready, or has succeeded.
     """
-    wanted = manifest["metadata"]["annotations"][ANNOTATION_SPEC]
-    if (pod.metadata.annotations or {}).get(ANNOTATION_SPEC, wanted) != wanted:
+    wanted = manifest["metadata"]["annotations"][manifests.ANNOTATION_SPEC]
+    if (pod.metadata.annotations or {}).get(manifests.ANNOTATION_SPEC, wanted) != wanted:
         return False
     return pod.status.phase != "Failed" and not (
         pod.status.phase == "Succeeded" and pod.spec.restart_policy != "Never"
@@ -213,11 +201,11 @@ def _is_usable(pod: Pod, manifest: Manifest) -> bool:
 
 
 def _make(
-    p: UpgradePass, node: Node, proof: ProofProgress, pod: Pod | None, manifest: Manifest
+    p: UpgradePass, node: Node, proof: ProofProgress, pod: Pod | None, manifest: manifests.Manifest
 ) -> str:
     """Create the canary, after deleting one that ended, or that an older policy made."""
     if pod is not None:
-        delete_canary(p, node, "made anew")
+        leaving.delete_canary(p, node, "made anew")
         reason = pod.status.reason or pod.status.phase
         return f"P3: the canary ended ({reason}) and is made anew"
     if not manifest["spec"]["containers"][0].get("image"):
@@ -228,7 +216,7 @@ def _make(
         return f"P3: {proof.fault}"
     if proof.refused:
         proof.fault = f"the canary was refused: {proof.refused}"
-    namespace, name = p.policy.namespace, canary_name(node.uid)
+    namespace, name = p.policy.namespace, manifests.canary_name(node.uid)
     if not p.is_under_way("Pod", (namespace, name)):
         p.decide(
             CreateForNode,
@@ -298,7 +286,7 @@ def _p7_gone(
     if pod is None or (proof.uid and pod.uid != proof.uid):
         return ""
     if pod.metadata.deletion_timestamp is None:
-        delete_canary(p, node, "it has shown what it was to show")
+        leaving.delete_canary(p, node, "it has shown what it was to show")
         proof.deleted_ns = p.now_ns  # its minute begins once the deletion is seen
         refused = p.memory.refused.get(("Pod", pod.key))
         if refused is not None:
@@ -307,14 +295,16 @@ def _p7_gone(
     if proof.deleted_ns is None:
         proof.deleted_ns = p.now_ns
     if p.is_over(proof.deleted_ns, GONE_NS) and not p.clock_stands(node.name, mark):
-        fail(p, node, mark, "cannot stop pods: its canary is still there 60 s after its deletion")
+        leaving.fail(
+            p, node, mark, "cannot stop pods: its canary is still there 60 s after its deletion"
+        )
     return "P7: the canary is terminating"
 
 
 def _release(p: UpgradePass, node: Node, mark: marks.NodeMark) -> None:
     """Taint and shield off: the node serves again, and is watched for a while."""
     if p.document.proof_only:
-        end_proof(p, node, mark, "")
+        leaving.end_proof(p, node, mark, "")
         return
     stays = "; a person's cordon stays" if mark.cordon is marks.CordonOwner.THEIRS else ""
     p.advance(

@@ -17,18 +17,8 @@ from typing import Final, NamedTuple
 import msgspec
 from msgspec.structs import replace
 
+from kubectl_nodelife.controllers.upgrade import claims
 from kubectl_nodelife.controllers.upgrade.claiming import SOAK, pools_in_turn
-from kubectl_nodelife.controllers.upgrade.claims import (
-    SLACK,
-    UpgradeCandidate,
-    assumptions,
-    claim_order,
-    high_estimate_ns,
-    is_growing,
-    measured,
-    phase_times,
-    step_width,
-)
 from kubectl_nodelife.controllers.upgrade.counts import pool_scope
 from kubectl_nodelife.controllers.upgrade.document import NOT_BEGUN, RunPhase
 from kubectl_nodelife.controllers.upgrade.gates import BLIND, WINDOW
@@ -65,7 +55,7 @@ def time_left(p: UpgradePass) -> TimeLeft | None:
     """The time that is left of the run, where each node takes its least, what is expected, and its
     most; None where nothing is left, or nothing is seen of it.
     """
-    policy, times = p.policy, measured(p.marks.values())
+    policy, times = p.policy, claims.measured(p.marks.values())
     if times.work_ns is not None:
         policy = replace(policy, expect_work_ns=Duration(times.work_ns))
     candidates = p.memory.candidates if p.phase is not RunPhase.ABORTING else {}
@@ -84,10 +74,10 @@ def time_left(p: UpgradePass) -> TimeLeft | None:
             p, (min(int(drain_ns * share), limit_ns), *phases), own_drains=share == shares[-1]
         ).length_ns(waiting)
         / SECOND_NS
-        for phases, share in zip(phase_times(policy, _renewal_ns(p)), shares, strict=True)
+        for phases, share in zip(claims.phase_times(policy, _renewal_ns(p)), shares, strict=True)
     )
-    rests_on = assumptions(policy, times.nodes)
-    return TimeLeft(count, low, expected, high * SLACK, rests_on, _is_held(p))
+    rests_on = claims.assumptions(policy, times.nodes)
+    return TimeLeft(count, low, expected, high * claims.SLACK, rests_on, _is_held(p))
 
 
 def _renewal_ns(p: UpgradePass) -> int | None:
@@ -140,11 +130,11 @@ class _Rest:
             free_ns = 0
         self._end_ns = max(self._end_ns, free_ns + max(0, self._soaks_ns - spent_ns))
 
-    def length_ns(self, waiting: list[UpgradeCandidate]) -> int:
+    def length_ns(self, waiting: list[claims.UpgradeCandidate]) -> int:
         """When the last node is Done, from now."""
         p, step = self._p, self._p.next.step
         for pool in pools_in_turn(p, {c.pool for c in waiting}):
-            mine = claim_order([c for c in waiting if c.pool == pool], p.policy.canary_nodes)
+            mine = claims.claim_order([c for c in waiting if c.pool == pool], p.policy.canary_nodes)
             mine = mine if p.policy.zones == 1 else _by_turns(mine)
             is_here = pool == step.pool and step.window != NOT_BEGUN
             if is_here and not step.window:
@@ -156,21 +146,26 @@ class _Rest:
         return self._end_ns
 
     def _grow(
-        self, pool: str, nodes: list[UpgradeCandidate], k: int, more: int
-    ) -> list[UpgradeCandidate]:
+        self, pool: str, nodes: list[claims.UpgradeCandidate], k: int, more: int
+    ) -> list[claims.UpgradeCandidate]:
         """Step by step, and a soak after each; the nodes that are left once growth is over."""
         policy = self._p.policy
         most, is_here = self._p.fleet.most_unavailable(pool), pool == self._p.next.step.pool
         begins_ns = 0 if is_here else self._end_ns  # pools go one after another
-        while nodes and is_growing(k, policy.canary_width, most, policy.max_parallel):
+        while nodes and claims.is_growing(k, policy.canary_width, most, policy.max_parallel):
             self._claim(pool, nodes[: max(0, more)], begins_ns=begins_ns)
             nodes, k = nodes[max(0, more) :], k + 1
-            more = step_width(k, policy.canary_width)
+            more = claims.step_width(k, policy.canary_width)
             begins_ns = self._end_ns = self._end_ns + (self._soak_ns() if nodes else 0)
         return nodes
 
     def _claim(
-        self, pool: str, nodes: list[UpgradeCandidate], *, soaks: bool = False, begins_ns: int = 0
+        self,
+        pool: str,
+        nodes: list[claims.UpgradeCandidate],
+        *,
+        soaks: bool = False,
+        begins_ns: int = 0,
     ) -> None:
         """All of these nodes, those of a zone once the zone before is done where zones follow one
         another; `soaks`: with a soak in between.
@@ -195,7 +190,7 @@ class _Rest:
             return soak
         return max(0, soak - (p.now_ns - p.memory.soak[1]))
 
-    def _slide(self, pool: str, nodes: list[UpgradeCandidate], begins_ns: int) -> None:
+    def _slide(self, pool: str, nodes: list[claims.UpgradeCandidate], begins_ns: int) -> None:
         """Each of them goes as soon as its pool and its zone have a slot, and a window fits."""
         taken, policy = self._until.setdefault(pool, {}), self._p.policy
         every = [at_ns for zone in taken.values() for at_ns in zone]
@@ -212,7 +207,7 @@ class _Rest:
                 of_zone[node.zone] = _free(taken.get(node.zone, []), most)
             zone = of_zone[node.zone]
             at_ns = self._p.clock_ns + max(begins_ns, slots[0], zone[0])
-            high_ns = high_estimate_ns(policy, node.drain.high_seconds)
+            high_ns = claims.high_estimate_ns(policy, node.drain.high_seconds)
             at_ns = fits_ns(policy.window, at_ns, high_ns) or at_ns
             at_ns += sum(self._lengths_ns) - self._p.clock_ns
             if self._own_drains:
@@ -227,14 +222,14 @@ class _Rest:
 _IN_TURN: Final = (NodeState.DRAINING, NodeState.WORKING, NodeState.SETTLING, NodeState.PROVING)
 
 
-def _of_zones(nodes: Iterable[UpgradeCandidate]) -> dict[str, list[UpgradeCandidate]]:
-    of_zones: dict[str, list[UpgradeCandidate]] = {}
+def _of_zones(nodes: Iterable[claims.UpgradeCandidate]) -> dict[str, list[claims.UpgradeCandidate]]:
+    of_zones: dict[str, list[claims.UpgradeCandidate]] = {}
     for node in nodes:
         of_zones.setdefault(node.zone, []).append(node)
     return of_zones
 
 
-def _by_turns(nodes: list[UpgradeCandidate]) -> list[UpgradeCandidate]:
+def _by_turns(nodes: list[claims.UpgradeCandidate]) -> list[claims.UpgradeCandidate]:
     """One of each zone after another, as where several zones are open at once."""
     turns = zip_longest(*_of_zones(nodes).values())
     return [node for turn in turns for node in turn if node is not None]

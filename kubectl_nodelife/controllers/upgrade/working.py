@@ -12,17 +12,10 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from kubectl_nodelife.controllers.upgrade import marks
+from kubectl_nodelife.controllers.upgrade import manifests, marks
 from kubectl_nodelife.controllers.upgrade.document import RunPhase
 from kubectl_nodelife.controllers.upgrade.gates import closed_gate
 from kubectl_nodelife.controllers.upgrade.leaving import fail, hold
-from kubectl_nodelife.controllers.upgrade.manifests import (
-    UnsafeVariable,
-    job_manifest,
-    short_hash,
-    withheld_suffix,
-    work_variables,
-)
 from kubectl_nodelife.controllers.upgrade.memory import WorkProgress
 from kubectl_nodelife.controllers.upgrade.policy import WorkMode
 from kubectl_nodelife.controllers.upgrade.upgrade_pass import UpgradePass
@@ -55,11 +48,11 @@ def start(p: UpgradePass, node: Node, mark: marks.NodeMark, seen: WorkProgress) 
     progress = p.progress(node.name, mark)
     if p.is_over(progress.armed_ns, p.policy.work_timeout_ns):
         progress.armed_ns = p.now_ns  # no command begins with its time over already
-    variables = work_variables(p, node, mark)
+    variables = manifests.work_variables(p, node, mark)
     p.act_on(
         node,
         StartWork,
-        f"try {mark.try_} of {p.policy.tries}{withheld_suffix(variables.withheld)}",
+        f"try {mark.try_} of {p.policy.tries}{manifests.withheld_suffix(variables.withheld)}",
         try_=mark.try_,
         mode=p.policy.work.mode,
         env=variables.values,
@@ -70,7 +63,7 @@ def start(p: UpgradePass, node: Node, mark: marks.NodeMark, seen: WorkProgress) 
 def job_key(p: UpgradePass, node: Node, mark: marks.NodeMark) -> tuple[str, str]:
     """(namespace, name) of the Job of this try."""
     meta = (p.policy.work.manifest or {}).get("metadata") or {}
-    name = f"nodelife-{mark.run}-{short_hash(node.uid)}-{mark.try_}"
+    name = f"nodelife-{mark.run}-{manifests.short_hash(node.uid)}-{mark.try_}"
     return meta.get("namespace") or p.policy.namespace, name
 
 
@@ -191,10 +184,10 @@ def _by_job(p: UpgradePass, node: Node, mark: marks.NodeMark, seen: WorkProgress
         if manifest is None or p.is_under_way("Job", (namespace, name)):
             return
         seconds = int(p.policy.work_timeout_ns) // SECOND_NS
-        variables = work_variables(p, node, mark)
+        variables = manifests.work_variables(p, node, mark)
         try:
-            of_node = job_manifest(manifest, name, p.policy.namespace, variables, seconds)
-        except UnsafeVariable as error:
+            of_node = manifests.job_manifest(manifest, name, p.policy.namespace, variables, seconds)
+        except manifests.UnsafeVariable as error:
             fail(p, node, mark, f"its Job cannot be made: {error}")
             return
         p.decide(
