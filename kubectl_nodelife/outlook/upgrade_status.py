@@ -87,7 +87,10 @@ def upgrade_status(
         step=_step(run),
         budgets=[_budget(*budget) for budget in report.budgets.items()],
         gates=_gates(run, now_ns, report),
-        holds=[{"what": what, "because": why} for what, why in report.holds.items()],
+        holds=[
+            {"what": what, "by": hold.by, "because": str(hold)}
+            for what, hold in report.holds.items()
+        ],
         counts=dict(sorted(Counter(row["state"] for row in every).items())),
         nodes=rows,
         estimate=_estimate(view),
@@ -379,7 +382,7 @@ class RunNodes:
             yield self._row(name, SKIPPED, because) | {"run": mark.run}
         for name, why in self._unclaimed():
             held = self.report.holds.get(name, "its turn has not come")
-            yield self._row(name, SKIPPED if why else WAITING, why or held)
+            yield self._row(name, SKIPPED if why else WAITING, why or str(held))
         run = self.run
         gone = gone_nodes(run.step.nodes, (), self.nodes) if run is not None else {}
         followed = {mark.for_ for mark in self.marks.values() if mark is not None}

@@ -7,6 +7,7 @@ import pytest
 from msgspec.structs import replace
 
 from kubectl_nodelife.commands.upgrade.orders import _names, resume
+from kubectl_nodelife.controllers.upgrade.claims import ClaimHold
 from kubectl_nodelife.controllers.upgrade.document import (
     ANNOTATION_REQUEST,
     ANNOTATION_RUN,
@@ -228,7 +229,9 @@ def test_a_name_that_no_node_has_is_not_found() -> None:
 
 
 def test_a_node_that_waits_its_turn_is_told_with_what_holds_it() -> None:
-    said = LeaderReport(run="r1", at=at(-5), holds={"b3": "zone: 1 of 5 nodes would be down"})
+    said = LeaderReport(
+        run="r1", at=at(-5), holds={"b3": ClaimHold("zone", "1 of 5 nodes would be down")}
+    )
     answer = status(TEN, of_run(run(), said=said), "b3")
     (row,) = answer["nodes"]
     assert (row["state"], row["because"]) == ("Waiting", "zone: 1 of 5 nodes would be down")
@@ -308,7 +311,7 @@ def test_what_a_leader_that_went_said_of_gates_is_not_taken_for_now() -> None:
         run="r1",
         at=at(-5),
         gates={"zone": "a is sick"},
-        holds={"b3": "zone: a"},
+        holds={"b3": ClaimHold("zone", "a")},
         waits={"b0": "S4: Ready"},
     )
     nodes = [blue("b0", DRAINING), *TEN[1:]]

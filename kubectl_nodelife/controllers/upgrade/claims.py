@@ -236,6 +236,9 @@ class ClaimHold(NamedTuple):
     by: str
     because: str
 
+    def __str__(self) -> str:
+        return f"{self.by}: {self.because}" if self.because else self.by
+
 
 class ClaimStage(NamedTuple):
     """The claims that the pool's step allows. `wanted`: how many more nodes. `zones`: of which

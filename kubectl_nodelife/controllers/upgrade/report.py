@@ -263,7 +263,7 @@ class LeaderReport(msgspec.Struct, frozen=True, omit_defaults=True):
     at: str = ""
     gates: dict[str, str] = {}
     waits: dict[str, str] = {}
-    holds: dict[str, str] = {}
+    holds: dict[str, claims.ClaimHold] = {}
     skipped: dict[str, str] = {}
     lowest: dict[str, tuple[int, str]] = {}
     budgets: dict[str, tuple[int, int, int, int]] = {}
@@ -274,7 +274,10 @@ def report_of(p: UpgradePass) -> LeaderReport:
     """The report on a pass; of many nodes the first hundred."""
     seen = {name: p.memory.progress_of(name) for name in p.in_flight}
     waits = {name: one.waits_for for name, one in seen.items() if one and one.waits_for}
-    holds = {name: f"{what}: {why}" if why else what for name, (what, why) in p.holds.items()}
+    holds = {
+        name: hold._replace(because=hold.because[:MOST_WORDS])
+        for name, hold in islice(p.holds.items(), MOST_NODES)
+    }
     counts = p.fleet.counts
     budgets = map(counts.budget, counts.scopes() if BLIND not in p.gates else ())
     return LeaderReport(
@@ -282,7 +285,7 @@ def report_of(p: UpgradePass) -> LeaderReport:
         p.stamp,
         _cut(p.gates),
         _cut(waits),
-        _cut(holds),
+        holds,
         _cut(_skipped(p)),
         _lowest(p),
         {b.scope.key: (b.base, b.available, b.floor, b.most_unavailable) for b in budgets},

@@ -126,7 +126,7 @@ def upgrade_sample(lease: Lease | None, cache: Cache, now_ns: int) -> UpgradeSam
     return UpgradeSample(
         Counter(status["counts"]),
         {gate["gate"] for gate in status["gates"]},
-        Counter(hold["because"].partition(":")[0] for hold in status["holds"]),
+        Counter(hold["by"] for hold in status["holds"]),
         status["lowest"]["all"],
     )
 
