@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import os
 import shutil
+import socket
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping
 from typing import Any
@@ -140,6 +141,13 @@ async def kubectl(served: Sandbox, *args: str, stdin: str = "", check: bool = Tr
     text = out.decode()
     assert not check or process.returncode == 0, f"kubectl {' '.join(args)}: {text}"
     return text
+
+
+def free_port() -> int:
+    """A port of loopback that nobody uses now."""
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        return int(one.getsockname()[1])
 
 
 async def until(condition: Callable[[], object], seconds: float = 60.0) -> None:

@@ -2,12 +2,12 @@
 
 import json
 import sqlite3
-from collections.abc import Awaitable, Callable
+from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 
 from kubectl_nodelife.sandbox.tls import Sandbox
 from tests.acts.program import Ended, nodelife
-from tests.loopback import client, play, sandbox
+from tests.loopback import client, sandbox
 from tests.objects import of_kind
 from tests.pod_status.test_live import stuck_pod, well_node
 
@@ -15,13 +15,8 @@ STUCK = "/api/v1/namespaces/shop/pods/stuck"
 KUBE_SYSTEM = of_kind("Namespace", "kube-system", uid="the-cluster")
 
 
-def on_a_stuck_pod(test: Callable[[Sandbox], Awaitable[None]]) -> None:
-    async def run() -> None:
-        things = [KUBE_SYSTEM, well_node(), stuck_pod()]
-        async with sandbox(generate=None, objects=things) as served:
-            await test(served)
-
-    play(run)
+def a_stuck_pod() -> AbstractAsyncContextManager[Sandbox]:
+    return sandbox(generate=None, objects=[KUBE_SYSTEM, well_node(), stuck_pod()])
 
 
 async def repair(served: Sandbox, *words: str) -> Ended:
@@ -44,8 +39,8 @@ def rows(served: Sandbox) -> list[tuple[str, str, str]]:
     return [(json.loads(action)["type"], name, state) for action, name, state in found]
 
 
-def test_yes_mends_and_the_journal_has_it() -> None:
-    async def test(served: Sandbox) -> None:
+async def test_yes_mends_and_the_journal_has_it() -> None:
+    async with a_stuck_pod() as served:
         ended = await repair(served, "--yes")
         assert ended.code == 0, ended.err
         assert "PATCH /api/v1/namespaces/shop/pods/stuck/status" in ended.out
@@ -59,11 +54,9 @@ def test_yes_mends_and_the_journal_has_it() -> None:
         words = ("changes", "pod", "stuck", "-n", "shop", "-o", "name")
         assert (await nodelife(served.kubeconfig, served.folder, *words)).out == "pod/shop/stuck\n"
 
-    on_a_stuck_pod(test)
 
-
-def test_without_a_terminal_nothing_is_sent_but_on_ones_word() -> None:
-    async def test(served: Sandbox) -> None:
+async def test_without_a_terminal_nothing_is_sent_but_on_ones_word() -> None:
+    async with a_stuck_pod() as served:
         ended = await repair(served)
         assert ended.code == 5 and "give --yes" in ended.err.splitlines()[-1]
         assert "PATCH" in ended.out, "the requests are shown all the same"
@@ -74,20 +67,16 @@ def test_without_a_terminal_nothing_is_sent_but_on_ones_word() -> None:
         assert await ready(served) == "False"
         assert rows(served) == []
 
-    on_a_stuck_pod(test)
 
-
-def test_of_a_total_that_is_used_up_nothing_is_sent() -> None:
-    async def test(served: Sandbox) -> None:
+async def test_of_a_total_that_is_used_up_nothing_is_sent() -> None:
+    async with a_stuck_pod() as served:
         ended = await repair(served, "--yes", "--max-writes=0")
         assert ended.code == 1 and "--max-writes 0 is used up" in ended.err
         assert await ready(served) == "False"
 
-    on_a_stuck_pod(test)
 
-
-def test_another_cluster_behind_the_address_is_refused() -> None:
-    async def test(served: Sandbox) -> None:
+async def test_another_cluster_behind_the_address_is_refused() -> None:
+    async with a_stuck_pod() as served:
         assert (await repair(served, "--dry-run=server")).code == 0
         (path,) = Path(served.folder).glob("state/*/acts-1.writes.db")
         with sqlite3.connect(path) as db:
@@ -95,5 +84,3 @@ def test_another_cluster_behind_the_address_is_refused() -> None:
         ended = await repair(served, "--yes")
         assert ended.code == 5 and "another cluster is behind this address" in ended.err
         assert await ready(served) == "False"
-
-    on_a_stuck_pod(test)

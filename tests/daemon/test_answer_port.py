@@ -16,7 +16,7 @@ from kubectl_nodelife.daemon.cluster_view import NotReadYet, WatchedCluster
 from kubectl_nodelife.daemon.listener import MOST_CONNECTIONS
 from kubectl_nodelife.daemon.server import AnswerPort, Server, port_warning
 from kubectl_nodelife.errors import BadInput
-from tests.metrics.test_endpoint import free_port
+from tests.loopback import free_port
 
 PACKAGE = Path(__file__).parents[2] / "kubectl_nodelife"
 OURS = {"Host": "nodelife", "X-Nodelife-Protocol": str(PROTOCOL)}

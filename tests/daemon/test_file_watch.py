@@ -1,9 +1,10 @@
 """Files that are watched: at once by the system's word, and by looking where it gives none."""
 
 import asyncio
+import contextlib
 import os
 import shutil
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
 import pytest
@@ -33,21 +34,17 @@ class Changes:
             await self._told.wait()
 
 
-def watching(
-    files: list[Path], story: Callable[[Changes, FileWatch], object], settled_s: float = 0.3
-) -> None:
-    async def main() -> None:
-        changes = Changes()
-        watch = FileWatch(map(str, files), changes.changed)
-        task = asyncio.create_task(watch.run())
-        await asyncio.sleep(settled_s)
-        try:
-            await story(changes, watch)  # type: ignore[misc]
-        finally:
-            task.cancel()
-            await asyncio.gather(task, return_exceptions=True)
-
-    asyncio.run(main())
+@contextlib.asynccontextmanager
+async def watching(*files: Path) -> AsyncIterator[Changes]:
+    changes = Changes()
+    watch = FileWatch(map(str, files), changes.changed)
+    task = asyncio.create_task(watch.run())
+    await asyncio.sleep(0.3)
+    try:
+        yield changes
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
 
 
 def replace(path: Path, text: str) -> None:
@@ -57,7 +54,7 @@ def replace(path: Path, text: str) -> None:
     os.replace(draft, path)
 
 
-def test_watchdog_tells_of_each_change_without_a_look(
+async def test_watchdog_tells_of_each_change_without_a_look(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(run, "LOOK_SECONDS", NEVER)
@@ -66,7 +63,7 @@ def test_watchdog_tells_of_each_change_without_a_look(
     config, kubeconfig = folder / "config.yaml", tmp_path / "kubeconfig"
     kubeconfig.write_text("a")
 
-    async def story(changes: Changes, watch: FileWatch) -> None:
+    async with watching(config, kubeconfig) as changes:
         await changes.after(lambda: config.write_text("one"))
         await changes.after(lambda: replace(config, "two, longer"))
         await changes.after(lambda: kubeconfig.write_text("changed"))
@@ -76,10 +73,8 @@ def test_watchdog_tells_of_each_change_without_a_look(
         await asyncio.sleep(0.6)
         assert changes.count == told
 
-    watching([config, kubeconfig], story)
 
-
-def test_a_folder_that_is_not_there_is_looked_for_and_then_watched(
+async def test_a_folder_that_is_not_there_is_looked_for_and_then_watched(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(run, "LOOK_SECONDS", 0.2)
@@ -90,7 +85,7 @@ def test_a_folder_that_is_not_there_is_looked_for_and_then_watched(
         folder.mkdir()
         config.write_text("one")
 
-    async def story(changes: Changes, watch: FileWatch) -> None:
+    async with watching(config) as changes:
         for _ in range(2):
             await changes.after(appear)
             await asyncio.sleep(0.6)
@@ -99,10 +94,8 @@ def test_a_folder_that_is_not_there_is_looked_for_and_then_watched(
             monkeypatch.setattr(run, "LOOK_SECONDS", 0.2)
             await changes.after(lambda: shutil.rmtree(folder))
 
-    watching([config], story)
 
-
-def test_a_link_is_looked_at_for_its_end_lies_in_a_folder_that_is_not_watched(
+async def test_a_link_is_looked_at_for_its_end_lies_in_a_folder_that_is_not_watched(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(run, "LOOK_SECONDS", 0.2)
@@ -111,14 +104,12 @@ def test_a_link_is_looked_at_for_its_end_lies_in_a_folder_that_is_not_watched(
     end.write_text("one")
     link.symlink_to(end)
 
-    async def story(changes: Changes, watch: FileWatch) -> None:
+    async with watching(link) as changes:
         await changes.after(lambda: end.write_text("two, longer"))
-
-    watching([link], story)
 
 
 @pytest.mark.parametrize("failing", [True, False])
-def test_where_the_system_has_no_watches_left_or_others_write_it_looks(
+async def test_where_the_system_has_no_watches_left_or_others_write_it_looks(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, failing: bool
 ) -> None:
     monkeypatch.setattr(run, "LOOK_SECONDS", 0.2)
@@ -139,7 +130,5 @@ def test_where_the_system_has_no_watches_left_or_others_write_it_looks(
     monkeypatch.setattr(run, "Observer", NoWatches)
     monkeypatch.setattr(run, "_is_shared", lambda folder: True)
 
-    async def story(changes: Changes, watch: FileWatch) -> None:
+    async with watching(config) as changes:
         await changes.after(lambda: config.write_text("one"))
-
-    watching([config], story)

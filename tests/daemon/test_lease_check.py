@@ -50,36 +50,29 @@ def renewed(after_s: int) -> Cache:
         pytest.param(10, True, 1, id="renewed-but-pods-have-a-time-of-their-own"),
     ],
 )
-def test_only_a_silent_node_asks_for_a_list(after_s: int, classic: bool, asked: int) -> None:
-    async def story() -> int:
-        lists = 0
+async def test_only_a_silent_node_asks_for_a_list(after_s: int, classic: bool, asked: int) -> None:
+    lists = 0
 
-        async def read() -> list[Any]:
-            nonlocal lists
-            lists += 1
-            return []
+    async def read() -> list[Any]:
+        nonlocal lists
+        lists += 1
+        return []
 
-        clock: Any = SimpleNamespace(now_ns=lambda: START_NS + GRACE_NS - SECOND_NS)
-        check = LeaseCheck(read, clock, asyncio.Queue())
-        assert not check.must_wait(lifecycle(classic), renewed(after_s))
-        await asyncio.sleep(0)
-        return lists
-
-    assert asyncio.run(story()) == asked
+    clock: Any = SimpleNamespace(now_ns=lambda: START_NS + GRACE_NS - SECOND_NS)
+    check = LeaseCheck(read, clock, asyncio.Queue())
+    assert not check.must_wait(lifecycle(classic), renewed(after_s))
+    await asyncio.sleep(0)
+    assert lists == asked
 
 
-def test_a_renewal_puts_the_check_off_once_and_by_a_grace_period() -> None:
-    async def story() -> tuple[int | None, bool]:
-        one, cache, now_ns = lifecycle(), renewed(10), START_NS
-        clock: Any = SimpleNamespace(now_ns=lambda: now_ns)
-        check = LeaseCheck(lambda: asyncio.sleep(3600, []), clock, asyncio.Queue())
-        for after_s in range(70):
-            now_ns = START_NS + after_s * SECOND_NS
-            waits = check.must_wait(one, cache)
-        return one.memory.expiry.get("n"), waits
-
-    lost_ns, waits = asyncio.run(story())
-    assert lost_ns == START_NS + 10 * SECOND_NS + GRACE_NS
+async def test_a_renewal_puts_the_check_off_once_and_by_a_grace_period() -> None:
+    one, cache, now_ns = lifecycle(), renewed(10), START_NS
+    clock: Any = SimpleNamespace(now_ns=lambda: now_ns)
+    check = LeaseCheck(lambda: asyncio.sleep(3600, []), clock, asyncio.Queue())
+    for after_s in range(70):
+        now_ns = START_NS + after_s * SECOND_NS
+        waits = check.must_wait(one, cache)
+    assert one.memory.expiry.get("n") == START_NS + 10 * SECOND_NS + GRACE_NS
     assert waits, "its time is over, and no list has come"
 
 
@@ -100,6 +93,11 @@ async def test_a_renewal_that_waits_to_be_taken_in_was_told(tmp_path: Path, held
     assert "Lease" not in lab.feed.relisted
 
 
+def version(text: str) -> Lease:
+    meta = LeaseMeta(name="n", namespace="kube-node-lease", resource_version=text)
+    return Lease(meta, LeaseSpec(renew_time=Time(START_NS)))
+
+
 @pytest.mark.parametrize(
     "shown, listed, is_older",
     [
@@ -109,48 +107,35 @@ async def test_a_renewal_that_waits_to_be_taken_in_was_told(tmp_path: Path, held
         pytest.param("9", "x", False, id="no-number"),
     ],
 )
-def test_a_list_older_than_the_watch_is_of_restored_data(
+async def test_a_list_older_than_the_watch_is_of_restored_data(
     shown: str, listed: str, is_older: bool
 ) -> None:
     """What the watch shows while the list is on its way does not make the list old."""
+    cache = Cache()
+    cache.apply(Put("Lease", version(shown)), START_NS)
 
-    def version(text: str) -> Lease:
-        meta = LeaseMeta(name="n", namespace="kube-node-lease", resource_version=text)
-        return Lease(meta, LeaseSpec(renew_time=Time(START_NS)))
+    async def read() -> list[Any]:
+        cache.apply(Put("Lease", version("100")), START_NS)
+        return [version(listed)]
 
-    async def story() -> bool:
-        cache = Cache()
-        cache.apply(Put("Lease", version(shown)), START_NS)
-
-        async def read() -> list[Any]:
-            cache.apply(Put("Lease", version("100")), START_NS)
-            return [version(listed)]
-
-        clock: Any = SimpleNamespace(now_ns=lambda: START_NS + GRACE_NS - SECOND_NS)
-        queue: asyncio.Queue[LeasesRead] = asyncio.Queue()
-        LeaseCheck(read, clock, queue).must_wait(lifecycle(), cache)
-        return (await queue.get()).is_older
-
-    assert asyncio.run(story()) is is_older
+    clock: Any = SimpleNamespace(now_ns=lambda: START_NS + GRACE_NS - SECOND_NS)
+    queue: asyncio.Queue[LeasesRead] = asyncio.Queue()
+    LeaseCheck(read, clock, queue).must_wait(lifecycle(), cache)
+    assert (await queue.get()).is_older is is_older
 
 
 @pytest.mark.parametrize(("release", "taken"), [("v1.36", 0), ("v1.37", 1)])
-def test_a_write_that_only_the_list_shows_counts_from_v1_37_on(release: str, taken: int) -> None:
-    def version(text: str) -> Lease:
-        meta = LeaseMeta(name="n", namespace="kube-node-lease", resource_version=text)
-        return Lease(meta, LeaseSpec(renew_time=Time(START_NS)))
-
-    async def story() -> tuple[list[Lease], bool]:
-        cache, one = Cache(), lifecycle()
-        cache.apply(Put("Lease", version("9")), START_NS)
-        one.memory.reads_leases = release != "v1.36"
-        clock: Any = SimpleNamespace(now_ns=lambda: START_NS + GRACE_NS)
-        check = LeaseCheck(None, clock, asyncio.Queue())
-        read = LeasesRead(START_NS, [version("12")])
-        assert check.take(LeasesRead(START_NS, [version("9")]), one, cache, {}) == ([], False)
-        return check.take(read, one, cache, {})
-
-    newer, lies = asyncio.run(story())
+async def test_a_write_that_only_the_list_shows_counts_from_v1_37_on(
+    release: str, taken: int
+) -> None:
+    cache, one = Cache(), lifecycle()
+    cache.apply(Put("Lease", version("9")), START_NS)
+    one.memory.reads_leases = release != "v1.36"
+    clock: Any = SimpleNamespace(now_ns=lambda: START_NS + GRACE_NS)
+    check = LeaseCheck(None, clock, asyncio.Queue())
+    read = LeasesRead(START_NS, [version("12")])
+    assert check.take(LeasesRead(START_NS, [version("9")]), one, cache, {}) == ([], False)
+    newer, lies = check.take(read, one, cache, {})
     assert len(newer) == taken
     assert not lies, "it brought no renewal"
 

@@ -126,7 +126,7 @@ def test_managed_fields_tell_who_called_a_node_lost() -> None:
     assert breaker.because.endswith("Node n0, written by field manager hyperkube")
 
 
-def test_who_made_a_pod_is_read_where_no_watch_tells() -> None:
+async def test_who_made_a_pod_is_read_where_no_watch_tells() -> None:
     fields = {"f:metadata": {"f:ownerReferences": {}}}
     managed = [
         {"manager": "kube-controller-manager", "time": "2026-01-01T00:00:00Z", "fieldsV1": fields},
@@ -138,17 +138,14 @@ def test_who_made_a_pod_is_read_where_no_watch_tells() -> None:
         assert call == Get("Pod", ("d", "p"))
         return Answer(200, raw={"metadata": {"managedFields": managed}})
 
-    async def run() -> Guard:
-        tripwires, guard, _ = wires(node())
-        lookup = WriterLookup(read, guard, lambda: kept.append("kept"))
-        tripwires.ask_writer = lookup.ask
-        tripwires.sees(Put("Pod", pod("p", "n0", "DaemonSet")), NOW)
-        assert rules(guard) == [SURPRISE], "at once"
-        while not kept:
-            await asyncio.sleep(0)
-        return guard
-
-    (breaker,) = asyncio.run(run()).breakers.values()
+    tripwires, guard, _ = wires(node())
+    lookup = WriterLookup(read, guard, lambda: kept.append("kept"))
+    tripwires.ask_writer = lookup.ask
+    tripwires.sees(Put("Pod", pod("p", "n0", "DaemonSet")), NOW)
+    assert rules(guard) == [SURPRISE], "at once"
+    while not kept:
+        await asyncio.sleep(0)
+    (breaker,) = guard.breakers.values()
     told = "another DaemonSet controller made pod d/p, written by field manager"
     assert breaker.because == f"{told} kube-controller-manager"
 

@@ -20,7 +20,7 @@ import pytest
 from kubectl_nodelife.sandbox.tls import Sandbox
 from tests.daemon.user import PATIENT, User, silence, user
 from tests.hostile.holders import Holders, impersonating
-from tests.loopback import sandbox, until
+from tests.loopback import free_port, sandbox, until
 
 IDLE = 1_000
 CONTROLLERS = "node-lifecycle,taint-eviction"
@@ -54,12 +54,6 @@ def idle_connections(port: int) -> Iterator[list[socket.socket]]:
         for one in held:
             one.close()
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
-
-
-def free_port() -> int:
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        return int(one.getsockname()[1])
 
 
 def ready(served: Sandbox, name: str) -> str:

@@ -1,12 +1,12 @@
 """The endpoint: what it serves, to whom, and what a real Prometheus makes of it."""
 
 import asyncio
+import contextlib
 import json
 import shutil
-import socket
 import ssl
 from collections import Counter
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -23,7 +23,7 @@ from kubectl_nodelife.daemon.metrics.recorder import Histogram
 from kubectl_nodelife.errors import BadInput
 from kubectl_nodelife.sandbox.tls import make_certificate
 from tests.daemon.user import SET, silence, user
-from tests.loopback import sandbox
+from tests.loopback import free_port, sandbox
 from tests.metrics.promtool import RULES, needs_promtool, promtool
 
 PROMETHEUS = shutil.which("prometheus")
@@ -33,12 +33,6 @@ FLAGS = {
     "node-eviction-rate": "10",
 }
 ALL = ("node-lifecycle", "taint-eviction", "daemonset", "pod-gc")
-
-
-def free_port() -> int:
-    with socket.socket() as bound:
-        bound.bind(("127.0.0.1", 0))
-        return int(bound.getsockname()[1])
 
 
 class Recorder:
@@ -56,12 +50,13 @@ class Recorder:
         return self.missing
 
 
-async def served(options: MetricsOptions, test: Callable[[str, Recorder], Awaitable[None]]) -> None:
+@contextlib.asynccontextmanager
+async def served(options: MetricsOptions) -> AsyncIterator[tuple[str, Recorder]]:
     recorder = Recorder()
     endpoint = MetricsEndpoint(recorder, options)  # type: ignore[arg-type]
     await endpoint.start()
     try:
-        await test(options.url.removesuffix("/metrics"), recorder)
+        yield options.url.removesuffix("/metrics"), recorder
     finally:
         await endpoint.close()
 
@@ -70,28 +65,25 @@ def local(**more: Any) -> MetricsOptions:
     return MetricsOptions(bind_address=f"127.0.0.1:{free_port()}", **more)
 
 
-def test_health_readiness_and_methods() -> None:
-    async def test(url: str, recorder: Recorder) -> None:
-        async with aiohttp.ClientSession() as session:
-            async with session.get(f"{url}/healthz") as answer:
-                assert (answer.status, await answer.text()) == (200, "ok\n")
-            async with session.get(f"{url}/readyz") as answer:
-                assert answer.status == 200
-            recorder.missing = ["Pod: not read yet"]
-            async with session.get(f"{url}/readyz") as answer:
-                assert (answer.status, await answer.text()) == (503, "Pod: not read yet\n")
-            for method in ("POST", "PUT", "DELETE", "OPTIONS", "PATCH"):
-                async with session.request(method, f"{url}/metrics") as answer:
-                    assert answer.status == 405
-            for path in ("/", "/v1/status", "/v1/stop", "/metrics/"):
-                async with session.get(url + path) as answer:
-                    assert answer.status == 404
-
-    asyncio.run(served(local(), test))
+async def test_health_readiness_and_methods() -> None:
+    async with served(local()) as (url, recorder), aiohttp.ClientSession() as session:
+        async with session.get(f"{url}/healthz") as answer:
+            assert (answer.status, await answer.text()) == (200, "ok\n")
+        async with session.get(f"{url}/readyz") as answer:
+            assert answer.status == 200
+        recorder.missing = ["Pod: not read yet"]
+        async with session.get(f"{url}/readyz") as answer:
+            assert (answer.status, await answer.text()) == (503, "Pod: not read yet\n")
+        for method in ("POST", "PUT", "DELETE", "OPTIONS", "PATCH"):
+            async with session.request(method, f"{url}/metrics") as answer:
+                assert answer.status == 405
+        for path in ("/", "/v1/status", "/v1/stop", "/metrics/"):
+            async with session.get(url + path) as answer:
+                assert answer.status == 404
 
 
-def test_a_second_scraper_costs_nothing_and_formats_are_negotiated() -> None:
-    async def test(url: str, recorder: Recorder) -> None:
+async def test_a_second_scraper_costs_nothing_and_formats_are_negotiated() -> None:
+    async with served(local()) as (url, recorder):
         kinds = {
             "text/plain;version=0.0.4": "text/plain",
             "application/openmetrics-text;version=1.0.0": "application/openmetrics-text",
@@ -105,42 +97,40 @@ def test_a_second_scraper_costs_nothing_and_formats_are_negotiated() -> None:
                         assert b"nodelife_synced 1.0" in await answer.read()
         assert recorder.asked == len(kinds)
 
-    asyncio.run(served(local(), test))
 
-
-def test_a_token_is_asked_for_and_may_change(tmp_path: Path) -> None:
+async def test_a_token_is_asked_for_and_may_change(tmp_path: Path) -> None:
     token = tmp_path / "token"
     token.write_text("first\n")
 
-    async def test(url: str, recorder: Recorder) -> None:
-        async with aiohttp.ClientSession() as session:
+    async with (
+        served(local(token_file=str(token))) as (url, _),
+        aiohttp.ClientSession() as session,
+    ):
 
-            async def status(given: str) -> int:
-                headers = {"Authorization": given} if given else {}
-                async with session.get(f"{url}/metrics", headers=headers) as answer:
-                    return answer.status
+        async def status(given: str) -> int:
+            headers = {"Authorization": given} if given else {}
+            async with session.get(f"{url}/metrics", headers=headers) as answer:
+                return answer.status
 
-            assert await status("") == 401
-            assert await status("Bearer second") == 401
-            assert await status("Bearer first") == 200
-            token.write_text("second")
-            assert await status("Bearer first") == 401
-            assert await status("Bearer second") == 200
-            token.write_text("")
-            assert await status("Bearer ") == 401
-            token.unlink()
-            assert await status("Bearer second") == 401
-
-    asyncio.run(served(local(token_file=str(token)), test))
+        assert await status("") == 401
+        assert await status("Bearer second") == 401
+        assert await status("Bearer first") == 200
+        token.write_text("second")
+        assert await status("Bearer first") == 401
+        assert await status("Bearer second") == 200
+        token.write_text("")
+        assert await status("Bearer ") == 401
+        token.unlink()
+        assert await status("Bearer second") == 401
 
 
-def test_tls(tmp_path: Path) -> None:
+async def test_tls(tmp_path: Path) -> None:
     made = make_certificate()
     cert, key = tmp_path / "tls.crt", tmp_path / "tls.key"
     cert.write_text(made.certificate)
     key.write_text(made.key)
 
-    async def test(url: str, recorder: Recorder) -> None:
+    async with served(local(tls_cert_file=str(cert), tls_key_file=str(key))) as (url, _):
         assert url.startswith("https://127.0.0.1:")
         trusted = ssl.create_default_context(cadata=made.certificate)
         async with (
@@ -148,8 +138,6 @@ def test_tls(tmp_path: Path) -> None:
             session.get(f"{url}/metrics", ssl=trusted) as answer,
         ):
             assert answer.status == 200
-
-    asyncio.run(served(local(tls_cert_file=str(cert), tls_key_file=str(key)), test))
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,7 @@ from aiohttp import web
 
 from kubectl_nodelife.sandbox.tls import make_certificate
 from tests.daemon.user import User, user
-from tests.metrics.test_endpoint import free_port
+from tests.loopback import free_port
 from tests.port_forwarding import kubelet
 from tests.real.control_plane import ControlPlane
 

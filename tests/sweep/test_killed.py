@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -16,6 +15,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.loopback import free_port
 from tests.sweep.test_sweep import FILES, ROOT, command, content, run, study
 
 SECONDS = 90
@@ -42,12 +42,6 @@ def dask(*words: str) -> subprocess.Popen[bytes]:
     return subprocess.Popen(
         program, env=environment(), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
     )
-
-
-def free_port() -> int:
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        return int(found.getsockname()[1])
 
 
 class ByHand:

@@ -10,8 +10,7 @@ from kubectl_nodelife.commands.via import parse_via
 from kubectl_nodelife.errors import BadInput
 from kubectl_nodelife.sandbox.tls import Sandbox
 from tests.daemon.user import SET, User, user
-from tests.loopback import sandbox
-from tests.metrics.test_endpoint import free_port
+from tests.loopback import free_port, sandbox
 from tests.via.played import NAME, NAMESPACE, VIA, Plays, pod
 
 CONTROLLERS = ("node-lifecycle", "taint-eviction", "daemonset")

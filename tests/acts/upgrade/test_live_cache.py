@@ -53,19 +53,16 @@ class Deciding(UpgradeController):
         return super().make_pass(cache, now_ns, changed)
 
 
-def test_what_is_told_reaches_the_controller_that_leads_and_is_decided_on_later() -> None:
-    async def story() -> list[str]:
-        cache, controller = live_cache(), Deciding()
-        cache.take_in([Put("Node", Node(metadata=NodeMeta(name="before")))], 1)
-        cache.lead(controller)
-        engine = cache.engine
-        assert engine is not None
-        list(engine.decide(HostState(), 2))
-        cache.take_in([Put("Node", Node(metadata=NodeMeta(name="n1")))], 3)
-        assert engine.next_due() is not None and set(cache.cache.nodes) == {"before", "n1"}
-        return controller.heard
-
-    assert asyncio.run(story()) == ["Node n1"]
+async def test_what_is_told_reaches_the_controller_that_leads_and_is_decided_on_later() -> None:
+    cache, controller = live_cache(), Deciding()
+    cache.take_in([Put("Node", Node(metadata=NodeMeta(name="before")))], 1)
+    cache.lead(controller)
+    engine = cache.engine
+    assert engine is not None
+    list(engine.decide(HostState(), 2))
+    cache.take_in([Put("Node", Node(metadata=NodeMeta(name="n1")))], 3)
+    assert engine.next_due() is not None and set(cache.cache.nodes) == {"before", "n1"}
+    assert controller.heard == ["Node n1"]
 
 
 async def test_an_object_that_the_cache_fails_at_is_set_aside_and_a_pass_that_fails_ends_the_leader(
@@ -91,19 +88,16 @@ async def test_an_object_that_the_cache_fails_at_is_set_aside_and_a_pass_that_fa
         list(engine.decide(HostState(), 2))
 
 
-def test_the_wait_for_another_leaders_lease_is_no_standstill(
+async def test_the_wait_for_another_leaders_lease_is_no_standstill(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    async def story() -> str:
-        cache = live_cache()
-        later = time.monotonic() + MINUTE_S
-        monkeypatch.setattr(gate, "time", SimpleNamespace(monotonic=lambda: later))
-        following = asyncio.create_task(cache.run())
-        await asyncio.sleep(0)
-        cache.queue.put_nowait("wakes it")
-        assert await cache.receive() == ["wakes it"]
-        following.cancel()
-        await asyncio.gather(following, return_exceptions=True)
-        return cache.blind()
-
-    assert asyncio.run(story()) == ""
+    cache = live_cache()
+    later = time.monotonic() + MINUTE_S
+    monkeypatch.setattr(gate, "time", SimpleNamespace(monotonic=lambda: later))
+    following = asyncio.create_task(cache.run())
+    await asyncio.sleep(0)
+    cache.queue.put_nowait("wakes it")
+    assert await cache.receive() == ["wakes it"]
+    following.cancel()
+    await asyncio.gather(following, return_exceptions=True)
+    assert cache.blind() == ""

@@ -1,7 +1,7 @@
 """`upgrade pause`, `resume`, `abort` and `clean` on the sandbox: what they write and leave."""
 
 import json
-from collections.abc import Awaitable, Callable
+from contextlib import AbstractAsyncContextManager
 from typing import Any
 
 from kubectl_nodelife.controllers.upgrade.document import (
@@ -22,7 +22,7 @@ from kubectl_nodelife.controllers.upgrade.marks import (
 from kubectl_nodelife.sandbox.tls import Sandbox
 from tests.acts.program import Ended, nodelife
 from tests.acts.test_repair import KUBE_SYSTEM
-from tests.loopback import client, play, sandbox
+from tests.loopback import client, sandbox
 from tests.objects import manifest, of_kind
 from tests.pod_status.test_live import well_node
 
@@ -66,16 +66,8 @@ def lease(run: RunDocument | None, holder: str = "") -> dict[str, Any]:
     )
 
 
-def on(*things: dict[str, Any]) -> Callable[[Callable[[Sandbox], Awaitable[None]]], None]:
-    def with_test(test: Callable[[Sandbox], Awaitable[None]]) -> None:
-        async def run() -> None:
-            objects = [KUBE_SYSTEM, NAMESPACE, *things]
-            async with sandbox(generate=None, objects=objects) as served:
-                await test(served)
-
-        play(run)
-
-    return with_test
+def on(*things: dict[str, Any]) -> AbstractAsyncContextManager[Sandbox]:
+    return sandbox(generate=None, objects=[KUBE_SYSTEM, NAMESPACE, *things])
 
 
 async def upgrade(served: Sandbox, *words: str) -> Ended:
@@ -93,8 +85,8 @@ async def phase(served: Sandbox) -> str:
     return str(json.loads(text).get("phase", "Running"))
 
 
-def test_a_run_that_nobody_leads_is_paused_at_once() -> None:
-    async def test(served: Sandbox) -> None:
+async def test_a_run_that_nobody_leads_is_paused_at_once() -> None:
+    async with on(well_node(), lease(RunDocument(run="r1"))) as served:
         ended = await upgrade(served, "pause", "--because", "lunch")
         assert ended.code == 0, ended.err
         assert await phase(served) == "Paused"
@@ -103,20 +95,21 @@ def test_a_run_that_nobody_leads_is_paused_at_once() -> None:
         assert answer.code == 4 and "lunch" in status["because"]
         assert status["gates"][0]["gate"] == "paused"
 
-    on(well_node(), lease(RunDocument(run="r1")))(test)
 
-
-def test_without_a_run_there_is_nothing_to_pause() -> None:
-    async def test(served: Sandbox) -> None:
+async def test_without_a_run_there_is_nothing_to_pause() -> None:
+    async with on(well_node()) as served:
         ended = await upgrade(served, "pause")
         assert ended.code == 5 and "no upgrade is under way" in ended.err
         assert "upgrade start" in ended.err
 
-    on(well_node())(test)
 
-
-def test_clean_gives_back_keeps_what_is_not_proven_and_leaves_others_marks() -> None:
-    async def test(served: Sandbox) -> None:
+async def test_clean_gives_back_keeps_what_is_not_proven_and_leaves_others_marks() -> None:
+    async with on(
+        node("b0", NodeState.DRAINING),
+        node("b1", NodeState.PROVING, cordoned=False, taints=(THEIRS, UNPROVEN)),
+        node("b2", NodeState.DONE, CordonOwner.THEIRS),
+        lease(RunDocument(run="r1", phase=RunPhase.ABORTED)),
+    ) as served:
         ended = await upgrade(served, "clean", "--yes")
         assert ended.code == 0, ended.err
         assert "kubectl uncordon b0" in ended.out
@@ -143,14 +136,6 @@ def test_clean_gives_back_keeps_what_is_not_proven_and_leaves_others_marks() -> 
         nothing = await upgrade(served, "clean", "--yes")
         assert nothing.out == "nothing is left of an upgrade\n"
 
-    over = RunDocument(run="r1", phase=RunPhase.ABORTED)
-    on(
-        node("b0", NodeState.DRAINING),
-        node("b1", NodeState.PROVING, cordoned=False, taints=(THEIRS, UNPROVEN)),
-        node("b2", NodeState.DONE, CordonOwner.THEIRS),
-        lease(over),
-    )(test)
-
 
 def made(kind: str, api_version: str, namespace: str, spec: dict[str, Any]) -> dict[str, Any]:
     """What a run made for node b0 and its dead leader left."""
@@ -169,8 +154,14 @@ def made(kind: str, api_version: str, namespace: str, spec: dict[str, Any]) -> d
     }
 
 
-def test_clean_shows_and_deletes_what_a_dead_leader_made() -> None:
-    async def test(served: Sandbox) -> None:
+async def test_clean_shows_and_deletes_what_a_dead_leader_made() -> None:
+    template = {"spec": {"containers": [{"name": "c", "image": "c"}]}}
+    async with on(
+        well_node(),
+        made("Pod", "v1", "nodelife", template["spec"]),
+        made("Job", "batch/v1", "kube-system", {"template": template}),
+        lease(RunDocument(run="r1", phase=RunPhase.ABORTED)),
+    ) as served:
         shown = await upgrade(served, "clean")
         lines = ("pod", "job")
         for line in lines:
@@ -184,17 +175,13 @@ def test_clean_shows_and_deletes_what_a_dead_leader_made() -> None:
         again = await upgrade(served, "clean", "--yes")
         assert again.code == 0 and not again.err, again.err
 
-    template = {"spec": {"containers": [{"name": "c", "image": "c"}]}}
-    on(
-        well_node(),
-        made("Pod", "v1", "nodelife", template["spec"]),
-        made("Job", "batch/v1", "kube-system", {"template": template}),
-        lease(RunDocument(run="r1", phase=RunPhase.ABORTED)),
-    )(test)
 
-
-def test_clean_is_refused_while_a_run_is_open_and_ends_one_that_shall_be_aborted() -> None:
-    async def test(served: Sandbox) -> None:
+async def test_clean_is_refused_while_a_run_is_open_and_ends_one_that_shall_be_aborted() -> None:
+    async with on(
+        node("b0", NodeState.DRAINING),
+        node("b1", NodeState.WORKING),
+        lease(RunDocument(run="r1")),
+    ) as served:
         ended = await upgrade(served, "clean", "--yes")
         assert ended.code == 5 and "upgrade abort" in ended.err
         ended = await upgrade(served, "abort", "--because", "lunch")
@@ -212,25 +199,18 @@ def test_clean_is_refused_while_a_run_is_open_and_ends_one_that_shall_be_aborted
         assert ANNOTATION not in given.get("annotations", {}), "what was drained is given back"
         assert worked["labels"][LABEL_STATE] == "Failed", "what was worked on is not proven"
 
-    on(
-        node("b0", NodeState.DRAINING),
-        node("b1", NodeState.WORKING),
-        lease(RunDocument(run="r1")),
-    )(test)
 
-
-def test_clean_does_nothing_without_a_terminal_or_ones_word() -> None:
-    async def test(served: Sandbox) -> None:
+async def test_clean_does_nothing_without_a_terminal_or_ones_word() -> None:
+    async with on(node("b0", NodeState.DRAINING), lease(None)) as served:
         ended = await upgrade(served, "clean")
         assert ended.code == 5 and "--yes" in ended.err
         assert "kubectl uncordon b0" in ended.out, "it is shown all the same"
         assert (await read(served, "/api/v1/nodes/b0"))["spec"]["unschedulable"] is True
 
-    on(node("b0", NodeState.DRAINING), lease(None))(test)
 
-
-def test_resume_knows_its_nodes_and_is_only_a_request() -> None:
-    async def test(served: Sandbox) -> None:
+async def test_resume_knows_its_nodes_and_is_only_a_request() -> None:
+    paused = lease(RunDocument(run="r1", phase=RunPhase.PAUSED))
+    async with on(node("b0", NodeState.FAILED), paused) as served:
         ended = await upgrade(served, "resume", "--retry", "b00")
         assert ended.code == 1 and "did you mean b0?" in ended.err, ended.err
         assert ANNOTATION_REQUEST not in (await read(served, LEASE))["metadata"]["annotations"]
@@ -239,5 +219,3 @@ def test_resume_knows_its_nodes_and_is_only_a_request() -> None:
         assert await phase(served) == "Paused", "nobody was there to do it"
         notes = (await read(served, LEASE))["metadata"]["annotations"]
         assert json.loads(notes[ANNOTATION_REQUEST])["retry"] == ["b0"]
-
-    on(node("b0", NodeState.FAILED), lease(RunDocument(run="r1", phase=RunPhase.PAUSED)))(test)

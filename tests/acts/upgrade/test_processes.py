@@ -60,34 +60,28 @@ def test_a_command_that_a_signal_ended_has_the_shells_code(tmp_path: Path) -> No
     assert run("kill -KILL $$", tmp_path)[0] == 137
 
 
-def test_where_no_log_can_be_written_the_work_is_not_begun(tmp_path: Path) -> None:
+async def test_where_no_log_can_be_written_the_work_is_not_begun(tmp_path: Path) -> None:
     (tmp_path / "logs").write_text("a file")
 
-    async def main() -> int:
-        runner = Runner(f"touch {tmp_path}/done", str(tmp_path / "logs"), ENVIRON)
-        runner.start(KEY, {})
-        return await ended(runner)
-
-    assert asyncio.run(main()) == 127
+    runner = Runner(f"touch {tmp_path}/done", str(tmp_path / "logs"), ENVIRON)
+    runner.start(KEY, {})
+    assert await ended(runner) == 127
     assert not (tmp_path / "done").exists()
 
 
-def test_stopping_ends_the_whole_group_and_kills_what_does_not_listen(
+async def test_stopping_ends_the_whole_group_and_kills_what_does_not_listen(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(processes, "TERM_SECONDS", 0.3)
     command = f"trap '' TERM; (trap '' TERM; sleep 60) & echo $! > {tmp_path}/child; wait; sleep 60"
 
-    async def main() -> int:
-        runner = Runner(command, str(tmp_path / "logs"), ENVIRON)
-        runner.start(KEY, {})
-        async with asyncio.timeout(10):
-            while not (tmp_path / "child").exists() or not (tmp_path / "child").read_text():
-                await asyncio.sleep(0.02)
-        await runner.stop(KEY)
-        return await ended(runner)
-
-    assert asyncio.run(main()) == 137
+    runner = Runner(command, str(tmp_path / "logs"), ENVIRON)
+    runner.start(KEY, {})
+    async with asyncio.timeout(10):
+        while not (tmp_path / "child").exists() or not (tmp_path / "child").read_text():
+            await asyncio.sleep(0.02)
+    await runner.stop(KEY)
+    assert await ended(runner) == 137
     child = int((tmp_path / "child").read_text())
     assert is_over(child)
 
@@ -113,16 +107,13 @@ def test_what_runs_when_nobody_watches_any_more_goes_on(tmp_path: Path) -> None:
     assert (tmp_path / "done").exists()
 
 
-def test_the_same_try_can_be_begun_again_after_75_and_no_two_at_once(tmp_path: Path) -> None:
-    async def main() -> str:
-        runner = Runner("echo x; sleep 0.2; exit 75", str(tmp_path / "logs"), ENVIRON)
-        for _ in range(2):
-            runner.start(KEY, {})
-            runner.start(KEY, {})
-            assert await ended(runner) == 75
-        return Path(runner.log_path("b7")).read_text()
-
-    assert asyncio.run(main()) == "x\nx\n"
+async def test_the_same_try_can_be_begun_again_after_75_and_no_two_at_once(tmp_path: Path) -> None:
+    runner = Runner("echo x; sleep 0.2; exit 75", str(tmp_path / "logs"), ENVIRON)
+    for _ in range(2):
+        runner.start(KEY, {})
+        runner.start(KEY, {})
+        assert await ended(runner) == 75
+    assert Path(runner.log_path("b7")).read_text() == "x\nx\n"
 
 
 def test_a_nodes_name_cannot_lead_out_of_the_folder(tmp_path: Path) -> None:
@@ -134,21 +125,17 @@ def test_a_nodes_name_cannot_lead_out_of_the_folder(tmp_path: Path) -> None:
     ("command", "limit_s", "because"),
     [("exit 3", 10, "exited with 3"), ("sleep 5", 0.2, "took longer than 0.2s"), ("true", 10, "")],
 )
-def test_the_gates_command_is_run_and_limited(
+async def test_the_gates_command_is_run_and_limited(
     command: str, limit_s: float, because: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(processes, "GATE_LIMIT_SECONDS", limit_s)
 
-    async def main() -> GateCommand:
-        gate = GateCommand(command, ENVIRON)
-        looking = asyncio.create_task(gate.run())
-        async with asyncio.timeout(15):
-            while not gate.runs:
-                await asyncio.sleep(0.02)
-        looking.cancel()
-        return gate
-
-    gate = asyncio.run(main())
+    gate = GateCommand(command, ENVIRON)
+    looking = asyncio.create_task(gate.run())
+    async with asyncio.timeout(15):
+        while not gate.runs:
+            await asyncio.sleep(0.02)
+    looking.cancel()
     assert gate.last == (f"--gate {command!r} {because}" if because else "")
 
 
@@ -163,39 +150,30 @@ def test_a_log_is_for_its_user_alone(tmp_path: Path) -> None:
     assert (tmp_path / "logs").stat().st_mode & 0o777 == 0o700
 
 
-def test_what_a_node_says_of_itself_is_no_part_of_the_command(tmp_path: Path) -> None:
-    async def main() -> tuple[int, str]:
-        runner = Runner('echo "$PROVIDER_ID"', str(tmp_path / "logs"), ENVIRON)
-        runner.start(KEY, {"PROVIDER_ID": f'"; touch {tmp_path}/done; echo "$(id)'})
-        return await ended(runner), Path(runner.log_path("b7")).read_text()
-
-    code, log = asyncio.run(main())
+async def test_what_a_node_says_of_itself_is_no_part_of_the_command(tmp_path: Path) -> None:
+    runner = Runner('echo "$PROVIDER_ID"', str(tmp_path / "logs"), ENVIRON)
+    runner.start(KEY, {"PROVIDER_ID": f'"; touch {tmp_path}/done; echo "$(id)'})
+    code, log = await ended(runner), Path(runner.log_path("b7")).read_text()
     assert code == 0 and "$(id)" in log and not (tmp_path / "done").exists()
 
 
-def test_a_null_byte_in_what_a_node_says_fails_the_try_alone(tmp_path: Path) -> None:
-    async def main() -> int:
-        runner = Runner("true", str(tmp_path / "logs"), ENVIRON)
-        runner.start(KEY, {"PROVIDER_ID": "a\0b"})
-        return await ended(runner)
-
-    assert asyncio.run(main()) == 127
+async def test_a_null_byte_in_what_a_node_says_fails_the_try_alone(tmp_path: Path) -> None:
+    runner = Runner("true", str(tmp_path / "logs"), ENVIRON)
+    runner.start(KEY, {"PROVIDER_ID": "a\0b"})
+    assert await ended(runner) == 127
 
 
-def test_a_gate_that_hangs_is_shut_before_its_command_has_died(
+async def test_a_gate_that_hangs_is_shut_before_its_command_has_died(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(processes, "GATE_LIMIT_SECONDS", 0.2)
 
-    async def main() -> float:
-        gate = GateCommand("trap '' TERM; sleep 30", ENVIRON)
-        looking, began = asyncio.create_task(gate.run()), time.monotonic()
-        async with asyncio.timeout(15):
-            while gate.last is None:
-                await asyncio.sleep(0.02)
-        took = time.monotonic() - began
-        looking.cancel()
-        await asyncio.gather(looking, return_exceptions=True)
-        return took
-
-    assert asyncio.run(main()) < 8, "not after the ten seconds in which it may end"
+    gate = GateCommand("trap '' TERM; sleep 30", ENVIRON)
+    looking, began = asyncio.create_task(gate.run()), time.monotonic()
+    async with asyncio.timeout(15):
+        while gate.last is None:
+            await asyncio.sleep(0.02)
+    took = time.monotonic() - began
+    looking.cancel()
+    await asyncio.gather(looking, return_exceptions=True)
+    assert took < 8, "not after the ten seconds in which it may end"
