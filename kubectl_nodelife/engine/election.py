@@ -115,7 +115,10 @@ class Election:
         self._renewed_ns = None
 
     def attempt(self, now_ns: int, stamp_ns: int) -> Trying:
-        """Acquire or renew once; whether we hold it. Follows `tryAcquireOrRenew`."""
+        """Acquire or renew once; whether we hold it. Follows `tryAcquireOrRenew`.
+
+        The answers' `now_ns` is of the clock of `now_ns`: a record is seen when it comes.
+        """
         renews = self._renewed_ns is not None and self._raw is not None
         if renews and (yield from self._write(self._put(self._wanted(stamp_ns)), now_ns)):
             return True
@@ -131,7 +134,7 @@ class Election:
         if self.unreadable:
             self._renewed_ns = None
             return False
-        self._observe(answer.raw, now_ns)
+        self._observe(answer.raw, max(now_ns, answer.now_ns))
         if self.holder and self.holder != self.identity and not self._has_expired(now_ns):
             self._renewed_ns = None
             return False

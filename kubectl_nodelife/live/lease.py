@@ -21,6 +21,8 @@ import uuid
 from collections.abc import Awaitable, Callable, Generator
 from typing import Any, Final
 
+from msgspec.structs import replace
+
 from kubectl_nodelife.engine.calls import Answer, Get, Post, Replace
 from kubectl_nodelife.engine.calls.call import CONFLICT, NO_ANSWER, NOT_FOUND
 from kubectl_nodelife.engine.election import CLIENT_GO, JITTER, Election, ElectionTerms, LeaseState
@@ -140,7 +142,7 @@ class LeaseKeeper:
                     self.error = answer.message
                 elif answer.ok:
                     self.error = ""
-                call = conversation.send(answer)
+                call = conversation.send(replace(answer, now_ns=self._steady()))
         except StopIteration as end:
             return bool(end.value)
 

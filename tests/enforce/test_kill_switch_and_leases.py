@@ -207,3 +207,37 @@ async def test_a_lease_that_cannot_be_read_once_does_not_end_its_keeper() -> Non
     assert "cannot be understood" in keeper.error
     server._keep(whole)
     assert await keeper.attempt() and keeper.leads() and not keeper.error
+
+
+async def test_what_a_read_shows_was_seen_when_its_answer_came() -> None:
+    """A read that the server wants later (429, Retry-After) may take a minute. Its holder has
+    renewed the Lease just before the answer, and then waits for the same server.
+    """
+    server, now = LeaseServer(), [NOW]
+
+    class Api:
+        async def call(self, call: Any, **_: Any) -> Answer:
+            return server.answer(call)
+
+    class Slow(Api):
+        waits = True
+
+        async def call(self, call: Any, **_: Any) -> Answer:
+            if self.waits:
+                now[0] += 40 * SECOND_NS
+                assert await holder.attempt()
+            return server.answer(call)
+
+    slow = Slow()
+    holder, other = (
+        LeaseKeeper(cast(Any, api), lambda: now[0], steady=lambda: now[0], name="lease")
+        for api in (Api(), slow)
+    )
+    assert not await other.attempt() and holder.leads()
+    slow.waits = False
+    for _ in range(7):
+        now[0] += 2 * SECOND_NS
+        assert not await other.attempt(), "the holder has not had its time yet"
+    assert not holder.leads() and not holder.is_over()
+    now[0] += 2 * SECOND_NS
+    assert holder.is_over() and await other.attempt()
