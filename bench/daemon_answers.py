@@ -11,7 +11,7 @@ import gc
 import json
 import resource
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from msgspec.structs import replace
@@ -20,15 +20,19 @@ from bench import BenchFailed, Stopwatch
 from bench.__main__ import reference_seconds
 from bench._what_if_cluster import served_cluster
 from kubectl_nodelife.commands.answering import drain_plan, what_if
+from kubectl_nodelife.controllers import CONTROLLERS, make_controllers
 from kubectl_nodelife.daemon.cluster_view import ShownCache, keep_summary
 from kubectl_nodelife.daemon.forked_answers import ForkedAnswers, Response
 from kubectl_nodelife.daemon.gate import KINDS as WATCHED
 from kubectl_nodelife.engine.cache import Cache
+from kubectl_nodelife.engine.controller import Controller
+from kubectl_nodelife.engine.engine import Engine
 from kubectl_nodelife.engine.overlay import Overlay
 from kubectl_nodelife.engine.settings import make_settings
 from kubectl_nodelife.kube.kinds import kind_of
 from kubectl_nodelife.kube.meta import KubeObject
 from kubectl_nodelife.kube.pod import Pod
+from kubectl_nodelife.kube.times import SECOND_NS
 from kubectl_nodelife.outlook.node import join_controllers
 from kubectl_nodelife.outlook.view import ClusterView
 from kubectl_nodelife.sim.generate import generate, with_leases
@@ -56,7 +60,7 @@ FLAGS: Final[dict[str, Any]] = {
 def run(nodes: int, pods: int, seed: int, stopwatch: Stopwatch) -> dict[str, object]:
     """Ask for one node's loss, for its drain, and for the drain of a tenth of the nodes."""
     cache, listed = _held(nodes, pods, seed)
-    look = looking(cache)
+    look = looking(cache, controllers=_running(cache))
     every = sorted(cache.nodes)[::_MANY]
     one: dict[str, list[str]] = {"word": ["lose", "node", "a1"], "output": ["json"]}
     plan = {"node": ["a1"], "flags": [json.dumps(FLAGS)], "output": ["json"]}
@@ -101,12 +105,27 @@ def not_of_a_play(obj: KubeObject) -> KubeObject:
     return replace(obj, metadata=replace(obj.metadata, uid=f"{obj.metadata.uid[:-4]}abcd"))
 
 
-def looking(cache: Cache, now_ns: int = DEFAULT_TIME_NS) -> Callable[[], ClusterView]:
+def _running(cache: Cache) -> Sequence[Controller]:
+    """The daemon's controllers, once they have looked at all that is there."""
+    engine = Engine(make_controllers(make_settings("newest"), CONTROLLERS), cache, join=True)
+    now_ns: int | None = DEFAULT_TIME_NS
+    while now_ns is not None and now_ns < DEFAULT_TIME_NS + SECOND_NS:
+        deque(engine.step(now_ns, ()), maxlen=0)
+        now_ns = engine.next_due()
+    gc.collect()
+    gc.freeze()
+    return engine.controllers
+
+
+def looking(
+    cache: Cache, now_ns: int = DEFAULT_TIME_NS, controllers: Sequence[Controller] = ()
+) -> Callable[[], ClusterView]:
     """Views of it at that moment, as `daemon.cluster_view` makes them."""
     settings = make_settings("newest")
 
     def look() -> ClusterView:
         shown = ShownCache(cache, Overlay(cache))
+        shown.known_to = controllers
         return ClusterView(
             *(settings, now_ns),
             source={"kind": "daemon"},

@@ -10,6 +10,8 @@ takes twelve times as long.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, KeysView, Mapping
+from itertools import islice
+from operator import lt
 from types import MappingProxyType
 from typing import Any, Final, TypeVar, cast, overload
 
@@ -27,6 +29,7 @@ _has: Final = dict.__contains__
 K = TypeVar("K")
 V = TypeVar("V")
 T = TypeVar("T")
+Ordered = TypeVar("Ordered", str, tuple[str, str])
 
 
 class CopyOnWriteDict(dict[K, V]):
@@ -309,6 +312,16 @@ def unchanging(of: dict[K, V]) -> dict[K, V]:
     """The same entries for one who only looks up, where nobody changes them any more: the shared
     dict, if that has them all, whose look-ups take no call."""
     return of.unchanging() if isinstance(of, CopyOnWriteDict) else of
+
+
+def in_key_order(store: dict[Ordered, V]) -> dict[Ordered, V]:
+    """The store in the order of its keys, which most have already: then it is the same one."""
+    entries = unchanging(store)
+    keys = list(entries)
+    if all(map(lt, keys, islice(keys, 1, None))):
+        return store
+    keys.sort()
+    return {key: entries[key] for key in keys}
 
 
 def copy_of_dict(of: dict[K, V]) -> dict[K, V]:

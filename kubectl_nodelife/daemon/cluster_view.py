@@ -250,6 +250,7 @@ def journal_warnings(journal: Journal) -> list[str]:
 def _outlook(decisions: DecisionTask, now_ns: int, foretold: Foretold | None) -> Outlook:
     run = decisions.host
     shown = ShownCache(run.cache, run.overlay)
+    shown.known_to = run.settled_controllers()
     if run.lifecycle is not None:
         running = (run.lifecycle, run.eviction)
         return Outlook(shown, decisions.settings, *running, now_ns, foretold=foretold)

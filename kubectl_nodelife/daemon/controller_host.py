@@ -24,6 +24,7 @@ from kubectl_nodelife.daemon.logs import log_bug, take_in
 from kubectl_nodelife.engine.actions import Action, ActionNumbers, RecordEvent
 from kubectl_nodelife.engine.cache import Cache, Key
 from kubectl_nodelife.engine.calls import request_of
+from kubectl_nodelife.engine.controller import Controller
 from kubectl_nodelife.engine.engine import Engine, OnBug
 from kubectl_nodelife.engine.events import Event, Gone, Put, Unreadable
 from kubectl_nodelife.engine.overlay import Overlay
@@ -74,6 +75,13 @@ class ClusterHost:
     def shown_keys(self, kind: str) -> Iterator[Key]:
         """The keys of all objects of a kind as the cluster shows them."""
         return iter([obj.key for obj in self.cache.all(kind)])
+
+    def settled_controllers(self) -> Sequence[Controller]:
+        """The controllers, where each has heard of all that the cache shows."""
+        engine = self.engine
+        if engine is None or not engine.started or engine.decides or self.cache.quarantine.bugs:
+            return ()
+        return engine.controllers
 
     def forget(self, kind: str) -> None:
         """Drop all objects of a kind that can no longer be read."""

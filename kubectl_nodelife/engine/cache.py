@@ -6,10 +6,8 @@ and the overlay write. A Lease of a node becomes a `Heartbeat`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping, Sequence
 from copy import copy
-from itertools import islice
-from operator import lt
 from typing import Final, Protocol, Self, TypeVar, cast
 
 from msgspec.structs import replace
@@ -19,6 +17,7 @@ from kubectl_nodelife.copy_on_write import (
     copy_of_dict,
     entries_of,
     fork_dict,
+    in_key_order,
     made_later,
     peek,
     unchanging,
@@ -72,7 +71,8 @@ class Cache:
     `kinds_read`: kinds of which an object that is not there is known not to exist.
     `heartbeats` are as a watch of Leases shows them. What a GET of one answers is in `read_lease`:
     the same, but where the source says that their watch stands still, or that reads fail.
-    `pod_index`: is true of the pods, where it is not None.
+    `pod_index`: is true of the pods, where it is not None, and then `known_to` are controllers that
+    have heard of these pods.
     """
 
     def __init__(self) -> None:
@@ -91,6 +91,7 @@ class Cache:
         self._unsettled: dict[Key, None] | None = None
         self._unsettled_pods: list[Pod] | None = None
         self.pod_index: PodIndex | None = None
+        self.known_to: Sequence[object] = ()
         self._keeps_index = False
 
     def keep(self, index: PodIndex) -> None:
@@ -123,6 +124,11 @@ class Cache:
         """The pods whose controller has that uid."""
         keys = peek(self._pods_by_owner, owner_uid) if owner_uid else None
         return values_at(self.pods, keys) if keys else []
+
+    def count_of(self, owner_uid: str) -> int:
+        """How many pods have the controller of that uid."""
+        pods = peek(self._pods_by_owner, owner_uid)
+        return len(pods) if pods is not None else 0
 
     def pods_of_nobody(self) -> list[Pod]:
         """The pods that no controller has, or one without a uid."""
@@ -372,15 +378,15 @@ class Cache:
         """
         forked, other = self.fork(), Cache()
         other.kinds_read, other.quarantine = forked.kinds_read, forked.quarantine
-        other.nodes = _sorted(forked.nodes)
-        other.pods = CopyOnWriteDict(unchanging(forked.pods), in_order=_sorted)
+        other.nodes = in_key_order(forked.nodes)
+        other.pods = CopyOnWriteDict(unchanging(forked.pods), in_order=in_key_order)
         for kind in kinds:
             objects = forked.objects.get(kind, {})
             if kind == "Lease":
-                for lease in _sorted(objects).values():
+                for lease in in_key_order(objects).values():
                     other.apply(Put(kind, lease), now_ns)
             elif objects:
-                other.objects[kind] = CopyOnWriteDict(unchanging(objects), in_order=_sorted)
+                other.objects[kind] = CopyOnWriteDict(unchanging(objects), in_order=in_key_order)
         on_nodes = unchanging(forked._pods_by_node)
         if gone := on_nodes.keys() - other.nodes.keys():
             on_nodes = dict(on_nodes)
@@ -492,11 +498,11 @@ class Cache:
         if self._keeps_index and self.pod_index is not None:
             self.pod_index.pod_changed(old, new)
         else:
-            self.pod_index = None
+            self.pod_index, self.known_to = None, ()
 
     def _share_index(self, other: Cache) -> None:
         """Have the other's index of pods, which holds for these as well, until one changes."""
-        index = other.pod_index
+        index, self.known_to = other.pod_index, other.known_to
         self.pod_index = index.copy() if index is not None and other._keeps_index else index
 
     def _settle(self, key: Key, pod: Pod | None) -> None:
@@ -560,19 +566,9 @@ class Cache:
         return Change("Heartbeat", present, present, cause)
 
 
-def _sorted(store: dict[K, T]) -> dict[K, T]:
-    """The store in the order of its keys, which most have already: then it is the same one."""
-    entries = unchanging(store)
-    keys = list(entries)
-    if all(map(lt, keys, islice(keys, 1, None))):
-        return store
-    keys.sort()
-    return {key: entries[key] for key in keys}
-
-
 def _each_sorted(groups: dict[str, dict[Key, T]]) -> dict[str, dict[Key, T]]:
     """Groups of pods, each of which is brought in order when it is first looked at."""
-    return made_later(groups, lambda group: dict(_sorted(group)))
+    return made_later(groups, lambda group: dict(in_key_order(group)))
 
 
 def is_settled(pod: Pod) -> bool:

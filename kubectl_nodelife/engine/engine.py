@@ -82,6 +82,7 @@ class RequeueInThePast(Exception):
 class Engine:
     """Controllers in their order, over one cache.
 
+    `decides`: a step is under way, so that the cache may show what a controller has not heard of.
     `timers_wait`: no controller is woken, while what happened in a gap is taken in piece by piece.
     `awaits_writes`: the executor says when writes are done that a controller waits for
     (`AfterWrites`); otherwise they count as done when they are decided.
@@ -105,7 +106,7 @@ class Engine:
         """
         self.controllers = list(controllers)
         self.cache = cache
-        self.started = False
+        self.started = self.decides = False
         self.timers_wait = False
         self._join = join
         self._unsynced = set(kinds)
@@ -192,7 +193,7 @@ class Engine:
         """The same, by what is decided together: of a node in a monitor pass often nothing, but a
         live driver may pause there too.
         """
-        cache = self.cache
+        self.decides, cache = True, self.cache
         for taken in self._take_in(events, now_ns):
             if type(taken) is Outcome:
                 yield from self._ended(taken, now_ns)
@@ -228,6 +229,7 @@ class Engine:
                 yield from self._go_on(now_ns)
         if self.started and not self.timers_wait:
             yield from self._wake_due(now_ns)
+        self.decides = False
 
     def _wake_due(self, now_ns: int) -> Iterator[Sequence[Action]]:
         """Wake the controllers that asked for this instant or an earlier one."""

@@ -27,7 +27,7 @@ import msgspec
 from msgspec.structs import replace
 
 from kubectl_nodelife.controllers import make_controllers
-from kubectl_nodelife.controllers.daemonset import DaemonSetController
+from kubectl_nodelife.controllers.daemonset import DaemonSetController, hash_of_all
 from kubectl_nodelife.controllers.daemonset.history import new_revision
 from kubectl_nodelife.controllers.nodelifecycle import NodeLifecycleController
 from kubectl_nodelife.engine.cache import Cache
@@ -496,7 +496,8 @@ def _hold_up_to_date(cluster: Cache, daemon_set: DaemonSet, now_ns: int) -> None
     """A DaemonSet whose revisions were not read gets one, that of its newest pod. Where its pods
     have several, it is not known which are old, and none is replaced for it.
     """
-    hashes = list(_hashes(cluster, daemon_set))
+    known = hash_of_all(cluster, daemon_set)
+    hashes = list(_hashes(cluster, daemon_set)) if known is None else [known]
     if not hashes:
         return
     revision = new_revision(daemon_set, 1)

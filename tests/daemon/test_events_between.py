@@ -12,8 +12,11 @@ from msgspec.structs import replace
 from kubectl_nodelife.commands.answering import drain_plan, what_if
 from kubectl_nodelife.commands.answering.query import as_sent
 from kubectl_nodelife.commands.drain import DrainFlags
+from kubectl_nodelife.controllers import CONTROLLERS, make_controllers
 from kubectl_nodelife.daemon.cluster_view import ShownCache, keep_summary
+from kubectl_nodelife.daemon.controller_host import ClusterHost
 from kubectl_nodelife.engine.cache import Cache
+from kubectl_nodelife.engine.engine import Engine
 from kubectl_nodelife.engine.events import Gone, Put
 from kubectl_nodelife.engine.overlay import Overlay
 from kubectl_nodelife.engine.settings import make_settings
@@ -32,9 +35,10 @@ WATCHED = ("Node", "Lease", "Pod", "DaemonSet", "ControllerRevision")
 FLAGS = DrainFlags(force=True, ignore_daemonsets=True, delete_emptydir_data=True)
 
 
-def _view(cache: Cache, now_ns: int) -> ClusterView:
+def _view(cache: Cache, now_ns: int, host: ClusterHost | None) -> ClusterView:
     """As the daemon makes it of its engine's cache."""
     shown, settings = ShownCache(cache, Overlay(cache)), make_settings("newest")
+    shown.known_to = host.settled_controllers() if host is not None else ()
     return ClusterView(
         *(settings, now_ns),
         source={"kind": "daemon"},
@@ -45,7 +49,13 @@ def _view(cache: Cache, now_ns: int) -> ClusterView:
     )
 
 
-def _answers(cache: Cache, more: list[KubeObject], node_name: str, now_ns: int) -> list[str]:
+def _answers(
+    cache: Cache,
+    more: list[KubeObject],
+    node_name: str,
+    now_ns: int,
+    host: ClusterHost | None = None,
+) -> list[str]:
     """Of both questions, each with what is listed for it."""
     lost: dict[str, list[str]] = {"word": ["lose", "node", node_name], "output": ["json"]}
     plan = {"node": [node_name], **as_sent(FLAGS._asdict()), "output": ["json"]}
@@ -53,7 +63,7 @@ def _answers(cache: Cache, more: list[KubeObject], node_name: str, now_ns: int) 
     for answer, query in ((what_if.answer, lost), (drain_plan.answer, plan)):
         listed = Cache()
         listed.fill(more, now_ns)
-        view = _view(cache, now_ns).with_more(listed, {})
+        view = _view(cache, now_ns, host).with_more(listed, {})
         texts.append(answer(view, query)["text"])
     return texts
 
@@ -93,6 +103,16 @@ def _another(pod: Pod, now_ns: int) -> Pod:
     return Pod(meta, replace(pod.spec, node_name=""), replace(pod.status, phase="Pending"))
 
 
+def _host(cache: Cache, now_ns: int) -> ClusterHost:
+    """The daemon's controllers over the cache; what they decide is not carried out."""
+    host = ClusterHost()
+    controllers = make_controllers(make_settings("newest"), CONTROLLERS)
+    host.cache, host.engine = cache, Engine(controllers, cache, join=True)
+    deque(host.engine.step(now_ns, ()), maxlen=0)
+    assert len(host.settled_controllers()) == len(CONTROLLERS)
+    return host
+
+
 @pytest.mark.parametrize("seed", range(12))
 def test_events_between_question_and_answer_count(seed: int) -> None:
     chance = random.Random(seed)
@@ -105,12 +125,14 @@ def test_events_between_question_and_answer_count(seed: int) -> None:
     kept.fill(watched, now_ns)
     deque(keep_summary(kept), maxlen=0)
     leases = [Put("Lease", obj) for obj in kept.all("Lease")]
-    first = _answers(kept, listed, nodes[0], now_ns)
+    host = _host(kept, now_ns)
+    first = _answers(kept, listed, nodes[0], now_ns, host)
     for _ in range(3):
         for _ in range(4):
             now_ns += SECOND_NS // 2
             event = _event(chance, kept, now_ns)
-            kept.apply(event, now_ns)
+            assert host.engine is not None
+            deque(host.engine.step(now_ns, [event]), maxlen=0)
             leases += [event] if isinstance(event, Put) and event.kind == "Lease" else []
         anew = Cache()
         for put in leases:
@@ -120,6 +142,22 @@ def test_events_between_question_and_answer_count(seed: int) -> None:
         some = islice(keep_summary(kept), chance.randrange(3))  # the child counts the rest
         deque(some, maxlen=0)
         assert kept.pod_index is not None and anew.pod_index is None
-        answers = _answers(kept, listed, nodes[0], now_ns)
+        answers = _answers(kept, listed, nodes[0], now_ns, host)
         assert answers == _answers(anew, listed, nodes[0], now_ns)
         assert answers != first
+
+
+def test_controllers_that_have_not_heard_of_all_yet_know_nothing() -> None:
+    """A step takes all events in before it tells the controllers, and pauses meanwhile."""
+    nodes, documents = small(0)
+    cache = Cache()
+    cache.fill([decode(d["kind"], d) for name in nodes for d in node(name)], NOW_NS)
+    cache.fill([decode(d["kind"], d) for d in documents], NOW_NS)
+    host = _host(cache, NOW_NS)
+    assert host.engine is not None
+    gone = [Gone("Pod", key) for key in cache.pods]
+    steps = host.engine.turns(NOW_NS + SECOND_NS, gone)
+    next(steps)
+    assert not host.settled_controllers()
+    deque(steps, maxlen=0)
+    assert host.settled_controllers()

@@ -18,3 +18,6 @@ Follows `pkg/controller/daemon`. Split by noun; each file's header names what it
 from kubectl_nodelife.controllers.daemonset.controller import (
     DaemonSetController as DaemonSetController,
 )
+from kubectl_nodelife.controllers.daemonset.controller import (
+    hash_of_all as hash_of_all,
+)

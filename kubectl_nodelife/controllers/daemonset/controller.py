@@ -103,13 +103,18 @@ class DaemonSetController:
         return other
 
     def start(self, cache: Cache, now_ns: int) -> Iterator[Action | Requeue]:
-        """Begin as a restarted controller: every set is synced, nothing is remembered."""
+        """Begin as a restarted controller: every set is synced, nothing is remembered. What nodes
+        and pods are to it, one that runs on the same pods knows already, where there is one.
+        """
+        running = _running_on(cache)
         self.index.observe_first(cache.pods_of_nobody())
         for revision in cache.all("ControllerRevision"):
             assert isinstance(revision, ControllerRevision)
             self.index.observe_revision(None, revision)
         for daemon_set in cache.all("DaemonSet"):
             assert isinstance(daemon_set, DaemonSet)
+            if running is not None:
+                self.index.take_over(running.index, daemon_set, self.rules, cache)
             self.handlers.daemon_set(None, daemon_set, cache, None)
         yield from self._wake(now_ns, at_once=True)
 
@@ -316,3 +321,19 @@ class DaemonSetController:
             return
         self._wake_at_ns = max(due, soon)
         yield Requeue(self.name, _QUEUE, self._wake_at_ns)
+
+
+def _running_on(cache: Cache) -> DaemonSetController | None:
+    known_to = (c for c in cache.known_to if isinstance(c, DaemonSetController))
+    return next(known_to, None)
+
+
+def hash_of_all(cache: Cache, daemon_set: DaemonSet) -> str | None:
+    """The revision hash that all pods of the set carry, if a controller that runs on these pods
+    knows that.
+    """
+    running = _running_on(cache)
+    tracked = running.index.by_key.get(daemon_set.key) if running is not None else None
+    if tracked is None or tracked.daemon_set.uid != daemon_set.uid:
+        return None
+    return tracked.pods.hash_of_all(tracked.pod_count)

@@ -351,7 +351,7 @@ def _relabel_pods(sync: SyncContext, keep: ControllerRevision) -> Calls:
             key=LABEL_CONTROLLER_REVISION_HASH,
             value=label,
         )
-        for pod in sync.tracked.pods.claimed()
+        for pod in sorted(sync.tracked.pods.claimed(), key=lambda pod: pod.key)
         if (pod.metadata.labels or {}).get(LABEL_CONTROLLER_REVISION_HASH) != label
     ]
 

@@ -30,7 +30,7 @@ from kubectl_nodelife.controllers.daemonset.node_status_index import (
 from kubectl_nodelife.controllers.daemonset.placement import Placement
 from kubectl_nodelife.controllers.daemonset.pods_on_node import DaemonPods, FailedPodsBackoff
 from kubectl_nodelife.controllers.daemonset.template import PodTemplate, template_generation
-from kubectl_nodelife.copy_on_write import copy_of_dict, fork_dict
+from kubectl_nodelife.copy_on_write import copy_of_dict, fork_dict, unchanging
 from kubectl_nodelife.engine.actions import Action, RecordEvent
 from kubectl_nodelife.engine.cache import Cache
 from kubectl_nodelife.engine.events import Outcome
@@ -116,6 +116,22 @@ class TrackedSet:
         other.node_index = self.node_index.fork(cache, other.pods)
         return other
 
+    def over(self, cache: Cache) -> TrackedSet | None:
+        """The set as a controller finds it that begins over another cache with the same pods; None
+        where that may be another way.
+        """
+        if self.pods.to_adopt or self.pods.to_release:
+            return None
+        other = self.fork(cache)
+        other.history = None
+        other.node_index.mark_others(unchanging(self._cache.nodes))
+        return other
+
+    @property
+    def pod_count(self) -> int:
+        """How many pods the set controls."""
+        return self._cache.count_of(self.daemon_set.uid)
+
     @property
     def selects_everything(self) -> bool:
         """True if the selector is there and empty, which upstream refuses to act on."""
@@ -170,13 +186,21 @@ class SetIndex:
     def fork(self, cache: Cache) -> SetIndex:
         """Another index of the same, over the fork of the cache."""
         other = SetIndex(invalid=dict(self.invalid))
-        for key, tracked in self.by_key.items():
-            theirs = other.by_key[key] = tracked.fork(cache)
-            other.by_uid[key[0], tracked.daemon_set.uid] = theirs
-            other.by_namespace.setdefault(key[0], {})[key] = theirs
+        for tracked in self.by_key.values():
+            other._follow(tracked.fork(cache))
         self.orphans, other.orphans = fork_dict(self.orphans, copy_of_dict)
         self.revisions, other.revisions = fork_dict(self.revisions, copy_of_dict)
         return other
+
+    def take_over(
+        self, running: SetIndex, daemon_set: DaemonSet, rules: Behaviour, cache: Cache
+    ) -> None:
+        """Follow a set as one does that runs on the same pods, if it has that set."""
+        known = running.by_key.get(daemon_set.key)
+        if known is not None and known.daemon_set is daemon_set and known.rules == rules:
+            tracked = known.over(cache)
+            if tracked is not None:
+                self._follow(tracked)
 
     def add(self, daemon_set: DaemonSet, rules: Behaviour, cache: Cache) -> None:
         """Follow a set."""
@@ -187,9 +211,12 @@ class SetIndex:
             self.invalid[daemon_set.key] = str(error)
             return
         self.invalid.pop(daemon_set.key, None)
-        self.by_key[tracked.key] = tracked
-        self.by_uid[daemon_set.namespace, daemon_set.uid] = tracked
-        self.by_namespace.setdefault(daemon_set.namespace, {})[tracked.key] = tracked
+        self._follow(tracked)
+
+    def _follow(self, tracked: TrackedSet) -> None:
+        key = tracked.key
+        self.by_key[key] = self.by_uid[key[0], tracked.daemon_set.uid] = tracked
+        self.by_namespace.setdefault(key[0], {})[key] = tracked
 
     def update(self, tracked: TrackedSet, daemon_set: DaemonSet) -> None:
         """Take in a newer version of a set that is followed."""

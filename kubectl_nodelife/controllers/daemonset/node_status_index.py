@@ -15,7 +15,7 @@ budget that some of the places use `UnavailableCount` and `SurgeCount`
 from __future__ import annotations
 
 import heapq
-from collections.abc import Collection, Iterable, Sequence, Set
+from collections.abc import Collection, Iterable, Mapping, Sequence, Set
 from copy import copy
 from dataclasses import dataclass
 from enum import Enum
@@ -249,6 +249,12 @@ class NodeStatusIndex:
         other._counters = list(self._counters)
         other._name_lists([names.copy() for names in self._lists])
         return other
+
+    def mark_others(self, nodes: Mapping[str, Node]) -> None:
+        """The nodes that are not those of the last look, which these are, may be anything."""
+        present = unchanging(self._cache.nodes)
+        self._dirty.update(n for n, node in present.items() if nodes.get(n) is not node)
+        self._dirty.update(nodes.keys() - present.keys())
 
     def mark(self, node: str) -> None:
         """The node, or a pod of the set there, changed."""

@@ -400,6 +400,14 @@ class DaemonPods:
         other.hashes = dict(self.hashes)
         return other
 
+    def hash_of_all(self, count: int) -> str | None:
+        """The hash that all pods of the set carry, of which there are so many; None: they may carry
+        several, or not all of them are claimed.
+        """
+        hashes = {label: pods for label, pods in self.hashes.items() if pods}
+        others = self.to_adopt or self.to_release
+        return next(iter(hashes)) if not others and list(hashes.values()) == [count] else None
+
     def fill(self, pods: Iterable[Pod]) -> None:
         """Take in pods that the set controls, many at once."""
         matching: dict[str, str] | None = None
@@ -436,9 +444,9 @@ class DaemonPods:
         return True
 
     def on_node(self, node: str) -> list[Pod] | None:
-        """The set's pods on a node that count, or None where the map has no entry."""
+        """The set's pods on a node that count, by name, or None where the map has no entry."""
         pods = self.by_node.get(node)
-        return None if pods is None else list(pods.values())
+        return None if pods is None else [pod for _, pod in sorted(pods.items())]
 
     def claimed(self) -> Iterator[Pod]:
         """All pods in the map."""
