@@ -52,7 +52,7 @@ VERB_GROUPS: dict[str, dict[str, tuple[str, str]]] = {
     "Study": {
         "simulate": ("simulate:simulate", "Play a scenario on a virtual cluster."),
         "sweep": ("sweep:sweep", "Play many settings and failures, and compare them."),
-        "sandbox": ("simulate:sandbox", "Serve a simulated cluster on loopback."),
+        "sandbox": ("sandbox:sandbox", "Serve a simulated cluster on loopback."),
     },
     "Set up": {
         "doctor": ("doctor:doctor", "Check that everything is there that verbs need."),

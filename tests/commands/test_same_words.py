@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from kubectl_nodelife.cli import main
-from kubectl_nodelife.commands.simulate import SCENARIO, content_at
+from kubectl_nodelife.commands.sandbox import SCENARIO, content_at
 from kubectl_nodelife.errors import NotFound
 from kubectl_nodelife.sandbox.cluster import read_beginning
 from tests.objects import manifest
