@@ -121,47 +121,25 @@ def _spelled(field: str) -> str:
 drain_flags = gathered_flags(
     "flags",
     DrainFlags,
-    (
-        click.option(
-            "--force", is_flag=True, help="As kubectl drain: pods without a controller too."
-        ),
-        click.option("--ignore-daemonsets", is_flag=True, help="As kubectl drain."),
-        click.option("--delete-emptydir-data", is_flag=True, help="As kubectl drain."),
-        click.option(
-            "--grace-period", type=int, default=-1, metavar="SECONDS", help="As kubectl drain."
-        ),
-        click.option(
-            "--timeout", default="0s", metavar="DURATION", help="As kubectl drain: per node."
-        ),
-        click.option(
-            "--disable-eviction", is_flag=True, help="As kubectl drain: delete, no budgets."
-        ),
-        click.option("--pod-selector", default="", metavar="SELECTOR", help="As kubectl drain."),
-        click.option(
-            "--skip-wait-for-delete-timeout",
-            type=int,
-            default=0,
-            metavar="SECONDS",
-            help="As kubectl drain.",
-        ),
-        click.option(
-            "--max-parallel", type=int, metavar="N", help="Waves of our own, of up to N nodes."
-        ),
-        click.option(
-            "--max-per-zone", type=int, metavar="N", help="With waves: up to N nodes of a zone."
-        ),
-        click.option(
-            "--low-water", type=float, metavar="PERCENT", help="With waves: free capacity to keep."
-        ),
-        click.option(
-            "--cordon",
-            type=click.Choice((CORDON_FIRST, CORDON_BY_WAVE)),
-            help="With waves: all nodes first, or those of a wave when it begins; else the better.",
-        ),
-        click.option(
-            "--maintenance", default="0s", metavar="DURATION", help="With waves: a node's time out."
-        ),
-    ),
+    f"""
+--force                 As kubectl drain: pods without a controller too.
+--ignore-daemonsets     As kubectl drain.
+--delete-emptydir-data  As kubectl drain.
+--grace-period=SECONDS  As kubectl drain.
+--timeout=DURATION      As kubectl drain: per node.
+--disable-eviction      As kubectl drain: delete, no budgets.
+--pod-selector=SELECTOR  As kubectl drain.
+--skip-wait-for-delete-timeout=SECONDS  As kubectl drain.
+--max-parallel=N        Waves of our own, of up to N nodes.
+--max-per-zone=N        With waves: up to N nodes of a zone.
+--low-water=PERCENT     With waves: free capacity to keep.
+--cordon=[{CORDON_FIRST}|{CORDON_BY_WAVE}]  With waves: all nodes first, or those of a wave
+    when it begins; else the better.
+--maintenance=DURATION  With waves: a node's time out.
+""",
+    max_parallel={"type": int},
+    max_per_zone={"type": int},
+    low_water={"type": float},
 )
 
 

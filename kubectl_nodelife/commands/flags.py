@@ -38,8 +38,8 @@ if TYPE_CHECKING:
 Callback = Callable[..., Any]
 
 
-class ConnectionFlag(NamedTuple):
-    """A connection flag: its field of `Connection`, and whether --help shows it.
+class Flag(NamedTuple):
+    """A flag: its field of the tuple that holds the values, and whether --help shows it.
 
     `value` names the value in help texts; a switch has none.
     """
@@ -48,78 +48,56 @@ class ConnectionFlag(NamedTuple):
     spellings: tuple[str, ...]
     help: str
     value: str = ""
-    common: bool = False
+    common: bool = True
 
 
-CONNECTION_FLAGS = (
-    ConnectionFlag(
-        "kubeconfig", ("--kubeconfig",), "Path to the kubeconfig file to use.", "PATH", True
-    ),
-    ConnectionFlag("context", ("--context",), "The kubeconfig context to use.", "NAME", True),
-    ConnectionFlag("namespace", ("--namespace", "-n"), "The namespace to look in.", "NAME", True),
-    ConnectionFlag("impersonate", ("--as",), "User name to impersonate.", "NAME", True),
-    ConnectionFlag(
-        "impersonate_groups", ("--as-group",), "Group to impersonate; repeatable.", "NAME", True
-    ),
-    ConnectionFlag(
-        "request_timeout",
-        ("--request-timeout",),
-        "How long to wait for one request, such as 1s, 2m or 3h; 0 means for ever.",
-        "DURATION",
-        True,
-    ),
-    ConnectionFlag("cluster", ("--cluster",), "The kubeconfig cluster to use.", "NAME"),
-    ConnectionFlag("user", ("--user",), "The kubeconfig user to use.", "NAME"),
-    ConnectionFlag("server", ("--server", "-s"), "Address and port of the API server.", "URL"),
-    ConnectionFlag("token", ("--token",), "Bearer token for the API server.", "TOKEN"),
-    ConnectionFlag("impersonate_uid", ("--as-uid",), "UID to impersonate.", "UID"),
-    ConnectionFlag(
-        "impersonate_user_extra",
-        ("--as-user-extra",),
-        "Extra field to impersonate; repeatable.",
-        "KEY=VALUE",
-    ),
-    ConnectionFlag(
-        "tls_server_name",
-        ("--tls-server-name",),
-        "Name to check the server's certificate against, if not the server's host name.",
-        "NAME",
-    ),
-    ConnectionFlag(
-        "insecure_skip_tls_verify",
-        ("--insecure-skip-tls-verify",),
-        "Do not check the server's certificate. This makes the connection insecure.",
-    ),
-    ConnectionFlag(
-        "certificate_authority",
-        ("--certificate-authority",),
-        "File with the certificate of the authority.",
-        "PATH",
-    ),
-    ConnectionFlag(
-        "client_certificate", ("--client-certificate",), "File with the client certificate.", "PATH"
-    ),
-    ConnectionFlag("client_key", ("--client-key",), "File with the client's key.", "PATH"),
-    ConnectionFlag("cache_dir", ("--cache-dir",), "The folder for caches.", "PATH"),
-    ConnectionFlag(
-        "disable_compression",
-        ("--disable-compression",),
-        "Ask the server not to compress its answers.",
-    ),
-    ConnectionFlag(
-        "max_response_size",
-        ("--max-response-size",),
-        "The longest answer taken from the API server, decompressed, and 16 times the longest "
-        "event of a watch. Default: 512Mi.",
-        "SIZE",
-    ),
-    ConnectionFlag(
-        "via",
-        ("--via",),
-        "Ask the daemon in the cluster, through the API server: deploy/NAME or pod/NAME in the "
-        "namespace of -n, or NAMESPACE/deploy/NAME.",
-        "POD",
-    ),
+def flags_of(fields: Sequence[str], table: str) -> tuple[Flag, ...]:
+    """The flags of lines such as `--namespace -n=NAME  The namespace to look in.`, one for each of
+    the fields in their order. An indented line goes on with the one before; those behind an empty
+    line are not shown by each verb's --help.
+    """
+    shown, _, hidden = table.strip().partition("\n\n")
+    flags = []
+    for lines, common in ((shown, True), (hidden, False)):
+        for line in lines.replace("\n    ", " ").splitlines():
+            names, _, text = line.partition("  ")
+            spelled, _, value = names.partition("=")
+            spellings = tuple(spelled.split())
+            flags.append((spellings, text.strip(), value, common))
+    return tuple(Flag(field, *flag) for field, flag in zip(fields, flags, strict=True))
+
+
+CONNECTION_FLAGS = flags_of(
+    [field for field in Connection._fields if field != "in_cluster"],
+    """
+--kubeconfig=PATH           Path to the kubeconfig file to use.
+--context=NAME              The kubeconfig context to use.
+--namespace -n=NAME         The namespace to look in.
+--as=NAME                   User name to impersonate.
+--as-group=NAME             Group to impersonate; repeatable.
+--request-timeout=DURATION  How long to wait for one request, such as 1s, 2m or 3h; 0 means for
+    ever.
+
+--cluster=NAME              The kubeconfig cluster to use.
+--user=NAME                 The kubeconfig user to use.
+--server -s=URL             Address and port of the API server.
+--token=TOKEN               Bearer token for the API server.
+--as-uid=UID                UID to impersonate.
+--as-user-extra=KEY=VALUE   Extra field to impersonate; repeatable.
+--tls-server-name=NAME      Name to check the server's certificate against, if not the server's
+    host name.
+--insecure-skip-tls-verify  Do not check the server's certificate. This makes the connection
+    insecure.
+--certificate-authority=PATH  File with the certificate of the authority.
+--client-certificate=PATH   File with the client certificate.
+--client-key=PATH           File with the client's key.
+--cache-dir=PATH            The folder for caches.
+--disable-compression       Ask the server not to compress its answers.
+--max-response-size=SIZE    The longest answer taken from the API server, decompressed, and 16
+    times the longest event of a watch. Default: 512Mi.
+--via=POD                   Ask the daemon in the cluster, through the API server: deploy/NAME or
+    pod/NAME in the namespace of -n, or NAMESPACE/deploy/NAME.
+""",
 )
 
 
@@ -154,12 +132,18 @@ def with_options(callback: Callback, options: Sequence[Callable[[Callback], Call
 
 
 def gathered_flags(
-    argument: str, values: type[NamedTuple], options: Sequence[Callable[[Callback], Callback]]
+    argument: str, values: type[NamedTuple], table: str, **more: Mapping[str, Any]
 ) -> Callable[[Callback], Callback]:
-    """A decorator that gives a command these options; its callback gets one argument with them.
+    """A decorator that gives a command these flags; its callback gets one argument with them.
 
-    `values`: a field for each option, by its name as a parameter.
+    `values` holds them, with their defaults; `table`: a line for each field, see `flags_of`;
+    `more`: by field, what click is told besides.
     """
+    defaults: Mapping[str, Any] = values._field_defaults
+    options = [
+        _click_option(flag, defaults.get(flag.field), **more.get(flag.field, {}))
+        for flag in flags_of(values._fields, table)
+    ]
 
     def decorate(callback: Callback) -> Callback:
         @functools.wraps(callback)
@@ -188,7 +172,9 @@ def connection_flags(callback: Callback) -> Callback:
         lead_to(ctx.obj)
         return ctx.invoke(callback, *args, connection=ctx.obj, **kwargs)
 
-    return with_options(with_connection, (_VERBOSE, *map(_click_option, CONNECTION_FLAGS)))
+    defaults = Connection._field_defaults
+    options = (_click_option(flag, defaults[flag.field]) for flag in CONNECTION_FLAGS)
+    return with_options(with_connection, (_VERBOSE, *options))
 
 
 def _choose_verbose(ctx: click.Context, option: click.Parameter, level: int) -> None:
@@ -208,12 +194,17 @@ _VERBOSE = click.option(
 )
 
 
-def _click_option(flag: ConnectionFlag) -> Callable[[Callback], Callback]:
+def _click_option(flag: Flag, default: Any, **more: Any) -> Callable[[Callback], Callback]:
+    """A value such as `[silent|renews]` is one of these."""
     kind: dict[str, Any] = {"is_flag": True}
-    if flag.value:
-        repeatable = isinstance(Connection._field_defaults[flag.field], tuple)
-        kind = {"metavar": flag.value, "multiple": repeatable}
-    return click.option(*flag.spellings, flag.field, help=flag.help, hidden=not flag.common, **kind)
+    if flag.value.startswith("["):
+        kind = {"type": click.Choice(flag.value[1:-1].split("|"))}
+    elif flag.value:
+        kind = {"metavar": flag.value, "multiple": isinstance(default, tuple)}
+    if flag.value and default not in (None, ()):
+        kind["default"] = default
+    kind |= {"help": flag.help, "hidden": not flag.common, **more}
+    return click.option(*flag.spellings, flag.field, **kind)
 
 
 def output_flags(*formats: str) -> Callable[[Callback], Callback]:
@@ -373,19 +364,16 @@ class Where(NamedTuple):
         return self._replace(no_daemon=True)
 
 
-_OPTIONS: Final[dict[str, Callable[[Callback], Callback]]] = {
-    "filename": click.option(
-        "-f", "--filename", multiple=True, metavar="PATH", help="A dump, not a cluster."
-    ),
-    "now": click.option("--now", metavar="TIME", help="The dump's moment, RFC 3339."),
-    "no_daemon": click.option("--no-daemon", is_flag=True, help="Look at the cluster directly."),
-    "profile": click.option(
-        "--profile", metavar="v1.N", help="Kubernetes release whose behaviour is followed."
-    ),
-    "assignments": click.option(
-        "--set", "assignments", multiple=True, metavar="FLAG=VALUE", help="A setting."
-    ),
-}
+_WHERE_FLAGS: Final = flags_of(
+    Where._fields[1:],
+    """
+-f --filename=PATH  A dump, not a cluster.
+--now=TIME          The dump's moment, RFC 3339.
+--no-daemon         Look at the cluster directly.
+--profile=v1.N      Kubernetes release whose behaviour is followed.
+--set=FLAG=VALUE    A setting.
+""",
+)
 _OF_ALL: Final = ("filename", "now")
 
 
@@ -396,18 +384,18 @@ def where_flags(*fields: str) -> Callable[[Callback], Callback]:
     Stands below `@click.command()`, in the place of `connection_flags`. `fields`: those of `Where`
     for which it has flags besides.
     """
-    taken = tuple(field for field in _OPTIONS if field in _OF_ALL or field in fields)
-    options = (*(_OPTIONS[field] for field in taken), max_file_size, strict_files)
+    taken = [flag for flag in _WHERE_FLAGS if flag.field in (*_OF_ALL, *fields)]
+    own = [_click_option(flag, Where._field_defaults[flag.field]) for flag in taken]
 
     def decorate(callback: Callback) -> Callback:
         @functools.wraps(callback)
         def with_where(*args: Any, connection: Connection, **kwargs: Any) -> Any:
-            given = {field: kwargs.pop(field) for field in taken}
+            given = {flag.field: kwargs.pop(flag.field) for flag in taken}
             where = Where(connection, **given)
             lead_to(connection, where.dump_flags())
             return callback(*args, where=where, **kwargs)
 
-        return with_options(connection_flags(with_where), options)
+        return with_options(connection_flags(with_where), (*own, max_file_size, strict_files))
 
     return decorate
 

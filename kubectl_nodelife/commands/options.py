@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import click
 
-from kubectl_nodelife.commands.flags import CONNECTION_FLAGS, ConnectionFlag, Output, output_flags
+from kubectl_nodelife.commands.flags import CONNECTION_FLAGS, Flag, Output, output_flags
 from kubectl_nodelife.errors import BadInput
 from kubectl_nodelife.report import terminal
 
@@ -43,6 +43,6 @@ def options(profile: str | None, output: Output) -> None:
     terminal.write(formatter.getvalue())
 
 
-def _row(flag: ConnectionFlag) -> tuple[str, str]:
+def _row(flag: Flag) -> tuple[str, str]:
     spellings = ", ".join(sorted(flag.spellings, key=len))
     return (f"{spellings} {flag.value}" if flag.value else spellings), flag.help

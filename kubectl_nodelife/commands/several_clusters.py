@@ -59,22 +59,16 @@ class SeveralClusters(NamedTuple):
     cluster_timeout: str = "5s"
 
 
-_OPTIONS: Final = (
-    click.option("--contexts", metavar="NAMES", help="Ask these clusters, such as a,b,'prod-*'."),
-    click.option("--all-contexts", is_flag=True, help="Ask the cluster of each context."),
-    click.option(
-        "--parallel",
-        type=click.IntRange(1, _MOST),
-        default=_MOST,
-        metavar="N",
-        help="How many clusters are asked at once, where memory is short (all).",
-    ),
-    click.option(
-        _TIMEOUT,
-        default="5s",
-        metavar="DURATION",
-        help="How long several clusters may take together (5s).",
-    ),
+_several_flags: Final = gathered_flags(
+    "given",
+    SeveralClusters,
+    """
+--contexts=NAMES  Ask these clusters, such as a,b,'prod-*'.
+--all-contexts    Ask the cluster of each context.
+--parallel=N      How many clusters are asked at once, where memory is short (all).
+--cluster-timeout=DURATION  How long several clusters may take together (5s).
+""",
+    parallel={"type": click.IntRange(1, _MOST)},
 )
 
 
@@ -89,7 +83,7 @@ def several_clusters(
     """
 
     def decorate(callback: Callback) -> Callback:
-        @gathered_flags("given", SeveralClusters, _OPTIONS)
+        @_several_flags
         @functools.wraps(callback)
         def for_each_cluster(*args: Any, given: SeveralClusters, **kwargs: Any) -> Any:
             if given.contexts is None and not given.all_contexts:

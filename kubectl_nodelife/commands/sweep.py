@@ -47,19 +47,15 @@ class SweepFlags(NamedTuple):
 _sweep_flags = gathered_flags(
     "asked",
     SweepFlags,
-    (
-        click.option("-f", "--filename", required=True, metavar="PATH", help="The study."),
-        click.option(
-            "--on",
-            default="local",
-            show_default=True,
-            metavar="WHERE",
-            help="local[:N] for processes of this machine, dask://HOST:8786 for a Dask scheduler.",
-        ),
-        click.option("--out", metavar="PATH", help="Folder of the results. Default: sweep-NAME."),
-        click.option("--resume", is_flag=True, help="Go on with what the folder has."),
-        click.option("--yes", is_flag=True, help="Do not ask before a study that takes long."),
-    ),
+    """
+-f --filename=PATH  The study.
+--on=WHERE          local[:N] for processes of this machine, dask://HOST:8786 for a Dask scheduler.
+--out=PATH          Folder of the results. Default: sweep-NAME.
+--resume            Go on with what the folder has.
+--yes               Do not ask before a study that takes long.
+""",
+    filename={"required": True},
+    on={"show_default": True},
 )
 
 

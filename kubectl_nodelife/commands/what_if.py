@@ -36,53 +36,18 @@ _ENDINGS: Final = (".yaml", ".yml", ".json")
 question_flags = gathered_flags(
     "asked",
     QuestionFlags,
-    (
-        click.option(
-            "--until", metavar="DURATION", help="How far to look: 1h, for --each node 10m."
-        ),
-        click.option("--each", metavar="WHAT", help=f"Rank what the loss of each does: {EACH}."),
-        click.option(
-            "--late",
-            type=click.Choice(["silent", "renews"]),
-            default="silent",
-            help="What becomes of nodes that are late now: they stay silent, or are slow.",
-        ),
-        click.option(
-            "--exit-code",
-            is_flag=True,
-            help="Exit with 4 if a workload goes down or a drain does not end.",
-        ),
-        click.option(
-            "--fail-on",
-            metavar="LIST",
-            default="",
-            help=f"Exit with 4 for these: {', '.join(CONDITIONS)}.",
-        ),
-        click.option(
-            "--ignore",
-            "ignored",
-            multiple=True,
-            metavar="NS/KIND/NAME|SELECTOR",
-            help="Leave these workloads out; repeatable.",
-        ),
-        click.option(
-            "--why",
-            multiple=True,
-            metavar="NS/KIND/NAME|node/NAME",
-            help="The chain of causes of each change of it; repeatable.",
-        ),
-        click.option(
-            "--enforced",
-            is_flag=True,
-            help="With our daemon in enforce mode, at its own pace: both are told.",
-        ),
-        click.option(
-            "--jobs",
-            type=click.IntRange(1),
-            metavar="N",
-            help="How many processes play --each. Default: one for each core.",
-        ),
-    ),
+    f"""
+--until=DURATION        How far to look: 1h, for --each node 10m.
+--each=WHAT             Rank what the loss of each does: {EACH}.
+--late=[silent|renews]  What becomes of nodes that are late now: they stay silent, or are slow.
+--exit-code             Exit with 4 if a workload goes down or a drain does not end.
+--fail-on=LIST          Exit with 4 for these: {", ".join(CONDITIONS)}.
+--ignore=NS/KIND/NAME|SELECTOR  Leave these workloads out; repeatable.
+--why=NS/KIND/NAME|node/NAME    The chain of causes of each change of it; repeatable.
+--enforced              With our daemon in enforce mode, at its own pace: both are told.
+--jobs=N                How many processes play --each. Default: one for each core.
+""",
+    jobs={"type": click.IntRange(1)},
 )
 
 

@@ -31,29 +31,6 @@ MAX_WRITES: Final = 500
 T = TypeVar("T")
 
 
-insecure_flag = click.option(
-    "--insecure-enforce", "insecure", is_flag=True, help="Without verified TLS; labs only."
-)
-_OPTIONS = (
-    click.option("--yes", "-y", is_flag=True, help="Do not ask."),
-    click.option(
-        "--dry-run",
-        type=click.Choice((NONE, CLIENT, SERVER)),
-        is_flag=False,
-        flag_value=CLIENT,
-        default=NONE,
-        help="client: only show; server: have the API server check each request.",
-    ),
-    click.option(
-        "--max-writes",
-        type=click.IntRange(min=0),
-        default=MAX_WRITES,
-        show_default=True,
-        metavar="N",
-        help="So many writes at most.",
-    ),
-    insecure_flag,
-)
 ROLLOUT = "rollout"
 Show = Callable[[str], None]
 
@@ -61,13 +38,25 @@ Show = Callable[[str], None]
 class ActFlags(NamedTuple):
     """The flags as given."""
 
-    yes: bool
-    dry_run: str
-    max_writes: int
-    insecure: bool
+    yes: bool = False
+    dry_run: str = NONE
+    max_writes: int = MAX_WRITES
+    insecure: bool = False
 
 
-act_flags = gathered_flags("act", ActFlags, _OPTIONS)
+act_flags = gathered_flags(
+    "act",
+    ActFlags,
+    f"""
+--yes -y            Do not ask.
+--dry-run=[{NONE}|{CLIENT}|{SERVER}]  client: only show; server: have the API server check
+    each request.
+--max-writes=N      So many writes at most.
+--insecure-enforce  Without verified TLS; labs only.
+""",
+    dry_run={"is_flag": False, "flag_value": CLIENT},
+    max_writes={"type": click.IntRange(min=0), "show_default": True},
+)
 """Gives a command the flags of an act; its callback gets one argument, `act`."""
 
 

@@ -138,23 +138,22 @@ QPS: Final = 20.0
 BURST: Final = 40
 
 
-lease_namespace_flag = click.option(
-    "--lease-namespace",
-    default="kube-system",
-    show_default=True,
-    metavar="NS",
-    help="Where the run's Lease is.",
-)
-
-
 class OrderFlags(NamedTuple):
     """The flags of all orders: where the Lease is, and whether TLS need not be verified."""
 
-    lease_namespace: str
-    insecure: bool
+    lease_namespace: str = "kube-system"
+    insecure: bool = False
 
 
-_order_flags = gathered_flags("order", OrderFlags, (lease_namespace_flag, writing.insecure_flag))
+_order_flags = gathered_flags(
+    "order",
+    OrderFlags,
+    """
+--lease-namespace=NS  Where the run's Lease is.
+--insecure-enforce    Without verified TLS; labs only.
+""",
+    lease_namespace={"show_default": True},
+)
 
 
 @contextlib.asynccontextmanager
@@ -493,7 +492,13 @@ _LOOK_SECONDS = 2.0
 @click.argument("nodes", nargs=-1, metavar="[NODE...]")
 @click.option("-l", "--selector", help="Only nodes with these labels, as in kubectl.")
 @click.option("-w", "--watch", is_flag=True, help="Go on: what is new, until the run is over.")
-@lease_namespace_flag
+@click.option(
+    "--lease-namespace",
+    default="kube-system",
+    show_default=True,
+    metavar="NS",
+    help="Where the run's Lease is.",
+)
 @click.option("--exit-code", is_flag=True, help="Exit with 4 where a person has to look.")
 @output_flags("table", "wide", "json", "yaml", "name", "markdown")
 @connection_flags

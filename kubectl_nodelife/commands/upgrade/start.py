@@ -28,7 +28,6 @@ from kubectl_nodelife.commands.writing import (
     ActFlags,
     environ,
     identity_of,
-    insecure_flag,
     need_terminal,
 )
 from kubectl_nodelife.commands.writing import is_confirmed as is_confirmed_act
@@ -179,28 +178,23 @@ WRITES_A_NODE: Final = 20
 class LeadFlags(NamedTuple):
     """The flags of all verbs that lead."""
 
-    yes: bool
-    insecure: bool
-    lease_duration: str
-    assignments: tuple[str, ...]
+    yes: bool = False
+    assignments: tuple[str, ...] = ()
+    insecure: bool = False
+    lease_duration: str = "60s"
 
 
-_LEAD_OPTIONS = (
-    click.option("--yes", "-y", is_flag=True, help="Do not ask."),
-    click.option(
-        "--set", "assignments", multiple=True, metavar="FLAG=VALUE", help="A setting; repeatable."
-    ),
-    insecure_flag,
-    click.option(
-        "--lease-duration",
-        default="60s",
-        show_default=True,
-        metavar="DURATION",
-        help="How long a leader that does not renew keeps the Lease.",
-    ),
+lead_flags = gathered_flags(
+    "lead",
+    LeadFlags,
+    """
+--yes -y                   Do not ask.
+--set=FLAG=VALUE           A setting; repeatable.
+--insecure-enforce         Without verified TLS; labs only.
+--lease-duration=DURATION  How long a leader that does not renew keeps the Lease.
+""",
+    lease_duration={"show_default": True},
 )
-
-lead_flags = gathered_flags("lead", LeadFlags, _LEAD_OPTIONS)
 """Gives a command these flags; its callback gets one argument, `lead`."""
 
 
