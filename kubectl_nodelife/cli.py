@@ -61,7 +61,7 @@ VERB_GROUPS: dict[str, dict[str, tuple[str, str]]] = {
         "metrics": ("metrics:metrics", "Print metrics, alerts and a dashboard for Prometheus."),
         "snapshot": ("snapshot:snapshot", "Save a cluster to a file, to ask it later."),
         "version": ("version:version", "Show the version of this program."),
-        "options": ("options:options", "List connection flags; or a release's flags."),
+        "options": ("version:options", "List connection flags; or a release's flags."),
     },
 }
 

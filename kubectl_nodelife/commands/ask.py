@@ -1,4 +1,4 @@
-"""Asks the cluster's daemon, or answers without one. The quick path of every live verb.
+"""Finds the cluster's daemon and asks it, or answers without one: the quick path of live verbs.
 
 Nothing heavy is imported unless the kubeconfig must be read, which is only when it has changed. An
 answer is accepted only from a daemon that watches the server that the flags select.
@@ -9,10 +9,9 @@ from __future__ import annotations
 import os
 import time
 
-from kubectl_nodelife.commands.daemon_endpoint import DaemonEndpoint
-from kubectl_nodelife.commands.daemon_endpoint import resolve as resolve
 from kubectl_nodelife.daemon import client, paths
-from kubectl_nodelife.errors import EXIT_NO, BadInput, NodelifeError, Unreachable
+from kubectl_nodelife.daemon.paths import CachedIdentity, log_path, remember
+from kubectl_nodelife.errors import EXIT_NO, BadInput, Failed, NodelifeError, Unreachable
 from kubectl_nodelife.report import terminal
 from kubectl_nodelife.report.terminal import this_screen
 
@@ -30,11 +29,63 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from typing import Any, NoReturn
 
-    from kubectl_nodelife.commands.answering.query import ChangesQuestion
+    from kubectl_nodelife.commands.answering import ChangesQuestion
     from kubectl_nodelife.commands.flags import Connection, Where
+    from kubectl_nodelife.commands.via import ViaEndpoint
 
 
-def find(connection: Connection) -> DaemonEndpoint | None:
+class DaemonEndpoint:
+    """The way to one cluster's daemon."""
+
+    __slots__ = ("known", "socket")
+
+    def __init__(self, socket: str | client.Way, known: CachedIdentity) -> None:
+        self.socket = socket
+        self.known = known
+
+    def check(self, answer: dict[str, Any]) -> None:
+        """Raises Failed where the answer is from a daemon that watches another cluster."""
+        server = answer.get("server")
+        if server != self.known.server:
+            raise Failed(
+                f"the daemon watches {server}, but the kubeconfig means {self.known.server}",
+                on=str(self.socket),
+                remedy="run: kubectl nodelife daemon restart",
+            )
+
+    def replace(self, other: client.OtherProtocol, token: str | None) -> None:
+        """Start the daemon anew, by the program that is here now. Raises NodelifeError."""
+        from kubectl_nodelife.daemon.instance import Instance, restart
+
+        terminal.note(f"{other.what}: it is started anew")
+        runtime, identity = os.path.dirname(str(self.socket)), self.known.identity
+        log = log_path(dict(os.environ), runtime, identity)
+        restart(Instance(runtime, identity), log, {"token": token} if token else {})
+
+
+def resolve(connection: Connection, runtime: str = "") -> CachedIdentity:
+    """The slow way: read the kubeconfig. With `runtime` the finding is kept there.
+
+    Raises BadInput.
+    """
+    from kubectl_nodelife.live.kubeconfig import kubeconfig_files
+    from kubectl_nodelife.live.target import cluster_identity, find_target
+
+    overrides = connection._replace(namespace=None)
+    target = find_target(overrides, os.environ)
+    cluster = CachedIdentity(
+        cluster_identity(target), target.server, target.context, target.namespace
+    )
+    if target.files and runtime:
+        files = kubeconfig_files(overrides.kubeconfig, os.environ)
+        authority = target.cluster.certificate_authority
+        remember(
+            runtime, connection, os.environ, cluster, (*files, *([authority] if authority else []))
+        )
+    return cluster
+
+
+def find(connection: Connection) -> DaemonEndpoint | ViaEndpoint | None:
     """The way to the daemon of the cluster that the flags mean; None: certainly none runs.
 
     Raises BadInput where the flags mean no cluster, Failed where our folder is another user's;
@@ -43,7 +94,7 @@ def find(connection: Connection) -> DaemonEndpoint | None:
     if connection.via:
         from kubectl_nodelife.commands.via import find as find_via
 
-        return find_via(connection)
+        return find_via(connection, resolve)
     runtime = paths.folder_of_sockets(os.environ)
     if not runtime:
         return None
@@ -121,7 +172,7 @@ def _direct_answer(where: Where, question: str, query: dict[str, Any]) -> dict[s
     """
     from importlib import import_module
 
-    from kubectl_nodelife.commands.answering.query import as_sent
+    from kubectl_nodelife.commands.answering import as_sent
     from kubectl_nodelife.commands.cluster.look import look
 
     asked = import_module(f"kubectl_nodelife.commands.answering.{question}")
@@ -254,10 +305,12 @@ def namespace_for(where: Where) -> str:
 def for_ever(answers: Iterator[dict[str, Any]]) -> Iterator[dict[str, Any]]:
     """Answers that only end with the daemon. Raises Unreachable when they do."""
     yield from answers
-    raise Unreachable(
-        "the daemon has ended: no more lines come",
-        remedy="see 'kubectl nodelife daemon logs'",
-    )
+    raise _ended()
+
+
+def _ended() -> Unreachable:
+    remedy = "see 'kubectl nodelife daemon logs'"
+    return Unreachable("the daemon has ended: no more lines come", remedy=remedy)
 
 
 def show(answer: dict[str, object], *, exit_code: bool = False) -> int:
@@ -270,7 +323,9 @@ def show(answer: dict[str, object], *, exit_code: bool = False) -> int:
     return EXIT_NO if exit_code and answer.get("inTrouble") else 0
 
 
-def _checked(line: DaemonEndpoint, answers: Iterator[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+def _checked(
+    line: DaemonEndpoint | ViaEndpoint, answers: Iterator[dict[str, Any]]
+) -> Iterator[dict[str, Any]]:
     for answer in answers:
         line.check(answer)
         yield answer
@@ -315,10 +370,7 @@ def draw_each_second(
     while True:
         response = ask()
         if response is None and drawn:
-            raise Unreachable(
-                "the daemon has ended: no more lines come",
-                remedy="see 'kubectl nodelife daemon logs'",
-            )
+            raise _ended()
         if response is None:
             raise no_daemon()
         for warning in response.get("warnings", ()):

@@ -15,7 +15,7 @@ from typing import Any, Final
 import click
 
 from kubectl_nodelife.commands import ask
-from kubectl_nodelife.commands.answering.query import ChangesQuestion
+from kubectl_nodelife.commands.answering import ChangesQuestion
 from kubectl_nodelife.commands.flags import (
     Connection,
     Output,

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from kubectl_nodelife.commands import ask
-from kubectl_nodelife.commands.answering.query import (
+from kubectl_nodelife.commands.answering import (
     HISTORY,
     NODES,
     QUESTION,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from kubectl_nodelife.commands import ask
-from kubectl_nodelife.commands.answering.query import (
+from kubectl_nodelife.commands.answering import (
     QUESTION,
     SUMMARY,
     ExplainQuestion,

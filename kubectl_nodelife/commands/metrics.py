@@ -14,7 +14,7 @@ from kubectl_nodelife.report import terminal
 from kubectl_nodelife.report.formats import Block, Page, Table, columns
 
 if TYPE_CHECKING:
-    from kubectl_nodelife.daemon.metrics.families import MetricFamily
+    from kubectl_nodelife.daemon.metrics import MetricFamily
 
 Json = dict[str, Any]
 
@@ -39,7 +39,7 @@ def list_command(output: Output) -> None:
       kubectl nodelife metrics list
       kubectl nodelife metrics list -o wide
     """
-    from kubectl_nodelife.daemon.metrics.families import FAMILIES
+    from kubectl_nodelife.daemon.metrics import FAMILIES
 
     output.show(metrics_page(FAMILIES))
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import click
 
 from kubectl_nodelife.commands import ask
-from kubectl_nodelife.commands.answering.query import StatusQuestion, asked
+from kubectl_nodelife.commands.answering import StatusQuestion, asked
 from kubectl_nodelife.commands.flags import Output, Where, output_flags, where_flags
 from kubectl_nodelife.commands.several_clusters import several_clusters
 from kubectl_nodelife.report import terminal

@@ -34,7 +34,6 @@ from urllib.parse import quote, urlencode
 
 import msgspec
 
-from kubectl_nodelife.commands.daemon_endpoint import DaemonEndpoint, resolve
 from kubectl_nodelife.commands.flags import Connection
 from kubectl_nodelife.daemon.client import ANSWER_SECONDS, OtherProtocol
 from kubectl_nodelife.daemon.paths import CachedIdentity
@@ -61,17 +60,15 @@ _PODS: Final = ("po", "pod", "pods")
 _FORM: Final = "write deploy/NAME or pod/NAME, or NAMESPACE/deploy/NAME"
 
 
-class ViaEndpoint(DaemonEndpoint):
+class ViaEndpoint(NamedTuple):
     """The daemon's endpoint in a pod, reached through the API server.
 
     `cluster_uid`: of the cluster that the kubeconfig means.
     """
 
-    __slots__ = ("cluster_uid",)
-
-    def __init__(self, tunnel: Tunnel, known: CachedIdentity, uid: str) -> None:
-        super().__init__(tunnel, known)
-        self.cluster_uid = uid
+    socket: Tunnel
+    known: CachedIdentity
+    cluster_uid: str
 
     def check(self, answer: dict[str, Any]) -> None:
         """Raises Failed for an answer about another cluster, or about one that is not known."""
@@ -142,8 +139,9 @@ def _with_pod(error: NodelifeError, pod: PodPort) -> NodelifeError:
 
 
 @functools.cache
-def find(connection: Connection) -> ViaEndpoint:
-    """The way to the daemon that `--via` names. Raises NodelifeError."""
+def find(connection: Connection, resolve: Callable[[Connection], CachedIdentity]) -> ViaEndpoint:
+    """The way to the daemon that `--via` names. `resolve`: which cluster flags mean. Raises
+    NodelifeError."""
     direct = connection._replace(via=None)
     target = find_target(direct, os.environ)
     pods = _Pods(target, connection)

@@ -15,7 +15,7 @@ from typing import Final, NamedTuple
 import click
 
 from kubectl_nodelife.commands import ask
-from kubectl_nodelife.commands.answering.query import ActsFile, QuestionFlags
+from kubectl_nodelife.commands.answering import ActsFile, QuestionFlags
 from kubectl_nodelife.commands.flags import Output, Where, gathered_flags, output_flags, where_flags
 from kubectl_nodelife.commands.several_clusters import several_clusters
 from kubectl_nodelife.dumps.file_size import read_named

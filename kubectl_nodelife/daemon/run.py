@@ -38,7 +38,7 @@ from kubectl_nodelife.daemon.gate import KINDS, NEEDS, Tee
 from kubectl_nodelife.daemon.instance import Instance, card, notify_parent
 from kubectl_nodelife.daemon.journal import Journal
 from kubectl_nodelife.daemon.logs import QuarantineLog, log, log_bug, log_end
-from kubectl_nodelife.daemon.metrics.families import WHAT_IF_BUCKETS
+from kubectl_nodelife.daemon.metrics import WHAT_IF_BUCKETS
 from kubectl_nodelife.daemon.metrics.recorder import Histogram, MetricsRecorder, Values, timed
 from kubectl_nodelife.daemon.notices import Notifier
 from kubectl_nodelife.daemon.own_program import HandOver, OwnProgram

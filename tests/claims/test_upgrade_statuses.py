@@ -29,7 +29,7 @@ from kubectl_nodelife.kube.codec import encode
 from kubectl_nodelife.kube.times import SECOND_NS
 from kubectl_nodelife.outlook.upgrade_status import upgrade_status
 from kubectl_nodelife.report.formats import render
-from kubectl_nodelife.report.upgrade_status import upgrade_status_page
+from kubectl_nodelife.report.upgrade import upgrade_status_page
 from kubectl_nodelife.sim.events import UpgradeCommandEvent
 from kubectl_nodelife.sim.present import Branch
 from kubectl_nodelife.sim.upgrade_run import VirtualUpgrades

@@ -2,7 +2,7 @@
 
 import pytest
 
-from kubectl_nodelife.commands.answering.query import QuestionFlags, as_sent, flags_of, number
+from kubectl_nodelife.commands.answering import QuestionFlags, as_sent, flags_of, number
 from kubectl_nodelife.commands.drain import DrainFlags
 from kubectl_nodelife.errors import BadInput
 

@@ -9,8 +9,7 @@ from itertools import islice
 import pytest
 from msgspec.structs import replace
 
-from kubectl_nodelife.commands.answering import drain_plan, what_if
-from kubectl_nodelife.commands.answering.query import as_sent
+from kubectl_nodelife.commands.answering import as_sent, drain_plan, what_if
 from kubectl_nodelife.commands.drain import DrainFlags
 from kubectl_nodelife.controllers import CONTROLLERS, make_controllers
 from kubectl_nodelife.daemon.cluster_view import ShownCache, keep_summary

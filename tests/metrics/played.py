@@ -25,9 +25,9 @@ from kubectl_nodelife.daemon.decisions import DecisionTask
 from kubectl_nodelife.daemon.divergence_recorder import DivergenceRecorder
 from kubectl_nodelife.daemon.gate import NEEDS
 from kubectl_nodelife.daemon.ledger import Ledger
+from kubectl_nodelife.daemon.metrics import WHAT_IF_BUCKETS
 from kubectl_nodelife.daemon.metrics import recorder as metrics_recorder
 from kubectl_nodelife.daemon.metrics.cluster_sample import sample_steps
-from kubectl_nodelife.daemon.metrics.families import WHAT_IF_BUCKETS
 from kubectl_nodelife.daemon.metrics.recorder import (
     ChangeCounts,
     Histogram,

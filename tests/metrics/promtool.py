@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
-from kubectl_nodelife.daemon.metrics.families import FAMILIES
+from kubectl_nodelife.daemon.metrics import FAMILIES
 from kubectl_nodelife.daemon.metrics.recorder import Histogram, Values
 from kubectl_nodelife.kube.times import SECOND_NS
 from tests.enforce.virtual_time import EPOCH_NS

@@ -12,8 +12,7 @@ from click.testing import CliRunner
 from kubectl_nodelife.commands.answering.status import finished
 from kubectl_nodelife.commands.cluster.look import view_of_dump
 from kubectl_nodelife.commands.metrics import metrics
-from kubectl_nodelife.daemon.metrics import cluster_sample
-from kubectl_nodelife.daemon.metrics.families import FAMILIES
+from kubectl_nodelife.daemon.metrics import FAMILIES, cluster_sample
 from kubectl_nodelife.dumps.dump import read_dump
 from kubectl_nodelife.errors import BadInput
 from kubectl_nodelife.outlook.status import KINDS

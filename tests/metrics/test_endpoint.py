@@ -17,8 +17,8 @@ import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
 from kubectl_nodelife.daemon.flags import MetricsOptions
+from kubectl_nodelife.daemon.metrics import FAMILIES, HISTOGRAM
 from kubectl_nodelife.daemon.metrics.endpoint import MetricsEndpoint, expose
-from kubectl_nodelife.daemon.metrics.families import FAMILIES, HISTOGRAM
 from kubectl_nodelife.daemon.metrics.recorder import Histogram
 from kubectl_nodelife.errors import BadInput
 from kubectl_nodelife.sandbox.tls import make_certificate

@@ -33,7 +33,7 @@ from kubectl_nodelife.kube.selectors import label_selector
 from kubectl_nodelife.kube.times import SECOND_NS, format_time, parse_time
 from kubectl_nodelife.outlook.upgrade_status import has_trouble, upgrade_status
 from kubectl_nodelife.report.formats import render
-from kubectl_nodelife.report.upgrade_status import StatusFollower, upgrade_status_page
+from kubectl_nodelife.report.upgrade import StatusFollower, upgrade_status_page
 from tests.objects import lease, node, typed
 
 NOW = parse_time("2026-11-22T12:00:00Z")

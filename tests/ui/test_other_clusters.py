@@ -8,7 +8,7 @@ import aiohttp
 import pytest
 import yaml
 
-from kubectl_nodelife.commands.daemon_endpoint import resolve
+from kubectl_nodelife.commands.ask import resolve
 from kubectl_nodelife.commands.flags import Connection
 from kubectl_nodelife.commands.several_clusters import SeveralClusters, _clusters
 from kubectl_nodelife.daemon.paths import socket_path

@@ -10,7 +10,7 @@ import time
 from collections.abc import AsyncGenerator, Callable
 from typing import Any, Final, NamedTuple
 
-from kubectl_nodelife.commands.answering.query import (
+from kubectl_nodelife.commands.answering import (
     HISTORY,
     NODES,
     STATUS,
@@ -22,7 +22,7 @@ from kubectl_nodelife.commands.answering.query import (
     flags_of,
     output_of,
 )
-from kubectl_nodelife.commands.answering.query import QUESTION as QUESTION
+from kubectl_nodelife.commands.answering import QUESTION as QUESTION
 from kubectl_nodelife.commands.cluster.look import KindsToRead, none_found
 from kubectl_nodelife.errors import BadInput, Failed, NotFound, Unreachable
 from kubectl_nodelife.kube.selectors import label_selector

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from kubectl_nodelife.commands.answering.query import Query, Response, flags_of, output_of, word
+from kubectl_nodelife.commands.answering import Query, Response, flags_of, output_of, word
 from kubectl_nodelife.commands.cluster.look import (
     KINDS_TO_READ,
     KindsToRead,

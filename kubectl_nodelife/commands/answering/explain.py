@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from kubectl_nodelife.commands.answering.query import (
+from kubectl_nodelife.commands.answering import (
     ExplainQuestion,
     Query,
     Response,

@@ -23,14 +23,16 @@ from itertools import chain
 from typing import Any, Final, NamedTuple
 
 from kubectl_nodelife.commands import answering
-from kubectl_nodelife.commands.answering import daemonset, explain, status
-from kubectl_nodelife.commands.answering.query import (
+from kubectl_nodelife.commands.answering import (
     ChangesQuestion,
     Query,
     Response,
+    daemonset,
+    explain,
     flags_of,
     lead_to_asker,
     number,
+    status,
     word,
 )
 from kubectl_nodelife.commands.answering.status import StatusLines

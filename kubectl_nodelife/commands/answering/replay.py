@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from kubectl_nodelife.commands import ask
-from kubectl_nodelife.commands.answering.query import ChangesQuestion, Query, Response, number, word
+from kubectl_nodelife.commands.answering import ChangesQuestion, Query, Response, number, word
 from kubectl_nodelife.commands.flags import Connection
 from kubectl_nodelife.dumps.dump import load
 from kubectl_nodelife.errors import BadInput, Failed, NotFound

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from kubectl_nodelife.commands.answering.query import (
+from kubectl_nodelife.commands.answering import (
     Query,
     Response,
     StatusQuestion,

@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, NoReturn, TypeVar
 
 from msgspec.structs import replace
 
-from kubectl_nodelife.commands.answering.query import (
+from kubectl_nodelife.commands.answering import (
     ActsFile,
     Query,
     QuestionFlags,

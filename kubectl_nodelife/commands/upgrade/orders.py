@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from kubectl_nodelife.daemon.permissions import Right
     from kubectl_nodelife.kube.node import Lease, Node
     from kubectl_nodelife.live.client import Client
-    from kubectl_nodelife.report.upgrade_status import StatusFollower
+    from kubectl_nodelife.report.upgrade import StatusFollower
 
 
 _NOT_FOUND = 404
@@ -529,7 +529,7 @@ def status(
     from kubectl_nodelife.controllers.upgrade.document import OVER, RunPhase
     from kubectl_nodelife.kube.selectors import label_selector
     from kubectl_nodelife.outlook.upgrade_status import has_trouble, upgrade_status
-    from kubectl_nodelife.report.upgrade_status import StatusFollower, upgrade_status_page
+    from kubectl_nodelife.report.upgrade import StatusFollower, upgrade_status_page
 
     follower: StatusFollower | None = None
     names, labels = parse_names(nodes), label_selector(selector, nodes)

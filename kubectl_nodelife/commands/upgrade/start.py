@@ -366,7 +366,7 @@ def _prepare(
     from kubectl_nodelife.controllers.upgrade.claims import is_selected
     from kubectl_nodelife.outlook.upgrade_status import upgrade_status
     from kubectl_nodelife.report.formats import render
-    from kubectl_nodelife.report.upgrade_status import upgrade_status_page
+    from kubectl_nodelife.report.upgrade import upgrade_status_page
     from kubectl_nodelife.sim.upgrade_course import PlayedRun
 
     read = asyncio.run(read_run(connection, policy.lease_namespace))
@@ -515,7 +515,7 @@ def preview(release: str | None, output: Output, where: Where) -> int:
     from kubectl_nodelife.kube.kinds import kind_named
     from kubectl_nodelife.outlook.releases import KINDS
     from kubectl_nodelife.outlook.releases import preview as previewed
-    from kubectl_nodelife.report.releases import preview_page
+    from kubectl_nodelife.report.upgrade import preview_page
 
     view = look(where, KindsToRead(KINDS, needed=("Node",)))
     terminal.warn(*view.warnings)

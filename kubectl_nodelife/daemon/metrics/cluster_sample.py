@@ -16,7 +16,7 @@ import msgspec
 
 from kubectl_nodelife.controllers.upgrade.document import OVER
 from kubectl_nodelife.controllers.upgrade.policy import UpgradePolicy
-from kubectl_nodelife.daemon.metrics.families import (
+from kubectl_nodelife.daemon.metrics import (
     DUE_WITHIN,
     LEASE_AGES,
     MOST_NODES,

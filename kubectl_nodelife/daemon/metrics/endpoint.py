@@ -34,7 +34,7 @@ from prometheus_client.registry import Collector
 
 from kubectl_nodelife.daemon.flags import MetricsOptions
 from kubectl_nodelife.daemon.listener import BoundedListener
-from kubectl_nodelife.daemon.metrics.families import COUNTER, FAMILIES, HISTOGRAM, MetricFamily
+from kubectl_nodelife.daemon.metrics import COUNTER, FAMILIES, HISTOGRAM, MetricFamily
 from kubectl_nodelife.daemon.metrics.recorder import Histogram, MetricsRecorder, Values
 from kubectl_nodelife.errors import BadInput
 from kubectl_nodelife.kube.node import zone_display

@@ -31,6 +31,14 @@ from kubectl_nodelife.daemon.cluster_view import Sources
 from kubectl_nodelife.daemon.divergence_recorder import KEPT_NS, DivergenceRecorder
 from kubectl_nodelife.daemon.enforce.enforcement import Enforcement
 from kubectl_nodelife.daemon.journal import TooSlow
+from kubectl_nodelife.daemon.metrics import (
+    DELETION_BUCKETS,
+    DUE_WITHIN,
+    ERROR_BUCKETS,
+    LEASE_AGES,
+    UNKNOWN_AGE,
+    UNKNOWN_WITHIN,
+)
 from kubectl_nodelife.daemon.metrics.cluster_sample import (
     BUDGET_STATES,
     DRAIN_GATES,
@@ -44,14 +52,6 @@ from kubectl_nodelife.daemon.metrics.cluster_sample import (
     read_run,
     sample_steps,
     upgrade_sample,
-)
-from kubectl_nodelife.daemon.metrics.families import (
-    DELETION_BUCKETS,
-    DUE_WITHIN,
-    ERROR_BUCKETS,
-    LEASE_AGES,
-    UNKNOWN_AGE,
-    UNKNOWN_WITHIN,
 )
 from kubectl_nodelife.daemon.notices import NotedCondition, cluster_conditions
 from kubectl_nodelife.daemon.server import Query, Stream
