@@ -151,12 +151,8 @@ def what_if(words: tuple[str, ...], asked: QuestionFlags, output: Output, where:
         if files.acts:
             raise BadInput("is not for --each", on="-f", remedy="give the act in words")
         return _rank(where, words, asked, output)
-    query = {
-        "word": words,
-        "acts": [json.dumps(each) for each in files.acts],
-        **asked._asdict(),
-        **output.query(),
-    }
+    acts = [json.dumps(each) for each in files.acts]
+    query = {"word": words, "acts": acts, **asked._asdict(), **output.query()}
     code = ask.followed_answer(where, _QUESTION, query, exit_code=True)
     if where.profile:
         see = f"kubectl nodelife upgrade preview {where.profile}"
