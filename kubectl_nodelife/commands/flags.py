@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 Callback = Callable[..., Any]
 
 
-class Flag(NamedTuple):
+class DeclaredFlag(NamedTuple):
     """A flag: its field of the tuple that holds the values, and whether --help shows it.
 
     `value` names the value in help texts; a switch has none.
@@ -51,7 +51,7 @@ class Flag(NamedTuple):
     common: bool = True
 
 
-def flags_of(fields: Sequence[str], table: str) -> tuple[Flag, ...]:
+def flags_of(fields: Sequence[str], table: str) -> tuple[DeclaredFlag, ...]:
     """The flags of lines such as `--namespace -n=NAME  The namespace to look in.`, one for each of
     the fields in their order. An indented line goes on with the one before; those behind an empty
     line are not shown by each verb's --help.
@@ -64,7 +64,7 @@ def flags_of(fields: Sequence[str], table: str) -> tuple[Flag, ...]:
             spelled, _, value = names.partition("=")
             spellings = tuple(spelled.split())
             flags.append((spellings, text.strip(), value, common))
-    return tuple(Flag(field, *flag) for field, flag in zip(fields, flags, strict=True))
+    return tuple(DeclaredFlag(field, *flag) for field, flag in zip(fields, flags, strict=True))
 
 
 CONNECTION_FLAGS = flags_of(
@@ -194,7 +194,7 @@ _VERBOSE = click.option(
 )
 
 
-def _click_option(flag: Flag, default: Any, **more: Any) -> Callable[[Callback], Callback]:
+def _click_option(flag: DeclaredFlag, default: Any, **more: Any) -> Callable[[Callback], Callback]:
     """A value such as `[silent|renews]` is one of these."""
     kind: dict[str, Any] = {"is_flag": True}
     if flag.value.startswith("["):

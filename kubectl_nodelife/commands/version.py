@@ -13,7 +13,7 @@ import click
 
 from kubectl_nodelife import __version__
 from kubectl_nodelife.build_info import COMMIT
-from kubectl_nodelife.commands.flags import CONNECTION_FLAGS, Flag, Output, output_flags
+from kubectl_nodelife.commands.flags import CONNECTION_FLAGS, DeclaredFlag, Output, output_flags
 from kubectl_nodelife.document import document
 from kubectl_nodelife.errors import BadInput
 from kubectl_nodelife.report import terminal
@@ -136,6 +136,6 @@ def options(profile: str | None, output: Output) -> None:
     terminal.write(formatter.getvalue())
 
 
-def _row(flag: Flag) -> tuple[str, str]:
+def _row(flag: DeclaredFlag) -> tuple[str, str]:
     spellings = ", ".join(sorted(flag.spellings, key=len))
     return (f"{spellings} {flag.value}" if flag.value else spellings), flag.help
