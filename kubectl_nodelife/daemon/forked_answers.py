@@ -312,7 +312,7 @@ def _under_way(outlook: Outlook) -> Generator[None, None, object]:
             coming_back[node.name] = outlook.zone_of(node)
         if number % _STEP == 0:
             yield
-    if not outlook.zones_change(Counter(silent.values()), Counter(coming_back.values())):
+    if not outlook.a_zone_may_change(Counter(silent.values()), Counter(coming_back.values())):
         return None
     zones = outlook.memory.zones
     waiting = {name for queue in zones.queues.values() for name in queue.waiting()}

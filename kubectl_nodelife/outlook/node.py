@@ -257,6 +257,7 @@ class Outlook:
         self.cache = cache
         self.settings = settings
         self.memory = lifecycle.memory
+        self.zone_of = self.memory.zones.key
         self._next_pass_ns = lifecycle.next_pass_ns
         self._pace = pace_of(settings)
         self._late: dict[tuple[str, int], bool] = {}
@@ -290,7 +291,7 @@ class Outlook:
         where it cannot be played, or where a daemon has not played it yet."""
         if not self.plays:
             return self._foretold
-        return self.foretell() if self._losses[1] else None
+        return self.foretell() if self.a_zone_may_change(*self._losses) else None
 
     @cached_property
     def zone_counts(self) -> Mapping[str, tuple[int, int]]:
@@ -298,11 +299,11 @@ class Outlook:
         return self.memory.zones.counts_with(map(self.cache.nodes.get, self.memory.look_at))
 
     @cached_property
-    def _losses(self) -> tuple[Counter[str], dict[str, ZoneAfterLoss]]:
-        """How many nodes are silent, by zone key, and the zones that change as these are lost."""
-        silent = Counter(map(self.zone_of, filter(self.is_silent, self.cache.nodes.values())))
-        back = Counter(map(self.zone_of, filter(self.comes_back, self.cache.nodes.values())))
-        return silent, self.zones_change(silent, back)
+    def _losses(self) -> tuple[Counter[str], Counter[str]]:
+        """How many nodes are silent, and how many come back, by zone key."""
+        nodes = self.cache.nodes.values()
+        silent, back = filter(self.is_silent, nodes), filter(self.comes_back, nodes)
+        return Counter(map(self.zone_of, silent)), Counter(map(self.zone_of, back))
 
     def is_silent(self, node: Node) -> bool:
         """True if it counts as ready in its zone, and its next sign of life should have come."""
@@ -311,10 +312,16 @@ class Outlook:
     def comes_back(self, node: Node) -> bool:
         """True if it counts as lost in its zone though its kubelet renews, and so posts it soon."""
         ready = node.ready()
-        is_lost = ready is not None and ready.status == UNKNOWN
-        return is_lost and not self._is_late(node) and not is_excluded(node, self.settings)
+        if (ready is not None and ready.status != UNKNOWN) or is_excluded(node, self.settings):
+            return False
+        sign = sign_of_life(node, self.cache, self.now_ns, self.settings.leases_count)
+        return sign.at_ns is not None and not sign.is_late(self.now_ns)
 
-    def zones_change(
+    def a_zone_may_change(self, silent: Mapping[str, int], coming_back: Mapping[str, int]) -> bool:
+        """True if one changes state as these are lost and back, in whatever order."""
+        return bool(self._zones_change(silent, {}) or self._zones_change({}, coming_back))
+
+    def _zones_change(
         self, silent: Mapping[str, int], coming_back: Mapping[str, int]
     ) -> dict[str, ZoneAfterLoss]:
         """The zones that change state once so many of their nodes, by key, are lost and back."""
@@ -327,10 +334,10 @@ class Outlook:
         """A play of the present, in which that node reports no more. Returns as `foretell` does."""
         from kubectl_nodelife.outlook.foretelling import foretell  # plays are loaded where needed
 
-        silent, after = self._losses
+        silent, back = self._losses
         return foretell(
             *(self.cache, self.settings, self.now_ns, self.zone_of, silent, self._is_late),
-            *(after, self.next_pass_ns, falls_silent),
+            *(self._zones_change(silent, back), self.next_pass_ns, falls_silent),
         )
 
     def node(self, node: Node) -> NodeOutlook:
@@ -388,9 +395,8 @@ class Outlook:
         the epoch; none where pods are evicted without taints."""
         if self._taints_due is None:
             taints = self.settings.taint_mode
-            self._taints_due = (
-                list(taint_turns.taints_due(self.cache, self.memory)) if taints else []
-            )
+            due = taint_turns.taints_due(self.cache, self.memory) if taints else ()
+            self._taints_due = list(due)
         return self._taints_due
 
     def _taint_overdue(self, node: Node) -> int | None:
@@ -458,10 +464,6 @@ class Outlook:
             f"{release} does not call it lost before it renews, the Lease is deleted, or the "
             f"manager restarts"
         )
-
-    def zone_of(self, node: Node) -> str:
-        """The node's zone key."""
-        return self.memory.zones.key(node)
 
     def _unknown_in(self, node: Node, sign_ns: int | None, grace_ns: int) -> Range | None:
         """`sign_ns`: the last sign of life, None where none was read."""

@@ -42,7 +42,7 @@ from kubectl_nodelife.sim.kubelet_state import (
     RunningStatuses,
     Start,
     alike,
-    is_written_over,
+    may_be_overwritten,
     overwritten,
 )
 from kubectl_nodelife.sim.owners import delete_stopped
@@ -205,14 +205,13 @@ class Kubelets:
         self._agenda.add(first_ns, KUBELET, self._first_posts, tuple(alive))
 
     def _join_all(self, joined: JoinedKubelets) -> None:
-        """Where a controller wrote over a node's status, its kubelet corrects it with its next
-        heartbeat; a kubelet that never posted does not begin to. Each is made when it is first
-        looked at, of its node as it is now.
+        """Where a node shows other conditions than its kubelet sees, that posts them with its next
+        heartbeat. Each is made when it is first looked at, of its node as it is now.
         """
         nodes, every_ns = dict(unchanging(self._api.store.nodes)), self.terms.renew_every_ns
 
         def of_node(node: Node) -> Kubelet:
-            own = own_conditions(node) if node.ready() is not None else {}
+            own = own_conditions(node)
             return Kubelet.joined(node.name, own, every_ns, joined.get(node.name))
 
         made = made_later(nodes, of_node)
@@ -221,7 +220,7 @@ class Kubelets:
             node = nodes.get(name)
             if node is None:
                 made[name] = Kubelet.joined(name, {}, every_ns, joined[name])
-            elif is_written_over(node) and overwritten(made[name].conditions, node):
+            elif may_be_overwritten(node) and overwritten(made[name].conditions, node):
                 self._agenda.add(joined[name].first_ns, KUBELET, self._first_posts, (name,))
 
     def announce(self, joined: JoinedKubelets) -> None:

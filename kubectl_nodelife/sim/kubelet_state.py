@@ -235,9 +235,10 @@ def alike(a: NodeCondition, b: NodeCondition) -> bool:
     return (a.status, a.reason, a.message) == (b.status, b.reason, b.message)
 
 
-def is_written_over(node: Node) -> bool:
-    """True if the monitor has written a condition of the node."""
-    return any(c.reason in SILENT_REASONS for c in node.status.conditions)
+def may_be_overwritten(node: Node) -> bool:
+    """False if the node shows a Ready, and no condition that the monitor wrote."""
+    conditions = node.status.conditions
+    return node.ready() is None or any(c.reason in SILENT_REASONS for c in conditions)
 
 
 def overwritten(seen: Mapping[str, NodeCondition], node: Node) -> bool:

@@ -447,7 +447,9 @@ def _heartbeats_of(setting: Setting, node: Node, sign: LastSignOfLife) -> Heartb
         first_ns = _next_of(sign.at_ns, every_ns, now_ns)
     ready = node.ready()
     posted = ready.last_heartbeat_time if ready is not None else None
-    posted_ns = first_ns if posted is None else _uncut(int(posted), first_ns, every_ns)
+    if posted is None:
+        return HeartbeatSchedule(first_ns, every_ns, first_ns)
+    posted_ns = _uncut(int(posted), first_ns, every_ns)
     return HeartbeatSchedule(first_ns, every_ns, _next_of(posted_ns, terms.post_every_ns, now_ns))
 
 
@@ -460,10 +462,10 @@ def _uncut(posted_ns: int, first_ns: int, every_ns: int) -> int:
 
 
 def _next_of(at_ns: int | None, every_ns: int, now_ns: int) -> int:
-    """The first of at + k x every that is not before now."""
-    if at_ns is None or at_ns >= now_ns:
-        return now_ns if at_ns is None else at_ns
-    return at_ns - (at_ns - now_ns) // every_ns * every_ns
+    """The first of at + k x every that is not before now; that of `at` has come."""
+    if at_ns is None:
+        return now_ns
+    return at_ns + max(1, -((at_ns - now_ns) // every_ns)) * every_ns
 
 
 def joined_cluster(setting: Setting) -> Cache:

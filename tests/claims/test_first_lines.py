@@ -135,8 +135,9 @@ def test_a_lie_in_the_first_line_is_caught(
 
 # --- zones and turns --------------------------------------------------------------------------
 
-ALL_DARK = (911, 2158)
-"""Seeds in which the last ready node is lost: a zone that was dark already stops as all do."""
+DIFFERED = (191, 399, 911, 2158)
+"""Seeds in which one node is lost while another one comes back (191, 399), and in which the last
+ready node is lost: a zone that was dark already stops as all do (911, 2158)."""
 
 
 def lies_of_zones(told: dict[str, Any], records: list[dict[str, Any]]) -> list[str]:
@@ -170,7 +171,7 @@ def test_what_status_foretells_of_zones_and_turns_is_so(
     tmp_path: Path, capsys: Capture, seeds: range
 ) -> None:
     told_of = 0
-    for seed in (*ALL_DARK, *range(8 * seeds.start, 8 * seeds.stop)):
+    for seed in (*DIFFERED, *range(8 * seeds.start, 8 * seeds.stop)):
         cluster = random_cluster(seed)
         words = ("--profile", cluster.profile, "-o", "json")
         told = json.loads(asked(capsys, "status", "-f", cluster.write(tmp_path), *words))

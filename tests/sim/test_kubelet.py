@@ -6,6 +6,7 @@ from kubectl_nodelife.kube.node import Node
 from kubectl_nodelife.kube.times import SECOND_NS
 from kubectl_nodelife.sim.run import run
 from kubectl_nodelife.sim.scenario import DEFAULT_TIME_NS, assemble
+from tests.objects import lease
 from tests.sim.documents import found, node, owner, pod, scenario, start, stop, story, times
 
 QUIET = {"controllers": [], "duration": "2m"}
@@ -259,6 +260,22 @@ def test_a_pod_that_starts_when_it_is_joined_has_a_part_behind_it() -> None:
     spec = {"objects": [node("a"), starts], "kubelet": {"podStartDuration": "10s"}}
     (ready,) = found(story(start="join", **spec), "SetPodCondition", name="p", type="Ready")
     assert ready.at == 6.0
+
+
+def test_a_joined_kubelet_that_renews_posts_what_its_node_does_not_show() -> None:
+    """Somebody emptied the node's status: its kubelet writes it again (`tryUpdateNodeStatus`)."""
+    renewed = lease("a", DEFAULT_TIME_NS - 4 * SECOND_NS)
+    told = story(start="join", **QUIET, objects=[node("a", ready=""), renewed])
+    (ready,) = found(told, "SetNodeCondition", type="Ready")
+    assert (ready.at, ready.detail["status"]) == (6.0, "True")
+
+
+def test_a_renewal_at_the_very_moment_of_a_join_has_been() -> None:
+    lost = node("a", ready="Unknown")
+    lost["status"]["conditions"][0]["reason"] = "NodeStatusUnknown"
+    told = story(start="join", **QUIET, objects=[lost, lease("a", DEFAULT_TIME_NS)])
+    (ready,) = found(told, "SetNodeCondition", type="Ready")
+    assert (ready.at, ready.detail["status"]) == (10.0, "True")
 
 
 def test_a_node_that_appears_not_ready_is_silent() -> None:
