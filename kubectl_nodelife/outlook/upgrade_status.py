@@ -22,6 +22,7 @@ from kubectl_nodelife.controllers.upgrade.document import (
     RunDocument,
     RunPhase,
     UnreadableDocument,
+    Verb,
     document_of,
     gone_nodes,
     request_on,
@@ -68,6 +69,7 @@ def upgrade_status(
     warnings: list[str] = []
     view = RunNodes(nodes, lease, now_ns, warnings)
     run, report, present = view.run, view.report, view.nodes
+    request = _request(lease, warnings)
     every = view.rows()
     rows = view.rows(names) if names else every
     if labels is not None:
@@ -83,7 +85,7 @@ def upgrade_status(
         phase=str(run.phase) if run is not None else NO_RUN,
         because=run.because if run is not None else "",
         leader=_leader(lease, now_ns),
-        request=_request(lease, warnings),
+        request=request,
         step=_step(run),
         budgets=[_budget(*budget) for budget in report.budgets.items()],
         gates=_gates(run, now_ns, report),
@@ -93,7 +95,7 @@ def upgrade_status(
         ],
         counts=dict(sorted(Counter(row["state"] for row in every).items())),
         nodes=rows,
-        estimate=_estimate(view),
+        estimate=None if request and request["verb"] == Verb.ABORT else _estimate(view),
         lowest=_lowest(report),
         failures=sorted(run.failed) if run is not None else [],
         notEvaluated=list(_not_evaluated(view)),
@@ -263,6 +265,7 @@ def _estimate(view: RunNodes) -> Json | None:
         "expectedSeconds": round(time_left.expected),
         "highSeconds": round(time_left.high),
         "from": since,
+        "toldSecondsAgo": seconds_since(view.now_ns, view.report.at),
         "assumptions": list(time_left.rests_on),
     }
 

@@ -111,12 +111,20 @@ def _answer(status: dict[str, Any]) -> Iterable[str]:
         yield "No upgrade is under way, and the result of none is kept."
         return
     because = f": {status['because']}" if status["because"] else ""
-    yield f"Run {status['run']} is {status['phase']}{because}"
+    yield f"Run {status['run']} is {status['phase']}{because}{_asked(status['request'])}"
     if (estimate := status["estimate"]) is not None:
-        yield _estimate(estimate)
+        yield _estimate(estimate, is_led=status["leader"]["alive"])
     elif status["counts"]:
         yield _counts(status["counts"])
     yield from _asked_of_a_person(status)
+
+
+def _asked(request: dict[str, Any] | None) -> str:
+    """What is asked of the run's leader, which has not taken it up."""
+    if request is None:
+        return ""
+    because = f" ({request['because']})" if request["because"] else ""
+    return f"; {request['verb']} is asked for, and no leader has taken it up{because}"
 
 
 def _asked_of_a_person(status: dict[str, Any]) -> list[str]:
@@ -134,10 +142,6 @@ def _details(status: dict[str, Any]) -> Iterable[str]:
     leader = _leader(status["leader"])
     if status["phase"] not in _OVER and leader not in _asked_of_a_person(status):
         yield leader
-    if (request := status["request"]) is not None:
-        yield f"Asked of the leader: {request['verb']}" + (
-            f" ({request['because']})" if request["because"] else ""
-        )
     if status["phase"] in ("Running", "Paused"):
         yield _step(status["step"])
     yield from _gate_lines(status).values()
@@ -200,11 +204,12 @@ def _left_out(status: dict[str, Any]) -> Iterable[str]:
         yield f"Failed, and not there any more: {', '.join(gone)}"
 
 
-def _estimate(estimate: dict[str, Any]) -> str:
+def _estimate(estimate: dict[str, Any], *, is_led: bool) -> str:
     spans = [_span(estimate[f"{end}Seconds"]) for end in ("expected", "low", "high")]
+    told = "" if is_led else f" (foretold {_span(estimate['toldSecondsAgo'])} ago)"
     return (
         f"Left: {counted(estimate['nodes'], 'node')}, about {spans[0]} ({spans[1]} to {spans[2]})"
-        f" from {estimate['from']}; {estimate['assumptions'][0]}"
+        f" from {estimate['from']}{told}; {estimate['assumptions'][0]}"
     )
 
 

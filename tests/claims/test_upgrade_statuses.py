@@ -17,6 +17,7 @@ import pytest
 from msgspec.structs import replace
 
 from kubectl_nodelife.controllers.upgrade.document import (
+    ANNOTATION_REQUEST,
     ANNOTATION_RUN,
     UpgradeRequest,
     Verb,
@@ -35,7 +36,7 @@ from kubectl_nodelife.sim.present import Branch
 from kubectl_nodelife.sim.upgrade_run import VirtualUpgrades
 from kubectl_nodelife.upgrade.answers import decider_for
 from tests.claims.fleet_runs import Unknown, controllers_of, setting_of
-from tests.claims.fleets import Document, Fleet, odd_fleet
+from tests.claims.fleets import TARGET, Document, Fleet, odd_fleet
 from tests.claims.test_upgrade_plans import amount
 from tests.drain import build
 
@@ -46,7 +47,8 @@ LEASE_S = 60
 
 
 class Look(NamedTuple):
-    """A moment: what status says, and the cluster as it is, as JSON."""
+    """A moment: what status says, and the cluster as it is, as JSON; `asked`: what stands on the
+    Lease and is not taken up."""
 
     at_s: float
     told: Document
@@ -54,6 +56,7 @@ class Look(NamedTuple):
     nodes: dict[str, Document]
     pods: list[Document]
     run: Document
+    asked: Document
     is_led: bool
     lows: dict[str, int]
     entered: dict[str, tuple[str, float]]
@@ -183,6 +186,7 @@ class Watched:
                 as_json,
                 pods,
                 json.loads(document),
+                json.loads(notes.get(ANNOTATION_REQUEST) or "{}"),
                 bool(self.runs.leaders),
                 dict(self._lows),
                 dict(self._entered),
@@ -220,6 +224,8 @@ def lies_of_states(look: Look) -> list[str]:
         lies.append(f"the run is {told['phase']}, and {look.run.get('phase')}")
     because = f": {look.run['because']}" if look.run.get("because") else ""
     first = f"Run {look.run['run']} is {look.run.get('phase', 'Running')}{because}"
+    if look.asked:
+        first += f"; {look.asked['verb']} is asked for, and no leader has taken it up"
     if look.page.splitlines()[0] != first:
         lies.append(f"{look.page.splitlines()[0]!r}, and {first!r}")
     bad = sorted(name for name, state in states.items() if state in ("Failed", "Held"))
@@ -238,6 +244,8 @@ def lies_of_left(look: Look) -> list[str]:
         left = [r["name"] for r in rows if r["state"] in (*IN_FLIGHT, "Gone")]
     if any(gate["gate"] == "blind" for gate in look.told["gates"]):
         return [f"{estimate}, and nothing is seen"] if estimate else []
+    if look.asked.get("verb") == "abort":
+        return [f"{estimate}, and abort is asked for"] if estimate else []
     if not look.is_led:
         return []  # who came or went since, nobody has said
     count = estimate["nodes"] if estimate else 0
@@ -461,6 +469,21 @@ def test_a_control_plane_node_that_does_not_come_back_pauses_the_run() -> None:
     told = watched.looks[-1].told
     assert told["phase"] == "Paused" and told["because"].startswith("control-plane node a1: ")
     assert len(told["failures"]) == 1 and len(watched.looks[-1].nodes) == 3
+
+
+def test_the_time_left_knows_what_must_be_available_in_the_cluster() -> None:
+    """Of eight nodes three may be out by the limit of the pool, and one by that of the cluster."""
+    names = [f"a{number}" for number in range(1, 9)]
+    items = [build.namespace(), build.namespace("nodelife")]
+    for name in names:
+        items += build.node(name, metadata={"labels": {"pool": "blue"}})
+    limits = {"maxUnavailable": 3, "clusterMinAvailable": 7, "soak": "1s", "expectWork": "10m"}
+    work = {"mode": "run", "command": "-", "rerunSafe": True}
+    spec = {"selector": "pool=blue", "target": [TARGET], **limits, "work": work}
+    watched = Watched(Fleet(items, dict.fromkeys(names, "ok"), spec), Unknown())
+    lies = [lies_of_time(watched, look) for look in watched.looks]
+    assert sum(bool(look.told["estimate"]) for look in watched.looks) > 10
+    assert not any(lies), lies
 
 
 def test_a_lie_of_an_upgrade_status_is_caught() -> None:

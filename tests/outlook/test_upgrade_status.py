@@ -177,7 +177,18 @@ def test_a_node_of_another_run_is_left_alone_while_this_one_is_under_way() -> No
 def test_what_is_asked_of_the_leader_is_told_until_it_is_struck() -> None:
     answer = status(TEN, of_run(run(), UpgradeRequest(Verb.PAUSE, because="lunch")))
     assert answer["request"] == {"verb": "pause", "because": "lunch"}
-    assert "Asked of the leader: pause (lunch)" in text(answer)
+    told = "Run r1 is Running; pause is asked for, and no leader has taken it up (lunch)\n"
+    assert text(answer).startswith(told)
+
+
+def test_a_paused_run_that_is_to_be_aborted_says_so_and_has_no_time_left() -> None:
+    """No leader has taken that up: what the last one foretold was the rest of the whole run."""
+    paused, abort = run(RunPhase.PAUSED, because="b0 failed"), UpgradeRequest(Verb.ABORT)
+    said = LeaderReport(run="r1", at=at(-90), left=LEFT)
+    answer = status(TEN, of_run(paused, abort, holder="", said=said))
+    told = "Run r1 is Paused: b0 failed; abort is asked for, and no leader has taken it up\n"
+    assert text(answer).startswith(told)
+    assert answer["estimate"] is None and "resumed" not in text(answer)
 
 
 def test_what_cannot_be_read_is_said_and_the_rest_told() -> None:
@@ -259,6 +270,7 @@ def test_what_is_left_is_what_the_leader_foretold_and_says_from_when_it_counts()
     assert told in text(answer)
     gone = status(TEN, of_run(run(), holder="", said=said))
     assert gone["estimate"]["from"] == "when a leader goes on"
+    assert "(30m to 60m) from when a leader goes on (foretold 5s ago); " in text(gone)
     assert any("no leader answers" in text for text in gone["notEvaluated"])
     paused = status(TEN, of_run(run(RunPhase.PAUSED), said=said))
     assert paused["estimate"]["from"] == "when the run is resumed"

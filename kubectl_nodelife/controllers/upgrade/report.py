@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from heapq import heapreplace
-from itertools import islice, zip_longest
+from itertools import chain, islice, zip_longest
 from statistics import median_low
 from typing import Final, NamedTuple
 
@@ -19,7 +19,7 @@ from msgspec.structs import replace
 
 from kubectl_nodelife.controllers.upgrade import claims
 from kubectl_nodelife.controllers.upgrade.claiming import SOAK, pools_in_turn
-from kubectl_nodelife.controllers.upgrade.counts import pool_scope
+from kubectl_nodelife.controllers.upgrade.counts import CLUSTER, NodeScope, pool_scope
 from kubectl_nodelife.controllers.upgrade.document import NOT_BEGUN, RunPhase
 from kubectl_nodelife.controllers.upgrade.gates import BLIND, WINDOW
 from kubectl_nodelife.controllers.upgrade.marks import NodeMark, NodeState
@@ -190,31 +190,36 @@ class _Rest:
             return soak
         return max(0, soak - (p.now_ns - p.memory.soak[1]))
 
+    def _most(self, scope: NodeScope, ours: int) -> int:
+        """How many of the scope the run may have out at once; `ours`: so many it has out now, or
+        will have."""
+        by_others = max(0, self._p.fleet.counts.budget(scope).unavailable - ours)
+        return self._p.fleet.most_out(scope) - by_others
+
     def _slide(self, pool: str, nodes: list[claims.UpgradeCandidate], begins_ns: int) -> None:
         """Each of them goes as soon as its pool and its zone have a slot, and a window fits."""
         taken, policy = self._until.setdefault(pool, {}), self._p.policy
-        every = [at_ns for zone in taken.values() for at_ns in zone]
         limit = policy.max_parallel or len(self._p.nodes)
-        budget = self._p.fleet.counts.budget(pool_scope(pool))
         sick = sum(not self._p.fleet.counts.node(node.name).available for node in nodes)
-        by_others = max(0, budget.unavailable - self._out.get(pool, 0) - sick)
-        most_out = self._p.fleet.most_out(pool_scope(pool)) - by_others
-        slots = _free(every, min(limit, most_out))
+        most = self._most(pool_scope(pool), self._out.get(pool, 0) + sick)
+        slots = _free(chain(*taken.values()), min(limit, most))
+        every = chain(*(each for zones in self._until.values() for each in zones.values()))
+        of_cluster = _free(every, self._most(CLUSTER, sum(self._out.values()) + sick))
         of_zone: dict[str, list[int]] = {}
         for node in nodes:
             if node.zone not in of_zone:
                 most = self._p.fleet.most_out_of_zone(node.name)
                 of_zone[node.zone] = _free(taken.get(node.zone, []), most)
             zone = of_zone[node.zone]
-            at_ns = self._p.clock_ns + max(begins_ns, slots[0], zone[0])
+            at_ns = self._p.clock_ns + max(begins_ns, slots[0], of_cluster[0], zone[0])
             high_ns = claims.high_estimate_ns(policy, node.drain.high_seconds)
             at_ns = fits_ns(policy.window, at_ns, high_ns) or at_ns
             at_ns += sum(self._lengths_ns) - self._p.clock_ns
             if self._own_drains:
                 own_ns = int(node.drain.high_seconds * SECOND_NS)
                 at_ns += max(0, own_ns - self._lengths_ns[0])
-            heapreplace(slots, at_ns)
-            heapreplace(zone, at_ns)
+            for heap in (slots, of_cluster, zone):
+                heapreplace(heap, at_ns)
             taken.setdefault(node.zone, []).append(at_ns)
             self._end_ns = max(self._end_ns, at_ns + self._soaks_ns)
 
@@ -235,7 +240,7 @@ def _by_turns(nodes: list[claims.UpgradeCandidate]) -> list[claims.UpgradeCandid
     return [node for turn in turns for node in turn if node is not None]
 
 
-def _free(taken: list[int], most: int) -> list[int]:
+def _free(taken: Iterable[int], most: int) -> list[int]:
     """When each of so many slots comes free, as a heap."""
     most = max(1, most)
     return sorted([*[0] * most, *taken])[-most:]
