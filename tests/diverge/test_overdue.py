@@ -26,6 +26,12 @@ CHAIN = (
     write(4, 300, EVICT, pod="p1", cause=2),
 )
 
+DISRUPT = "SetPodCondition"
+DISRUPTED = (
+    write(1, 0, TAINT, came=0),
+    write(2, 300, DISRUPT, pod="p1", cause=1, controller="taint-eviction"),
+)
+
 ROWS = (
     Row("nothing was due", 100, (), []),
     Row("just decided", 1, (write(1, 0),), []),
@@ -45,6 +51,23 @@ ROWS = (
         100,
         (write(1, 0, came=20, outcome="superseded"),),
         ["missing"],
+    ),
+    Row(
+        "a pod's DisruptionTarget goes with its deletion",
+        330,
+        (*DISRUPTED, write(3, 300, EVICT, pod="p1", cause=1)),
+        ["missing"],
+    ),
+    Row("one alone is told", 330, DISRUPTED, ["missing"]),
+    Row(
+        "or with a deletion that came late",
+        400,
+        (
+            write(1, 0, TAINT, came=0),
+            write(2, 300, DISRUPT, pod="p1", cause=1, controller="taint-eviction", came=329.9),
+            write(3, 300, EVICT, pod="p1", cause=1, came=330),
+        ),
+        ["late"],
     ),
     Row("what hangs on a missing write is not told besides", 20, CHAIN, ["missing"]),
     Row(

@@ -15,6 +15,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 import msgspec
+from msgspec.structs import replace
 
 from kubectl_nodelife.kube.times import SECOND_NS
 from kubectl_nodelife.kube.wellknown import NO_EXECUTE
@@ -116,7 +117,7 @@ def due_writes(record: Observations, now_ns: int, pace: SettingDelays | None = N
         in_time += came
     backlog = _Backlog(record, writes, pace.qps)
     due = tuple(
-        msgspec.structs.replace(lag, follow=follow.get(lag.write.id, 0))
+        replace(lag, follow=follow.get(lag.write.id, 0))
         for lag in lags
         if not backlog.explains(lag, allowance_ns(record, lag.write, by_id), now_ns)
     )
@@ -139,14 +140,21 @@ def allowance_ns(
 
 
 def _merged(record: Observations) -> list[ExpectedWrite]:
-    """The writes that are judged, each API call once, in order."""
+    """The writes that are judged, each API call once, in order. A DisruptionTarget goes with the
+    deletion of its pod that was decided with it: one that has not come is not told twice."""
     calls: dict[tuple[object, ...], ExpectedWrite] = {}
     for write in record.writes:
         if write.controller in JUDGED and write.controller in record.evaluated:
             what = write.what if write.action in ("AddTaint", "RemoveTaint") else ""
             where = (write.kind, write.namespace, write.name)
             calls.setdefault((write.time_ns, write.controller, write.action, *where, what), write)
-    return list(calls.values())
+    return [
+        replace(write, cause=deletion.id)
+        if action == "SetPodCondition"
+        and (deletion := calls.get((at_ns, by, "DeletePod", *about))) is not None
+        else write
+        for (at_ns, by, action, *about), write in calls.items()
+    ]
 
 
 def _delay(
