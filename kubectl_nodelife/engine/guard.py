@@ -18,6 +18,7 @@ from typing import Final, TypeGuard
 import msgspec
 
 from kubectl_nodelife.engine import actions
+from kubectl_nodelife.engine.events import NOT_SENT
 from kubectl_nodelife.kube.times import SECOND_NS
 from kubectl_nodelife.kube.wellknown import NO_EXECUTE, TRUE, UNKNOWN
 
@@ -150,19 +151,25 @@ class Guard:
 
     def admit(self, action: actions.Action, view: WriteConditions, now_ns: int) -> Admission:
         """Go, Hold or Refuse for the action at this instant; after Go, `sending` must follow."""
-        closed = self._gate(action, view, now_ns)
-        if closed is not None:
-            return closed
+        stopped = self.stopped(action, view, now_ns)
+        if stopped is not None:
+            return stopped
         if isinstance(action, actions.RecordEvent):
             return GO
-        recovery = is_recovery(action)
-        for breaker in self.breakers.values():
-            held = self._held_by(breaker, action, recovery, now_ns)
-            if held is not None:
-                return held
         if self.caps.total is not None and self.sent >= self.caps.total:
             return Refuse(f"--max-writes {self.caps.total} is used up")
-        return GO if recovery else self._caps(action, view, now_ns)
+        return GO if is_recovery(action) else self._caps(action, view, now_ns)
+
+    def stopped(self, action: actions.Action, view: WriteConditions, now_ns: int) -> Hold | None:
+        """What stops the action whatever was sent so far: the gate, or a breaker. The caps count
+        an action that is being sent already.
+        """
+        closed = self._gate(action, view, now_ns)
+        if closed is not None or isinstance(action, actions.RecordEvent):
+            return closed
+        recovery = is_recovery(action)
+        held = (self._held_by(b, action, recovery, now_ns) for b in self.breakers.values())
+        return next((hold for hold in held if hold is not None), None)
 
     def _gate(self, action: actions.Action, view: WriteConditions, now_ns: int) -> Hold | None:
         later = now_ns + _RETRY_NS
@@ -291,7 +298,7 @@ class Guard:
         """The outcome of a write: errors of the server open the breaker for that verb and kind.
 
         What the API server refuses (4xx) has written nothing: it does not count towards the total,
-        nor an eviction that a budget refuses towards the deletions.
+        nor an eviction that a budget refuses towards the deletions. NOT_SENT: it was not sent.
         """
         if self._recovering is not None and self._recovering[0] is action:
             self._recovering = None
@@ -299,7 +306,8 @@ class Guard:
             self.sent -= 1
         if isinstance(action, actions.EvictPod) and code == TOO_MANY_REQUESTS and self._deletions:
             self._deletions.pop()
-        if isinstance(action, (actions.RecordEvent, actions.EvictPod)) or self.caps.errors is None:
+        says_nothing = isinstance(action, (actions.RecordEvent, actions.EvictPod))
+        if says_nothing or code == NOT_SENT or self.caps.errors is None:
             return
         verb = verb_of(action)
         bad = code in (0, 401, 429) or (code >= 500 and "failed calling webhook" not in message)

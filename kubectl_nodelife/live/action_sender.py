@@ -350,7 +350,9 @@ class ActionSender:
             raise
 
     async def _send(self, action: actions.Action, call: Write, intent: int) -> Answer:
-        """Send what may be sent at this instant, and report the answer."""
+        """Send what may be sent at this instant, and report the answer. Raises NotSent where the
+        gate has closed by the time that there are credentials.
+        """
         port, now_ns = self._port, self._port.monotonic_ns()
         port.guard.sending(action, now_ns)
         port.journal.note(intent, "sent")
@@ -361,7 +363,7 @@ class ActionSender:
         port.recorder.sending(action)
         try:
             answer = await self._controllers[action.controller].writer.call(
-                call, may_resend=lambda: self._is_open_for(action)
+                call, may_send=lambda: self._is_open_for(action)
             )
         except asyncio.CancelledError:
             because = "given up while it was on its way"
@@ -374,6 +376,9 @@ class ActionSender:
         if answer.ok and isinstance(answer.obj, Node):
             self._note_node(answer.obj)
         port.guard.ended(action, answer.code, answer.message, port.monotonic_ns())
+        if answer.code == NOT_SENT:
+            port.journal.note(intent, "failed", NOT_SENT, f"not sent: {answer.message}")
+            raise NotSent(answer.message)
         port.recorder.answered(action, answer, (port.monotonic_ns() - now_ns) / SECOND_NS)
         return answer
 
@@ -438,12 +443,10 @@ class ActionSender:
             raise Moot(f"node {node.name} is Ready again", node)
 
     def _is_open_for(self, action: actions.Action) -> bool:
-        """True if the gate is still open for what the server wants to have a moment later."""
-        try:
-            self._check_gate(action)
-        except NotSent:
-            return False
-        return True
+        """True if the gate is still open for what has to wait once more right before it is sent."""
+        port = self._port
+        held = port.guard.stopped(action, port.view(), port.monotonic_ns())
+        return not self.stopped and held is None
 
     async def _token(self, controller: str) -> None:
         """Wait for a token of the controller's bucket."""

@@ -29,6 +29,7 @@ from kubectl_nodelife import __version__
 from kubectl_nodelife.build_info import COMMIT
 from kubectl_nodelife.engine.calls import Answer, Read, Request, Write, request_of_call
 from kubectl_nodelife.engine.calls.call import NO_ANSWER, Body, as_dry_run
+from kubectl_nodelife.engine.events import NOT_SENT
 from kubectl_nodelife.errors import NodelifeError
 from kubectl_nodelife.kube.codec import decode_json
 from kubectl_nodelife.kube.kinds import kind_named
@@ -70,6 +71,10 @@ class _Status(msgspec.Struct, frozen=True):
     details: _Details | None = None
 
 
+class Withheld(Exception):
+    """It may not be sent any more, and was not."""
+
+
 class WritingSession(Session):
     """A session that can send every verb."""
 
@@ -80,9 +85,16 @@ class WritingSession(Session):
         content: bytes | None,
         headers: Mapping[str, str],
         timeout: aiohttp.ClientTimeout,
+        may_send: Callable[[], bool],
     ) -> tuple[aiohttp.ClientResponse, int]:
-        """Send one request below the server's URL; the answer, and the credentials' number."""
+        """Send one request below the server's URL; the answer, and the credentials' number.
+
+        Raises Withheld where it may not be sent by the time that there are credentials: a plugin
+        may take a minute, in which another writer may have taken over.
+        """
         transport = await self._ready()
+        if not may_send():
+            raise Withheld
         serial = self._serial
         all_headers = self._headers()
         all_headers.update(headers)
@@ -135,16 +147,17 @@ class Writer:
         call: Read | Write,
         *,
         timeout_s: float | None = None,
-        may_resend: Callable[[], bool] = lambda: True,
+        may_send: Callable[[], bool] = lambda: True,
     ) -> Answer:
         """Send one call and wait for its answer. Never raises for what a server or network does.
 
-        `may_resend` is asked before what the server wants to have later is sent again.
+        `may_send` is asked once there are credentials, and again before what the server wants to
+        have later is sent again. Where it is False at first, the answer's code is NOT_SENT.
         """
         request, judge = request_of_call(call), self.judge
         key = getattr(call, "key", ("", ""))  # a list has none
         held = judge.known(call.kind, key) if judge is not None else None
-        answer = await self.send(request, call.kind, timeout_s=timeout_s, may_resend=may_resend)
+        answer = await self.send(request, call.kind, timeout_s=timeout_s, may_send=may_send)
         if judge is not None and answer.obj is not None and "resourceVersion=" not in request.path:
             judge.judge(answer.obj, held)
         return answer
@@ -156,7 +169,7 @@ class Writer:
         *,
         timeout_s: float | None = None,
         retry: bool = True,
-        may_resend: Callable[[], bool] = lambda: True,
+        may_send: Callable[[], bool] = lambda: True,
     ) -> Answer:
         """Send one request about an object of that kind, or for a list of `PodList` or the like.
 
@@ -167,13 +180,13 @@ class Writer:
         gives_up = time.monotonic() + MOST_WAIT_S
         for attempt in range(MAX_RETRIES + 1):
             limit_s = timeout_s or self._request_s
-            answer, retry_after_s = await self._send_once(request, kind, limit_s)
+            answer, retry_after_s = await self._send_once(request, kind, limit_s, may_send)
             resend = answer.code == 429 or answer.code >= 500
             last = attempt == MAX_RETRIES or time.monotonic() + retry_after_s > gives_up
             if not resend or not retry_after_s or last or not retry:
                 return answer
             await asyncio.sleep(retry_after_s)
-            if not may_resend():
+            if not may_send():
                 return answer
         raise AssertionError("unreachable")
 
@@ -182,7 +195,7 @@ class Writer:
         await self.session.close()
 
     async def _send_once(
-        self, request: Request, kind: str, timeout_s: float
+        self, request: Request, kind: str, timeout_s: float, may_send: Callable[[], bool]
     ) -> tuple[Answer, float]:
         path, content = request.path, None
         headers = {"User-Agent": self._agent}
@@ -197,10 +210,13 @@ class Writer:
             sent_ns = steady_ns()
             try:
                 response, serial = await self.session.send(
-                    request.method, path, content, headers, timeout
+                    request.method, path, content, headers, timeout, may_send
                 )
                 async with response:
                     body = await read_body(response, _MOST_BYTES)
+            except Withheld:
+                message = "writing was not allowed any more once there were credentials"
+                return Answer(NOT_SENT, message=message, now_ns=self._now_ns()), 0.0
             except (aiohttp.ClientError, TimeoutError, OSError, NodelifeError) as error:
                 text = "no answer in time" if isinstance(error, TimeoutError) else str(error)
                 return Answer(0, message=text, now_ns=self._now_ns()), 0.0

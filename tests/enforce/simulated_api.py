@@ -201,8 +201,9 @@ class Network:
         content: bytes | None,
         headers: Any,
         timeout: aiohttp.ClientTimeout,
+        may_send: Callable[[], bool],
     ) -> tuple[_Response, int]:
-        """As `WritingSession.send`."""
+        """As `WritingSession.send`, with credentials at hand."""
         sent = Sent(method, url, content, dict(headers))
         world, fault = self._server.world, self._fault(sent)
         if method != "GET":

@@ -97,6 +97,7 @@ class Lab:
         self.evidence = Result(200)
         self.on_intent: Callable[[], None] = lambda: None
         self.on_held: Callable[[], None] = lambda: None
+        self.on_credentials: Callable[[], None] = lambda: None
         self.on_evidence: Callable[[], None] = lambda: None
         self.ends: list[tuple[str, int, str]] = []
         self.now_ns = NOW
@@ -142,7 +143,12 @@ class Lab:
 
     # Writer, journal, recorder, evidence, events
 
-    async def call(self, call: Get | Write, **_: Any) -> Answer:
+    async def call(
+        self, call: Get | Write, may_send: Callable[[], bool] = lambda: True, **_: Any
+    ) -> Answer:
+        self.on_credentials()
+        if not may_send():
+            return Answer(NOT_SENT)
         self.running += 1
         self.most = max(self.most, self.running)
         self.log.append(f"{type(call).__name__} {call.key[1]}")
@@ -221,6 +227,25 @@ def test_a_gate_that_closes_meanwhile_sends_nothing_until_it_opens() -> None:
     lab.on_intent, lab.on_held = lose, lead
     lab.play(DELETE)
     assert lab.log == ["intent p", "failed", "held", "intent p", "sent", "Delete p", "applied"]
+
+
+def test_a_gate_that_closes_while_credentials_are_fetched_sends_nothing_until_it_opens() -> None:
+    """And what was not sent is none of the writes that a cap allows."""
+    lab = Lab()
+    lab.guard.caps = replace(UPSTREAM, total=1)
+
+    def lose() -> None:
+        lab.view, lab.on_credentials = replace(lab.view, leads=False), lambda: None
+
+    def lead() -> None:
+        lab.log.append("held")
+        lab.view = replace(lab.view, leads=True)
+
+    lab.on_credentials, lab.on_held = lose, lead
+    lab.play(DELETE)
+    again = ["held", "intent p", "sent", "Delete p", "applied"]
+    assert lab.log == ["intent p", "sent", "failed", *again]
+    assert lab.guard.sent == 1 and lab.outcomes == [("DeletePod", 200)]
 
 
 def test_without_a_journal_nothing_is_sent() -> None:

@@ -1,10 +1,21 @@
-"""What the server wants to have later is sent again only while writing is allowed."""
+"""What has to wait right before it is sent, for the server or for credentials, is sent only while
+writing is allowed.
+"""
 
 import asyncio
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any, cast
 
+import pytest
+
 from kubectl_nodelife.engine.calls import Answer, Delete, Request
+from kubectl_nodelife.engine.events import NOT_SENT
+from kubectl_nodelife.live.connection import Connection
+from kubectl_nodelife.live.target import find_target
 from kubectl_nodelife.live.writer import Writer, WritingSession
+from tests.live.test_auth import plugin, wanting
+from tests.raw_server import raw_server
 
 
 class Busy(Writer):
@@ -15,7 +26,7 @@ class Busy(Writer):
         self.sent = 0
 
     async def _send_once(
-        self, request: Request, kind: str, timeout_s: float
+        self, request: Request, kind: str, timeout_s: float, may_send: Callable[[], bool]
     ) -> tuple[Answer, float]:
         self.sent += 1
         return Answer(429), 0.01
@@ -31,4 +42,27 @@ def sent(**how: Any) -> int:
 def test_ten_times_and_not_once_the_gate_has_closed() -> None:
     assert sent() == 11
     open_for = iter([True, True, False])
-    assert sent(may_resend=lambda: next(open_for)) == 3
+    assert sent(may_send=lambda: next(open_for)) == 3
+
+
+@pytest.mark.parametrize("refused", [False, True], ids=["the-first-ones", "others-after-a-401"])
+async def test_what_waited_for_credentials_is_not_sent_once_the_gate_has_closed(
+    refused: bool, tmp_path: Path
+) -> None:
+    """A plugin may take a minute: by then another may hold the Lease."""
+    token, asked = tmp_path / "token", list[bool]()
+    token.write_text("old")
+
+    def may_send() -> bool:
+        asked.append(refused and len(asked) == 0)
+        return asked[-1]
+
+    async with raw_server(tls=True) as server:
+        server.sickness = wanting("new")
+        path = server.kubeconfig(tmp_path, {"exec": plugin(str(token))})
+        session = WritingSession(find_target(Connection(kubeconfig=path), {}), {})
+        writer = Writer(session, "test", lambda: 0)
+        answer = await writer.call(Delete("Pod", ("d", "p")), may_send=may_send)
+        await writer.close()
+    assert answer.code == NOT_SENT and not answer.is_ambiguous
+    assert len(server.writes) == refused and len(asked) == 1 + refused
