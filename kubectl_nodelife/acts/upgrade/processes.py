@@ -56,7 +56,6 @@ class WorkRunner:
         self._folder = folder
         self._environ = dict(environ)
         self._on_end = on_end
-        self._running: dict[WorkKey, subprocess.Popen[bytes] | None] = {}
         self._tasks: dict[WorkKey, asyncio.Task[None]] = {}
         self._stopped: set[WorkKey] = set()
 
@@ -77,21 +76,16 @@ class WorkRunner:
 
     def start(self, key: WorkKey, variables: Mapping[str, str]) -> None:
         """Begin a try with these variables in its environment."""
-        if key in self._running:
+        if key in self._tasks and not self._tasks[key].done():
             return
         self._stopped.discard(key)
-        self._running[key] = None
         self._tasks[key] = asyncio.get_running_loop().create_task(self._run(key, variables))
 
     async def stop(self, key: WorkKey) -> None:
         """End a try: TERM to its process group, KILL after ten seconds. Returns once it is over."""
         self._stopped.add(key)
-        task, process = self._tasks.get(key), self._running.get(key)
-        if task is None or task.done():
-            return
-        if process is not None:
-            await _end_group(process)
-        await asyncio.wait([task])
+        if key in self._tasks:
+            await asyncio.wait([self._tasks[key]])
 
     def forget_all(self) -> None:
         """Watch no longer: what runs goes on without us, its output in its file."""
@@ -105,17 +99,16 @@ class WorkRunner:
         except (OSError, ValueError) as error:  # ValueError: a null byte in what a node says
             with contextlib.suppress(OSError), self._log(key.node) as log:
                 log.write(f"not started: {error}\n".encode())
-        del self._running[key]
         self._on_end(key, code)
 
     async def _wait(self, key: WorkKey, variables: Mapping[str, str]) -> int:
         os.makedirs(self._folder, mode=0o700, exist_ok=True)
         with self._log(key.node) as log:
             process = _start(self._command, {**self._environ, **variables}, log.fileno())
-        self._running[key] = process
-        if key in self._stopped:
-            await _end_group(process)
-        code = await _ended(process)
+        while (code := process.poll()) is None:
+            if key in self._stopped:
+                await _end_group(process)
+            await asyncio.sleep(_LOOK_SECONDS)
         return 128 - code if code < 0 else code
 
     def _log(self, node: str) -> BinaryIO:

@@ -368,19 +368,6 @@ def pause(because: str, order: OrderFlags, connection: Connection) -> int:
     return _ask(request, connection, order)
 
 
-class _Remains(NamedTuple):
-    """All that runs have left."""
-
-    marks: list[Leftover]
-    objects: list[LeftObject]
-    has_lease: bool
-
-    @property
-    def writes(self) -> int:
-        """So many at least."""
-        return len(self.marks) + len(self.objects) + 1
-
-
 @click.command("clean")
 @click.option(
     "--release-failed",
@@ -409,13 +396,13 @@ def clean(release_failed: bool, yes: bool, order: OrderFlags, connection: Connec
 
     namespace = order.lease_namespace
     read = asyncio.run(read_run(connection, namespace))
-    marks = leftovers(read.nodes, proof_only=check_over(read.lease), release_failed=release_failed)
+    proof_only = check_over(read.lease)
+    marks = [*leftovers(read.nodes, proof_only=proof_only, release_failed=release_failed)]
     objects = asyncio.run(_read_left_objects(connection, terminal.warn))
-    remains = _Remains(list(marks), objects, read.lease is not None)
-    if not any(remains):
+    if not (marks or objects or read.lease):
         terminal.write("nothing is left of an upgrade\n")
         return 0
-    for line in _shown(remains, namespace):
+    for line in _shown(marks, objects, read.lease):
         terminal.write(terminal.printable(line))
     target = target_of(connection)
     act = writing.ActFlags(yes=yes, dry_run="none", max_writes=0, insecure=order.insecure)
@@ -424,17 +411,18 @@ def clean(release_failed: bool, yes: bool, order: OrderFlags, connection: Connec
         terminal.note("not confirmed: nothing was changed")
         return 0
 
-    rights, most = _rights(namespace, remains), 3 * remains.writes
+    rights, most = _rights(namespace, marks, objects), 3 * (len(marks) + len(objects) + 1)
     session = _order_session(connection, order, rights=rights, max_writes=most)
     return writing.run_interruptible(
-        lambda: _clean(session, namespace, remains, release_failed=release_failed)
+        lambda: _clean(session, namespace, marks, objects, release_failed=release_failed)
     )
 
 
 async def _clean(
     session: contextlib.AbstractAsyncContextManager[tuple[ActSession, LiveCarrier]],
     lease_namespace: str,
-    remains: _Remains,
+    marks: list[Leftover],
+    objects: list[LeftObject],
     *,
     release_failed: bool,
 ) -> int:
@@ -450,34 +438,34 @@ async def _clean(
             terminal.warn,
             release_failed=release_failed,
         )
-        done = await cleaner.run(lease, remains.marks, remains.objects)
+        done = await cleaner.run(lease, marks, objects)
         return 0 if done else EXIT_FAILED
 
 
-def _shown(remains: _Remains, lease_namespace: str) -> list[str]:
+def _shown(marks: list[Leftover], objects: list[LeftObject], lease: Lease | None) -> list[str]:
     """Each leftover, and kubectl's lines for it."""
-    from kubectl_nodelife.controllers.upgrade.policy import LEASE_NAME
-
     lines = []
-    for leftover in remains.marks:
+    for leftover in marks:
         state = f" ({leftover.state})" if leftover.state else ""
         stays = "" if leftover.patch is not None else "stays: "
         lines.append(f"node/{leftover.node.name}{state}: {stays}{leftover.because}")
         lines += [f"    {line}" for line in leftover.by_hand]
-    for obj in remains.objects:
+    for obj in objects:
         lines += [f"{obj.name}: left by a run", f"    {obj.by_hand}"]
-    if remains.has_lease and not any(leftover.stays for leftover in remains.marks):
-        lines.append(f"lease/{lease_namespace}/{LEASE_NAME}: the last run's result")
-        lines.append(f"    kubectl delete lease {LEASE_NAME} -n {shlex.quote(lease_namespace)}")
+    if lease is not None and not any(leftover.stays for leftover in marks):
+        lines.append(f"lease/{lease.namespace}/{lease.name}: the last run's result")
+        lines.append(f"    kubectl delete lease {lease.name} -n {shlex.quote(lease.namespace)}")
     return lines
 
 
-def _rights(lease_namespace: str, remains: _Remains) -> tuple[Right, ...]:
+def _rights(
+    lease_namespace: str, marks: list[Leftover], objects: list[LeftObject]
+) -> tuple[Right, ...]:
     from kubectl_nodelife.daemon.permissions import LEASE_ROWS, Right
     from kubectl_nodelife.kube.kinds import kind_named
 
-    wanted = {Right("", "nodes", "", "patch")} if remains.marks else set()
-    for obj in remains.objects:
+    wanted = {Right("", "nodes", "", "patch")} if marks else set()
+    for obj in objects:
         kind = kind_named(obj.deletion.target[0])
         group = kind.api_version.rpartition("/")[0]
         wanted.add(Right(group, kind.plural, "", "delete", obj.obj.metadata.namespace))

@@ -22,7 +22,7 @@ import hashlib
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, date, datetime, timedelta
+from datetime import date, datetime, timedelta
 from enum import StrEnum
 from functools import lru_cache
 from typing import Any, Final
@@ -507,20 +507,11 @@ def _day(text: str) -> int:
 def _instant_ns(day: date, minutes: int, zone: ZoneInfo) -> int:
     """The first instant at which the zone's clock reads that day and time, or later."""
     naive = datetime(day.year, day.month, day.day) + timedelta(minutes=minutes)
-    late = int(naive.replace(tzinfo=zone).timestamp())
-    if datetime.fromtimestamp(late, zone).replace(tzinfo=None) != naive:
+    at = int(naive.replace(tzinfo=zone).timestamp())
+    then = datetime.fromtimestamp(at, zone)
+    if then.replace(tzinfo=None) != naive:  # skipped: the minute in which the zone's offset changes
         early = int(naive.replace(tzinfo=zone, fold=1).timestamp())
-        late = _end_of_gap(early, late, zone)
-    return late * SECOND_NS
-
-
-def _end_of_gap(before: int, after: int, zone: ZoneInfo) -> int:
-    """The second between the two, after the epoch, at which the zone's offset from UTC changes."""
-    offset = datetime.fromtimestamp(after, UTC).astimezone(zone).utcoffset()
-    while after - before > 1:
-        middle = (before + after) // 2
-        if datetime.fromtimestamp(middle, UTC).astimezone(zone).utcoffset() == offset:
-            after = middle
-        else:
-            before = middle
-    return after
+        moments = (datetime.fromtimestamp(s, zone) for s in range(early, at, 60))
+        changed = (m for m in moments if m.utcoffset() == then.utcoffset())
+        at = int(next(changed, then).timestamp())
+    return at * SECOND_NS
