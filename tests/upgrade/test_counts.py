@@ -9,12 +9,13 @@ from kubectl_nodelife.controllers.upgrade.counts import (
     CountedNode,
     NodeCounts,
     ScopeLimits,
-    at_least,
     at_most,
     pool_scope,
     zone_scope,
 )
-from kubectl_nodelife.kube.workload import IntOrString
+from kubectl_nodelife.controllers.upgrade.policy import policy_from
+from kubectl_nodelife.errors import BadInput
+from kubectl_nodelife.kube.workload import IntOrString, scaled_value
 
 POOL = pool_scope("blue")
 
@@ -150,13 +151,11 @@ def test_counts_follow_a_node_that_changes_or_goes() -> None:
 def test_percentages_round_up_for_floors_and_down_for_ceilings(
     value: IntOrString, base: int, least: int, most: int
 ) -> None:
-    assert (at_least(value, base), at_most(value, base)) == (least, most)
+    assert (scaled_value(value, base), at_most(value, base)) == (least, most)
 
 
-@pytest.mark.parametrize("value", ["10", "-1%", "%", "ten%", "1.5%", "١%"])
-def test_anything_else_is_refused(value: str) -> None:
-    if value == "10":
-        assert at_least(value, 3) == 10
-        return
-    with pytest.raises(ValueError, match="neither a number nor a percentage"):
-        at_least(value, 10)
+@pytest.mark.parametrize("value", ["-1%", "%", "ten%", "1.5%", "١%", "101%", "-1", True])
+def test_what_is_neither_a_number_nor_a_percentage_is_refused(value: object) -> None:
+    assert policy_from({"minAvailable": "10"}).min_available == 10
+    with pytest.raises(BadInput, match="neither a number such as 3 nor a percentage"):
+        policy_from({"minAvailable": value})

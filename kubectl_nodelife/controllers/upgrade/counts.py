@@ -25,7 +25,7 @@ from kubectl_nodelife.controllers.upgrade.policy import UpgradePolicy
 from kubectl_nodelife.engine.workqueue import as_float32
 from kubectl_nodelife.kube.node import Node, Taint
 from kubectl_nodelife.kube.wellknown import NO_EXECUTE, NO_SCHEDULE
-from kubectl_nodelife.kube.workload import IntOrString
+from kubectl_nodelife.kube.workload import IntOrString, scaled_value
 
 CORDONED: Final = "cordoned"
 _KUBERNETES: Final = "node.kubernetes.io/"
@@ -206,26 +206,9 @@ class CountedNode(NamedTuple):
         return not self.unavailable and not self.claimed
 
 
-def at_least(value: IntOrString, base: int) -> int:
-    """How many of `base` must be available: a percentage is rounded up."""
-    number, percent = _split(value)
-    return -(-number * base // 100) if percent else number
-
-
 def at_most(value: IntOrString, base: int) -> int:
     """How many of `base` may be unavailable: a percentage is rounded down, but not to 0."""
-    number, percent = _split(value)
-    return (number * base // 100 or min(1, number)) if percent else number
-
-
-def _split(value: IntOrString) -> tuple[int, bool]:
-    """The number, and whether it is a percentage. Raises ValueError."""
-    if isinstance(value, int):
-        return value, False
-    digits = value.removesuffix("%")
-    if not digits.isascii() or not digits.isdigit():
-        raise ValueError(f"{value!r} is neither a number nor a percentage such as 10%")
-    return int(digits), digits != value
+    return scaled_value(value, base, up=False) or min(1, scaled_value(value, base))
 
 
 class ScopeLimits(NamedTuple):
@@ -346,7 +329,7 @@ class NodeCounts:
         """The numbers of a scope."""
         base = max(self.at_start.get(scope, 0), self._total.get(scope, 0))
         limits = self.limits.get(scope.kind, ScopeLimits())
-        floor = 0 if limits.min_available is None else at_least(limits.min_available, base)
+        floor = 0 if limits.min_available is None else scaled_value(limits.min_available, base)
         most = base if limits.max_unavailable is None else at_most(limits.max_unavailable, base)
         return ScopeBudget(scope, base, self._available.get(scope, 0), floor, most)
 
