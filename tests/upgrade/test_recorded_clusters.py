@@ -93,8 +93,9 @@ def test_the_plan_of_a_recorded_cluster_is_what_its_run_comes_to(
     fleet.play()
     assert fleet.judges.faults == []
     assert fleet.phase() in ("Finished", "Aborted")
-    came = fleet.summary(fleet.timeline)
-    assert came is not None
+    course = fleet.course(fleet.timeline)
+    assert fleet.watch is not None and course is not None
+    came = fleet.watch.document(course)
     assert came["failed"] == came["held"] == []
     assert came["done"] == sorted(node.name for node in planned.done), planned.nodes
     held = [node.name for node in planned.nodes if node.decision == "hold"]

@@ -1,7 +1,7 @@
 """Claims: which nodes are taken next, in which step, and what holds the others.
 
 A node is claimed by one PATCH, in a step that the run's document has already; the document names it
-once the claim is seen, and before anything is done by which its object may go (`newcomers.py`).
+once the claim is seen (`newcomers.py`), and nothing is done to the node before.
 What is in flight counts for the step, named or not, so that a leader that comes between the two
 claims no more than the step takes. Growth, zones and soaks come from `claims.py`. A claim is held
 by gates, slots, the node's zone, its pods' budgets, room elsewhere and the window. Nodes still to

@@ -53,6 +53,8 @@ def drain(p: UpgradePass, node: Node, mark: NodeMark) -> None:
     if seen.claim_seen_ns is None:
         seen.claim_seen_ns = p.now_ns
     gate = closed_gate(p)
+    if name not in p.document.step.nodes:
+        gate = gate or "the run's document does not name it yet"
     verdict = p.ports.drain(p.cache, name, p.names_in(NodeState.DRAINING), p.now_ns)
     verdict = _without_late_pods(p, mark, verdict)
     waiting = _waits_for(p, node, verdict)
@@ -64,16 +66,13 @@ def drain(p: UpgradePass, node: Node, mark: NodeMark) -> None:
         because = f"the drain did not end: {progress.waits_for}"
         give_back(p, node, mark, because, entry=not gate)
         return
-    if verdict.verdict in NO_END:
-        progress.never_since_ns = (
-            p.now_ns if progress.never_since_ns is None else progress.never_since_ns
-        )
-        if p.is_over(progress.never_since_ns, NEVER_NS):
-            give_back(p, node, mark, verdict.sentence or "the drain cannot end", entry=True)
-            return
-    else:
+    if verdict.verdict not in NO_END:
         progress.never_since_ns = None
-    if not gate:
+    elif progress.never_since_ns is None:
+        progress.never_since_ns = p.now_ns
+    if progress.never_since_ns is not None and p.is_over(progress.never_since_ns, NEVER_NS):
+        give_back(p, node, mark, verdict.sentence or "the drain cannot end", entry=True)
+    elif not gate:
         _evict(p, node, verdict)
 
 
@@ -122,8 +121,6 @@ def _waits_for(p: UpgradePass, node: Node, verdict: DrainVerdict) -> str:
     if listed_ns is not None and listed_ns.get(node.name, 0) < claim_seen_ns:
         p.to_list.add(node.name)
         return "pods have not been listed since the claim"
-    if node.name not in p.document.step.nodes:
-        return "the run's document does not name it yet"
     return _attached(p, node)
 
 
