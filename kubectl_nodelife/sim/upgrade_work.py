@@ -21,6 +21,7 @@ from msgspec.structs import replace
 from kubectl_nodelife.controllers.upgrade import policy
 from kubectl_nodelife.controllers.upgrade.marks import LABEL_RUN, LABEL_STATE, NodeState
 from kubectl_nodelife.controllers.upgrade.memory import WorkReport
+from kubectl_nodelife.controllers.upgrade.newcomers import is_ordinary
 from kubectl_nodelife.engine.actions import Action, StartWork, StopWork
 from kubectl_nodelife.kube.meta import KubeObject, controller_of
 from kubectl_nodelife.kube.node import Node
@@ -262,10 +263,8 @@ class VirtualWork:
 
     def _never_ends(self, pod: Pod, cause: Action | None) -> bool:
         """True if the pod is one that its kubelet cannot stop."""
-        owner = controller_of(pod.metadata)
-        if owner is not None and owner.kind in ("DaemonSet", "Node"):
-            return False
-        return bool(self._fault_of(pod.spec.node_name, self._drained, DRAIN_NEVER))
+        fault = self._fault_of(pod.spec.node_name, self._drained, DRAIN_NEVER)
+        return bool(fault) and is_ordinary(pod)
 
 
 _PLAIN: Final = frozenset({"cpu", "memory", "pods", "ephemeral-storage"})

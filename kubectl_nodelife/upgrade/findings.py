@@ -29,6 +29,7 @@ from kubectl_nodelife.kube.admission import (
 from kubectl_nodelife.kube.meta import controller_of
 from kubectl_nodelife.kube.names import first_names, subject
 from kubectl_nodelife.kube.node import Lease, Node
+from kubectl_nodelife.kube.pod import stays_on_its_node
 from kubectl_nodelife.kube.taints import find_matching_untolerated_taint
 from kubectl_nodelife.kube.times import MINUTE_NS, SECOND_NS
 from kubectl_nodelife.kube.wellknown import NO_SCHEDULE
@@ -335,14 +336,11 @@ def _tolerant_pods(snapshot: PlanSnapshot, nodes: Sequence[PlannedNode]) -> list
     names = []
     for planned in nodes:
         for pod in snapshot.cache.pods_on(planned.name):
-            owner = controller_of(pod.metadata)
-            if owner is not None and owner.kind in ("DaemonSet", "Node"):
-                continue
             everything = any(
                 not t.key and t.operator == "Exists" and t.effect in ("", NO_SCHEDULE)
                 for t in pod.spec.tolerations
             )
-            if everything:
+            if everything and not stays_on_its_node(pod):
                 names.append(f"{pod.namespace}/{pod.name}")
     text = "nothing keeps these off a node, they tolerate everything: {}"
     return _warning("tolerations", text, sorted(names))

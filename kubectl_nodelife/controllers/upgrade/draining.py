@@ -7,6 +7,7 @@ detached.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Final
 
 from kubectl_nodelife.controllers.upgrade.claims import NO_END, DrainVerdict
@@ -27,6 +28,7 @@ from kubectl_nodelife.kube.storage import PersistentVolumeClaim, VolumeAttachmen
 from kubectl_nodelife.kube.taints import first_tolerating
 from kubectl_nodelife.kube.times import SECOND_NS, parse_time
 from kubectl_nodelife.kube.wellknown import NO_SCHEDULE, TAINT_NODE_UNSCHEDULABLE
+from kubectl_nodelife.workloads.scheduling import claim_names
 
 NEVER_NS: Final = 60 * SECOND_NS
 """So long the planner must say that a drain cannot end before the node is given back."""
@@ -141,16 +143,11 @@ def _attached(p: UpgradePass, node: Node) -> str:
     return f"volume {attached[0]} is still attached" if attached else ""
 
 
-def _volumes_of(p: UpgradePass, pod: Pod) -> list[str]:
-    names = []
-    for volume in pod.spec.volumes:
-        claimed = volume.persistent_volume_claim
-        name = claimed.claim_name if claimed else f"{pod.name}-{volume.name}"
-        if claimed or volume.ephemeral:
-            claim = p.cache.get("PersistentVolumeClaim", (pod.namespace, name))
-            if isinstance(claim, PersistentVolumeClaim) and claim.spec.volume_name:
-                names.append(claim.spec.volume_name)
-    return names
+def _volumes_of(p: UpgradePass, pod: Pod) -> Iterator[str]:
+    for name in claim_names(pod):
+        claim = p.cache.get("PersistentVolumeClaim", (pod.namespace, name))
+        if isinstance(claim, PersistentVolumeClaim) and claim.spec.volume_name:
+            yield claim.spec.volume_name
 
 
 def _evict(p: UpgradePass, node: Node, verdict: DrainVerdict) -> None:

@@ -35,9 +35,8 @@ from kubectl_nodelife.controllers.upgrade.policy import WorkMode
 from kubectl_nodelife.controllers.upgrade.upgrade_pass import UpgradePass
 from kubectl_nodelife.kube.meta import controller_of
 from kubectl_nodelife.kube.node import Node
-from kubectl_nodelife.kube.pod import TERMINAL_PHASES, Pod
+from kubectl_nodelife.kube.pod import TERMINAL_PHASES, Pod, stays_on_its_node
 from kubectl_nodelife.kube.times import parse_time
-from kubectl_nodelife.kube.wellknown import ANNOTATION_CONFIG_MIRROR
 
 RETURNING: Final = states_with(NodeEvent.REPLACED)
 
@@ -208,12 +207,10 @@ def _adopt(p: UpgradePass, node: Node, name: str, entry: StepNode) -> None:
 
 
 def is_ordinary(pod: Pod) -> bool:
-    """True if a cordon is meant to keep such a pod away: not a daemon pod, nor a static one."""
+    """True if a cordon is to keep such a pod away: no daemon pod, no static one, no canary."""
     owner = controller_of(pod.metadata)
-    if owner is not None and owner.kind in ("DaemonSet", "Node"):
-        return False
-    mirror = ANNOTATION_CONFIG_MIRROR in (pod.metadata.annotations or {})
-    return not mirror and pod.status.phase not in TERMINAL_PHASES
+    is_of_node = stays_on_its_node(pod) or (owner is not None and owner.kind == "Node")
+    return not is_of_node and pod.status.phase not in TERMINAL_PHASES
 
 
 def _watch_deadline(p: UpgradePass, name: str, entry: StepNode, mark: NodeMark) -> None:
