@@ -302,19 +302,14 @@ def settings_of(dump: Dump, assignments: Sequence[str]) -> Settings:
     Raises BadInput.
     """
     if dump.running is None:
-        return settings_from(dump.profile, assignments)
+        try:
+            return make_settings(dump.profile, parse_assignments(assignments))
+        except SettingsError as error:
+            raise BadInput(str(error), on="--set") from None
     from kubectl_nodelife.daemon.settings import RequestedSettings, resolve_settings
 
     requested = RequestedSettings(dump.profile.name, tuple(assignments))
     return resolve_settings(requested, dump.running, Cache(), "", "").settings
-
-
-def settings_from(profile: Profile, assignments: Sequence[str]) -> Settings:
-    """Settings of the profile with `--set FLAG=VALUE` on top. Raises BadInput."""
-    try:
-        return make_settings(profile, parse_assignments(assignments), origin="--set")
-    except SettingsError as error:
-        raise BadInput(str(error)) from None
 
 
 def _moment(

@@ -1,12 +1,15 @@
 """Which cluster a verb looks at, and whether a daemon is asked about it."""
 
 import sys
+from pathlib import Path
 
 import pytest
 
 from kubectl_nodelife.cli import main
 from kubectl_nodelife.commands.flags import Where
 from kubectl_nodelife.live.connection import Connection
+
+DUMP = Path(__file__).parents[1] / "dumps" / "two-zones"
 
 
 @pytest.mark.parametrize(
@@ -28,6 +31,7 @@ def test_a_daemon_is_asked_what_takes_a_forked_child_where_it_can_be_forked(
     ("words", "told"),
     [
         ("status --profile v1.2", "--profile: unknown profile 'v1.2'"),
+        (f"status -f {DUMP} --set nonsense=1", "--set: unknown flag nonsense"),
         ("status --set node-monitor-period=x", "flag node-monitor-period: malformed value 'x'"),
         ("audit -A --set nonsense=1", "--set: unknown flag nonsense"),
         ("what-if lose node a --profile nonsense", "--profile: unknown profile 'nonsense'"),
