@@ -54,9 +54,10 @@ budgets refill as soon as a replacement is Ready (12, 20, 59); that a node is do
 which fails (24)."""
 
 
-ODD = (13, 26, 90)
+ODD = (13, 26, 90, 110)
 """Seeds of odd fleets of which something else was said once: that nothing can be done where there
-is a `--gate` (13), two nodes of the control plane at once (26), all where two are left out (90)."""
+is a `--gate` (13), two nodes of the control plane at once (26), all where two are left out (90), a
+least time in which a node waited for the proof of the one before in its zone (110)."""
 
 
 class Told(NamedTuple):

@@ -418,15 +418,16 @@ class Fleet:
         budget = self.counts.budget(scope)
         return min(budget.most_unavailable, budget.base - budget.floor)
 
-    def most_out_of_zone(self, name: str) -> int:
-        """How many nodes of the node's zone may be out at once, by its limits and the zone brake
-        while all others are well. What is replaced goes, and counts in its zone no more.
+    def most_out_of_zone(self, name: str) -> tuple[int, int]:
+        """How many nodes of the node's zone may be out at once, by its limits; and how many may be
+        going down, by the zone brake too while all others are well. What is replaced goes, and
+        counts in its zone no more.
         """
         node = self.readings[name]
         most, size = self.most_out(zone_scope(node.pool, node.zone)), self._size[node.zone_key]
         brakes = node.counts and self.policy.work.mode is not WorkMode.REPLACE
         held = (n for n in range(min(most, size)) if self._zone_hold(ZoneCounts(size, 0, n)))
-        return next(held, most) if brakes else most
+        return most, next(held, most) if brakes else most
 
 
 def reported_addresses(node: Node) -> tuple[str, str]:

@@ -205,13 +205,17 @@ class _Rest:
         slots = _free(chain(*taken.values()), min(limit, most))
         every = chain(*(each for zones in self._until.values() for each in zones.values()))
         of_cluster = _free(every, self._most(CLUSTER, sum(self._out.values()) + sick))
-        of_zone: dict[str, list[int]] = {}
+        proving_ns = self._lengths_ns[-1]
+        of_zone: dict[str, tuple[list[int], list[int]]] = {}
         for node in nodes:
             if node.zone not in of_zone:
-                most = self._p.fleet.most_out_of_zone(node.name)
-                of_zone[node.zone] = _free(taken.get(node.zone, []), most)
-            zone = of_zone[node.zone]
-            at_ns = self._p.clock_ns + max(begins_ns, slots[0], of_cluster[0], zone[0])
+                most, down = self._p.fleet.most_out_of_zone(node.name)
+                until = taken.get(node.zone, [])
+                settled = (at_ns - proving_ns for at_ns in until)  # a proof is no loss to the zone
+                of_zone[node.zone] = _free(until, most), _free(settled, down)
+            zone, brake = of_zone[node.zone]
+            free_ns = max(slots[0], of_cluster[0], zone[0], brake[0])
+            at_ns = self._p.clock_ns + max(begins_ns, free_ns)
             high_ns = claims.high_estimate_ns(policy, node.drain.high_seconds)
             at_ns = fits_ns(policy.window, at_ns, high_ns) or at_ns
             at_ns += sum(self._lengths_ns) - self._p.clock_ns
@@ -220,6 +224,7 @@ class _Rest:
                 at_ns += max(0, own_ns - self._lengths_ns[0])
             for heap in (slots, of_cluster, zone):
                 heapreplace(heap, at_ns)
+            heapreplace(brake, at_ns - proving_ns)
             taken.setdefault(node.zone, []).append(at_ns)
             self._end_ns = max(self._end_ns, at_ns + self._soaks_ns)
 
