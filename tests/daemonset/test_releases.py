@@ -146,30 +146,27 @@ def worker(name: str) -> Json:
 N3: Json = {"at": "65s", "apply": worker("n3")}
 
 
-@pytest.mark.parametrize("profile", ["v1.11", "v1.12", "v1.13", "v1.14"])
-def test_update_pod_observes_a_deletion_once_the_pod_is_gone(profile: str) -> None:
-    """`updatePod` has no DeletionTimestamp branch before 1.15.0."""
+@pytest.mark.parametrize(
+    "profile, deleted, created",
+    [
+        *((f"v1.{minor}", [60], 90) for minor in range(11, 15)),
+        ("v1.15", [60, 60], 90),
+        ("v1.16", [60], 65),
+        ("v1.36", [60], 65),
+    ],
+)
+def test_a_deletion_is_observed_at_the_mark_from_1_15(
+    profile: str, deleted: list[int], created: int
+) -> None:
+    """`updatePod` has no DeletionTimestamp branch before 1.15.0: the pod must be gone. 1.15
+    observes the deletion at the mark and deletes the pod once more (`podsShouldBeOnNode`); that
+    second deletion changes nothing, so it is observed when the pod is gone. 1.16 skips pods that
+    terminate.
+    """
     told = unlabelled(profile, N3)
-    assert times(found(told, "DeletePod", controller="daemonset")) == [60]
-    (created,) = [r for r in found(told, "CreatePod") if r.at > 60]
-    assert round(created.at) == 90
-
-
-@pytest.mark.parametrize("profile", ["v1.16", "v1.36"])
-def test_update_pod_observes_a_deletion_at_the_mark_from_1_15(profile: str) -> None:
-    told = unlabelled(profile, N3)
-    assert times(found(told, "DeletePod", controller="daemonset")) == [60]
-    (created,) = [r for r in found(told, "CreatePod") if r.at > 60]
-    assert round(created.at) == 65
-
-
-def test_pods_should_be_on_node_of_1_15_deletes_a_terminating_pod_again() -> None:
-    """1.15 observes the deletion at the mark and deletes the pod once more; that second deletion
-    changes nothing, so it is observed when the pod is gone. 1.16 skips pods that terminate."""
-    told = unlabelled("v1.15", N3)
-    assert [round(at) for at in times(found(told, "DeletePod", controller="daemonset"))] == [60, 60]
-    (created,) = [r for r in found(told, "CreatePod") if r.at > 60]
-    assert round(created.at) == 90
+    assert times(found(told, "DeletePod", controller="daemonset")) == deleted
+    (made,) = [r for r in found(told, "CreatePod") if r.at > 60]
+    assert round(made.at) == created
 
 
 # --- which nodes ---------------------------------------------------------------------------------

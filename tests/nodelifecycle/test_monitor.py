@@ -132,32 +132,29 @@ def test_a_new_node_has_its_taint_exchanged_and_written_again_at_a_token() -> No
     assert [at for at, a in world.done if isinstance(a, RemoveTaints)] == [0]
 
 
-def test_a_deleted_node_keeps_its_place_in_the_queue_and_costs_a_token() -> None:
+@pytest.mark.parametrize(
+    "lost, event, tainted",
+    [
+        ("ab", Gone("Node", ("", "a")), [(0.1, "a"), (20.1, "b")]),
+        ("abc", Gone("Node", ("", "b")), [(0.1, "a"), (40.1, "c")]),
+        ("abc", Put("Node", posted("c", "Unknown", LOST)), [(0.1, "a"), (20.1, "c"), (40.1, "b")]),
+    ],
+    ids=["deleted-after-its-taint", "deleted-before", "tainted-by-somebody"],
+)
+def test_a_node_keeps_its_place_in_the_queue_and_costs_a_token(
+    lost: str, event: Event, tainted: list[tuple[float, str]]
+) -> None:
     """`markNodeForTainting` removes and adds again only nodes that are there."""
     world = Monitored(
-        posted("a", "Unknown"),
-        posted("b", "Unknown"),
+        *(posted(name, "Unknown") for name in lost),
         posted("ok", "True"),
         node_eviction_rate="0.05",
         node_monitor_grace_period="1h",
         unhealthy_zone_threshold="1",
     )
-    world.at(7, Gone("Node", ("", "a")))
+    world.at(7, event)
     world.at(70)
-    assert world.tainted() == [(0.1, "a"), (20.1, "b")]
-
-    world = Monitored(
-        posted("a", "Unknown"),
-        posted("b", "Unknown"),
-        posted("c", "Unknown"),
-        posted("ok", "True"),
-        node_eviction_rate="0.05",
-        node_monitor_grace_period="1h",
-        unhealthy_zone_threshold="1",
-    )
-    world.at(7, Gone("Node", ("", "b")))
-    world.at(70)
-    assert world.tainted() == [(0.1, "a"), (40.1, "c")]
+    assert world.tainted() == tainted
 
 
 def test_a_pod_that_comes_while_its_node_is_gone_is_tried_until_the_node_is_back() -> None:
@@ -170,21 +167,6 @@ def test_a_pod_that_comes_while_its_node_is_gone_is_tried_until_the_node_is_back
     world.at(50.01, Put("Node", posted("a", "True", heartbeat=50)))
     world.at(54)
     assert [at for at, a in world.done if isinstance(a, MarkPodNotReady)] == [50.015]
-
-
-def test_a_node_that_somebody_tainted_keeps_its_place_too() -> None:
-    world = Monitored(
-        posted("a", "Unknown"),
-        posted("b", "Unknown"),
-        posted("c", "Unknown"),
-        posted("ok", "True"),
-        node_eviction_rate="0.05",
-        node_monitor_grace_period="1h",
-        unhealthy_zone_threshold="1",
-    )
-    world.at(7, Put("Node", posted("c", "Unknown", LOST)))
-    world.at(70)
-    assert world.tainted() == [(0.1, "a"), (20.1, "c"), (40.1, "b")]
 
 
 def excluded(name: str, ready: str) -> Node:
