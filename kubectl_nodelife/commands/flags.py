@@ -25,7 +25,7 @@ import click
 from kubectl_nodelife.dumps.file_size import SIZE_GIVEN, STRICT_GIVEN
 from kubectl_nodelife.errors import BadInput
 from kubectl_nodelife.live.connection import Connection as Connection
-from kubectl_nodelife.live.connection import parse_timeout
+from kubectl_nodelife.live.connection import DeclaredFlag, flag_table, parse_timeout
 from kubectl_nodelife.report import terminal
 from kubectl_nodelife.report.formats import FORMATTERS
 from kubectl_nodelife.report.formats import Output as Output
@@ -38,36 +38,7 @@ if TYPE_CHECKING:
 Callback = Callable[..., Any]
 
 
-class DeclaredFlag(NamedTuple):
-    """A flag: its field of the tuple that holds the values, and whether --help shows it.
-
-    `value` names the value in help texts; a switch has none.
-    """
-
-    field: str
-    spellings: tuple[str, ...]
-    help: str
-    value: str = ""
-    common: bool = True
-
-
-def flags_of(fields: Sequence[str], table: str) -> tuple[DeclaredFlag, ...]:
-    """The flags of lines such as `--namespace -n=NAME  The namespace to look in.`, one for each of
-    the fields in their order. An indented line goes on with the one before; those behind an empty
-    line are not shown by each verb's --help.
-    """
-    shown, _, hidden = table.strip().partition("\n\n")
-    flags = []
-    for lines, common in ((shown, True), (hidden, False)):
-        for line in lines.replace("\n    ", " ").splitlines():
-            names, _, text = line.partition("  ")
-            spelled, _, value = names.partition("=")
-            spellings = tuple(spelled.split())
-            flags.append((spellings, text.strip(), value, common))
-    return tuple(DeclaredFlag(field, *flag) for field, flag in zip(fields, flags, strict=True))
-
-
-CONNECTION_FLAGS = flags_of(
+CONNECTION_FLAGS = flag_table(
     [field for field in Connection._fields if field != "in_cluster"],
     """
 --kubeconfig=PATH           Path to the kubeconfig file to use.
@@ -108,7 +79,7 @@ def connection_arguments(connection: Connection) -> list[str]:
         if flag.field == "token":
             continue
         value = getattr(connection, flag.field)
-        name = flag.spellings[0]
+        name = flag.name
         if isinstance(value, tuple):
             words += [f"{name}={each}" for each in value]
         elif value is True:
@@ -136,13 +107,13 @@ def gathered_flags(
 ) -> Callable[[Callback], Callback]:
     """A decorator that gives a command these flags; its callback gets one argument with them.
 
-    `values` holds them, with their defaults; `table`: a line for each field, see `flags_of`;
+    `values` holds them, with their defaults; `table`: a line for each field, see `flag_table`;
     `more`: by field, what click is told besides.
     """
     defaults: Mapping[str, Any] = values._field_defaults
     options = [
         _click_option(flag, defaults.get(flag.field), **more.get(flag.field, {}))
-        for flag in flags_of(values._fields, table)
+        for flag in flag_table(values._fields, table)
     ]
 
     def decorate(callback: Callback) -> Callback:
@@ -195,10 +166,9 @@ _VERBOSE = click.option(
 
 
 def _click_option(flag: DeclaredFlag, default: Any, **more: Any) -> Callable[[Callback], Callback]:
-    """A value such as `[silent|renews]` is one of these."""
     kind: dict[str, Any] = {"is_flag": True}
-    if flag.value.startswith("["):
-        kind = {"type": click.Choice(flag.value[1:-1].split("|"))}
+    if flag.choices:
+        kind = {"type": click.Choice(flag.choices)}
     elif flag.value:
         kind = {"metavar": flag.value, "multiple": isinstance(default, tuple)}
     if flag.value and default not in (None, ()):
@@ -364,7 +334,7 @@ class Where(NamedTuple):
         return self._replace(no_daemon=True)
 
 
-_WHERE_FLAGS: Final = flags_of(
+_WHERE_FLAGS: Final = flag_table(
     Where._fields[1:],
     """
 -f --filename=PATH  A dump, not a cluster.

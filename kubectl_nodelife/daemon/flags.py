@@ -1,11 +1,10 @@
-"""The flags of `daemon start` and `daemon run`, each once: a field with its `DaemonFlag` beside it.
+"""The flags of `daemon start` and `daemon run`, each once: a field, and its line in `_TABLE`.
 
-A field in one of these tuples is all that a new flag takes: the command's option, `--help`, the
-value that the daemon finds in `options.flags`, and the arguments by which another one like it is
-started all follow from it (`daemon_flags` makes the options). What cannot be told from the value
-alone is in `check`. With the environment, and the parent that waits for it, if any, they are the
-options of a daemon process (`Options`). Nothing heavy is imported here, as each `--help` and each
-completion reads this file.
+That is all that a new flag takes: the command's option, `--help`, the value that the daemon finds
+in `options.flags`, and the arguments by which another one like it is started all follow from it
+(`daemon_flags` makes the options). What cannot be told from the value alone is in `check`. With the
+environment, and the parent that waits for it, if any, they are the options of a daemon process
+(`Options`). Nothing heavy is imported here, as each `--help` and each completion reads this file.
 """
 
 from __future__ import annotations
@@ -14,13 +13,14 @@ import functools
 import os
 import shlex
 from collections.abc import Callable, Iterator, Mapping
-from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple, get_type_hints
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from urllib.parse import urlsplit
 
 import click
 
 from kubectl_nodelife.controllers import controller_names
 from kubectl_nodelife.errors import BadInput
+from kubectl_nodelife.live.connection import DeclaredFlag, flag_table
 
 if TYPE_CHECKING:
     from kubectl_nodelife.daemon.settings import ClusterConfig
@@ -28,27 +28,6 @@ if TYPE_CHECKING:
     from kubectl_nodelife.live.target import Target
 
 Callback = Callable[..., Any]
-
-
-class DaemonFlag(NamedTuple):
-    """How a field is spelled on a command line.
-
-    `name`, with its dashes, and a `short` one; `value` names the value in `--help`, "" for a
-    switch. `read`: makes the field's value of the text, and raises BadInput with the flag's name;
-    several words of a field are then joined by commas, without it the flag is repeated. `choices`:
-    the texts allowed; `between`: a number, its least and greatest. `bare`: the value of a flag that
-    is given without one. A `secret` goes to another process by a pipe, never as an argument.
-    """
-
-    name: str
-    help: str
-    value: str = ""
-    short: str = ""
-    choices: tuple[str, ...] = ()
-    read: Callable[[str, str], Any] | None = None
-    between: tuple[int, int | None] | None = None
-    bare: int | None = None
-    secret: bool = False
 
 
 def _absolute(path: str, flag: str) -> str:
@@ -63,46 +42,16 @@ def _words(text: str, flag: str) -> tuple[str, ...]:
 class Orders(NamedTuple):
     """What the daemon enforces, and with which words of the user."""
 
-    controllers: Annotated[
-        tuple[str, ...],
-        DaemonFlag(
-            "--enforce", "Controllers whose writes are sent.", "C[,C...]", read=controller_names
-        ),
-    ] = ()
-    assume_stopped: Annotated[
-        tuple[str, ...],
-        DaemonFlag(
-            "--assume-stopped",
-            "You vouch that nothing else runs these.",
-            "C[,C...]",
-            read=controller_names,
-        ),
-    ] = ()
-    begin: Annotated[
-        str,
-        DaemonFlag(
-            "--begin",
-            "Take over without disturbing, or as a restarted controller manager.",
-            choices=("join", "restart"),
-        ),
-    ] = "join"
-    caps: Annotated[
-        str, DaemonFlag("--caps", "Upstream's own limits only.", choices=("upstream",))
-    ] = ""
-    single_caps: Annotated[tuple[str, ...], DaemonFlag("--cap", "A cap of its own.", "NAME=N")] = ()
-    max_writes: Annotated[int | None, DaemonFlag("--max-writes", "So many writes in all.", "N")] = (
-        None
-    )
-    lease_namespace: Annotated[
-        str, DaemonFlag("--lease-namespace", "Where the Lease of the one writer is.", "NS")
-    ] = "kube-system"
-    wait: Annotated[
-        bool, DaemonFlag("--wait", "Wait for the Lease while another one holds it.")
-    ] = False
-    insecure: Annotated[
-        bool, DaemonFlag("--insecure-enforce", "Without verified TLS; labs only.")
-    ] = False
-    yes: Annotated[bool, DaemonFlag("--yes", "Do not ask.", short="-y")] = False
+    controllers: tuple[str, ...] = ()
+    assume_stopped: tuple[str, ...] = ()
+    begin: str = "join"
+    caps: str = ""
+    single_caps: tuple[str, ...] = ()
+    max_writes: int | None = None
+    lease_namespace: str = "kube-system"
+    wait: bool = False
+    insecure: bool = False
+    yes: bool = False
 
     def check(self) -> None:
         """Raises BadInput for what is no cap."""
@@ -121,29 +70,12 @@ class Orders(NamedTuple):
 class MetricsOptions(NamedTuple):
     """How metrics are served. `bind_address`: HOST:PORT, "" for no metrics at all."""
 
-    bind_address: Annotated[
-        str,
-        DaemonFlag(
-            "--metrics-bind-address",
-            "Serve /metrics, /healthz, /readyz there, as in 127.0.0.1:9876. Default: off.",
-            "HOST:PORT",
-        ),
-    ] = ""
-    per_node: Annotated[
-        bool, DaemonFlag("--metrics-per-node", "Two more metrics for each node.")
-    ] = False
-    plain_zones: Annotated[
-        bool, DaemonFlag("--metrics-plain-zones", "Zones as in status: REGION/ZONE.")
-    ] = False
-    token_file: Annotated[
-        str, DaemonFlag("--metrics-token-file", "A bearer token.", "FILE", read=_absolute)
-    ] = ""
-    tls_cert_file: Annotated[
-        str, DaemonFlag("--metrics-tls-cert-file", "Serve by TLS.", "FILE", read=_absolute)
-    ] = ""
-    tls_key_file: Annotated[
-        str, DaemonFlag("--metrics-tls-key-file", "Its key.", "FILE", read=_absolute)
-    ] = ""
+    bind_address: str = ""
+    per_node: bool = False
+    plain_zones: bool = False
+    token_file: str = ""
+    tls_cert_file: str = ""
+    tls_key_file: str = ""
 
     def address(self) -> tuple[str, int]:
         """Host and port. Raises BadInput."""
@@ -212,15 +144,9 @@ class NotifyOptions(NamedTuple):
     path is its password; "" for none. `events`: those that are sent; none given: all.
     """
 
-    command: Annotated[
-        str, DaemonFlag("--notify", "Run it with each notice as JSON on stdin.", "CMD")
-    ] = ""
-    webhook: Annotated[
-        str, DaemonFlag("--webhook", "Post each notice there as JSON; https.", "URL", secret=True)
-    ] = ""
-    events: Annotated[
-        tuple[str, ...], DaemonFlag("--notify-on", "Only these events.", "LIST", read=_words)
-    ] = ()
+    command: str = ""
+    webhook: str = ""
+    events: tuple[str, ...] = ()
 
     @property
     def wanted(self) -> frozenset[str]:
@@ -295,23 +221,12 @@ class DaemonFlags(NamedTuple):
     None: nowhere.
     """
 
-    profile: Annotated[
-        str, DaemonFlag("--profile", "Release whose behaviour is followed.", "v1.N")
-    ] = ""
-    assignments: Annotated[tuple[str, ...], DaemonFlag("--set", "A setting.", "FLAG=VALUE")] = ()
+    profile: str = ""
+    assignments: tuple[str, ...] = ()
     orders: Orders = Orders()
     metrics: MetricsOptions = MetricsOptions()
     notify: NotifyOptions = NotifyOptions()
-    answer_port: Annotated[
-        int | None,
-        DaemonFlag(
-            "--serve-answers",
-            "Answer at a port of 127.0.0.1 (9877), for --via. Default: off.",
-            "PORT",
-            between=(1024, 65535),
-            bare=9877,
-        ),
-    ] = None
+    answer_port: int | None = None
 
     def check(self) -> None:
         """Raises BadInput for values that do not go together; secrets must have come before."""
@@ -323,11 +238,11 @@ class DaemonFlags(NamedTuple):
         """The flags as arguments of another call of this program; `secrets` too, or not."""
         words: list[str] = []
         for flag, value in self._given():
-            if flag.secret and not secrets:
+            if flag.name in SECRETS and not secrets:
                 continue
             if value is True:
                 words.append(flag.name)
-            elif isinstance(value, tuple) and flag.read is None:
+            elif isinstance(value, tuple) and flag.name not in READ:
                 words += [f"{flag.name}={text}" for text in value]
             else:
                 text = ",".join(value) if isinstance(value, tuple) else value
@@ -336,7 +251,9 @@ class DaemonFlags(NamedTuple):
 
     def secrets(self) -> dict[str, str]:
         """What `arguments` leaves out, by its flag's name without dashes."""
-        return {flag.name.lstrip("-"): value for flag, value in self._given() if flag.secret}
+        return {
+            flag.name.lstrip("-"): value for flag, value in self._given() if flag.name in SECRETS
+        }
 
     def with_secrets(self, secrets: Mapping[str, str]) -> DaemonFlags:
         """The same flags with those that came by a pipe."""
@@ -348,27 +265,74 @@ class DaemonFlags(NamedTuple):
         """The same flags after a person's yes."""
         return self._replace(orders=self.orders._replace(yes=True))
 
-    def _given(self) -> Iterator[tuple[DaemonFlag, Any]]:
+    def _given(self) -> Iterator[tuple[DeclaredFlag, Any]]:
         """Those whose value is another than the default."""
-        for group, field, flag in flags_of(DaemonFlags):
+        for group, field, flag in FLAGS:
             value = getattr(getattr(self, group) if group else self, field)
             if value != default_of(group, field):
                 yield flag, value
 
 
 DEFAULTS: Final = DaemonFlags()
+# A line for each field, in their order.
+_TABLE: Final = """
+--profile=v1.N             Release whose behaviour is followed.
+--set=FLAG=VALUE           A setting.
+--enforce=C[,C...]         Controllers whose writes are sent.
+--assume-stopped=C[,C...]  You vouch that nothing else runs these.
+--begin=[join|restart]     Take over without disturbing, or as a restarted controller manager.
+--caps=[upstream]          Upstream's own limits only.
+--cap=NAME=N               A cap of its own.
+--max-writes=N             So many writes in all.
+--lease-namespace=NS       Where the Lease of the one writer is.
+--wait                     Wait for the Lease while another one holds it.
+--insecure-enforce         Without verified TLS; labs only.
+--yes -y                   Do not ask.
+--metrics-bind-address=HOST:PORT  Serve /metrics, /healthz, /readyz there, as in 127.0.0.1:9876.
+    Default: off.
+--metrics-per-node         Two more metrics for each node.
+--metrics-plain-zones      Zones as in status: REGION/ZONE.
+--metrics-token-file=FILE  A bearer token.
+--metrics-tls-cert-file=FILE  Serve by TLS.
+--metrics-tls-key-file=FILE   Its key.
+--notify=CMD               Run it with each notice as JSON on stdin.
+--webhook=URL              Post each notice there as JSON; https.
+--notify-on=LIST           Only these events.
+--serve-answers=PORT       Answer at a port of 127.0.0.1 (9877), for --via. Default: off.
+"""
+
+READ: Final[Mapping[str, Callable[[str, str], Any]]] = {
+    **dict.fromkeys(("--enforce", "--assume-stopped"), controller_names),
+    **dict.fromkeys(("--metrics-token-file", "--metrics-tls-cert-file"), _absolute),
+    "--metrics-tls-key-file": _absolute,
+    "--notify-on": _words,
+}
+"""What makes the field's value of the text, and raises BadInput with the flag's name; several words
+of a field are then joined by commas. A tuple that is not among these is a flag that is repeated."""
+
+SECRETS: Final = ("--webhook",)
+"""They go to another process by a pipe, never as an argument."""
+
+_PORT: Final[Mapping[str, Any]] = {
+    "type": click.IntRange(1024, 65535),
+    "is_flag": False,
+    "flag_value": 9877,
+}
 
 
-@functools.cache
-def flags_of(kind: type) -> tuple[tuple[str, str, DaemonFlag], ...]:
-    """The group ("" for none), the field and the flag of each, in the order of `--help`."""
-    flags: list[tuple[str, str, DaemonFlag]] = []
-    for field, hint in get_type_hints(kind, include_extras=True).items():
-        for flag in getattr(hint, "__metadata__", ()):
-            flags.append(("", field, flag))
-        if hasattr(hint, "_fields"):
-            flags += [(field, inner, flag) for _, inner, flag in flags_of(hint)]
-    return tuple(flags)
+def _fields() -> Iterator[tuple[str, str]]:
+    for field, default in DaemonFlags._field_defaults.items():
+        inner = getattr(default, "_fields", ())
+        yield from ((field, each) for each in inner) if inner else [("", field)]
+
+
+FLAGS: Final = tuple(
+    (group, flag.field, flag)
+    for (group, _), flag in zip(
+        _fields(), flag_table([field for _, field in _fields()], _TABLE), strict=True
+    )
+)
+"""The group ("" for none), the field and the flag of each, in the order of `--help`."""
 
 
 def default_of(group: str, field: str) -> Any:
@@ -381,10 +345,11 @@ def parse_flags(given: Mapping[str, Any]) -> DaemonFlags:
     one is not given. Raises BadInput.
     """
     fields: dict[str, dict[str, Any]] = {}
-    for group, field, flag in flags_of(DaemonFlags):
+    for group, field, flag in FLAGS:
         value = given.get(flag.name)
         if value is not None:
-            value = flag.read(value, flag.name) if flag.read else value
+            read = READ.get(flag.name)
+            value = read(value, flag.name) if read else value
             fields.setdefault(group, {})[field] = value
     flags = DaemonFlags(**fields.pop("", {}))
     groups = {name: getattr(flags, name)._replace(**values) for name, values in fields.items()}
@@ -403,7 +368,7 @@ def flags_named(*names: str, **helps: str) -> Callable[[Callback], Callback]:
     """A decorator for these of the flags, all where none is named; `helps`: other words of help, by
     the flag's name without its first dashes and with underscores.
     """
-    rows = [row for row in flags_of(DaemonFlags) if not names or row[2].name in names]
+    rows = [row for row in FLAGS if not names or row[2].name in names]
 
     def decorate(callback: Callback) -> Callback:
         @functools.wraps(callback)
@@ -421,28 +386,25 @@ def flags_named(*names: str, **helps: str) -> Callable[[Callback], Callback]:
     return decorate
 
 
-def _parameter(flag: DaemonFlag) -> str:
+def _parameter(flag: DeclaredFlag) -> str:
     return flag.name.removeprefix("--").replace("-", "_")
 
 
-def _click_option(flag: DaemonFlag, default: Any) -> Callable[[Callback], Callback]:
-    names = [flag.name, *filter(None, (flag.short,)), _parameter(flag)]
-    if isinstance(default, bool):
-        return click.option(*names, is_flag=True, help=flag.help)
+def _click_option(flag: DeclaredFlag, default: Any) -> Callable[[Callback], Callback]:
     more: dict[str, Any] = {"help": flag.help, "metavar": flag.value or None}
-    if flag.choices:
-        more["type"] = click.Choice(flag.choices)
-    elif flag.between:
-        more["type"] = click.IntRange(*flag.between)
+    if isinstance(default, bool):
+        more["is_flag"] = True
+    elif flag.choices:
+        more |= {"type": click.Choice(flag.choices), "metavar": None}
+    elif flag.field == "answer_port":
+        more |= _PORT
     elif not isinstance(default, (str, tuple)):
         more["type"] = int
-    if flag.bare is not None:
-        more |= {"is_flag": False, "flag_value": flag.bare}
     if default and isinstance(default, str):
         more |= {"default": default, "show_default": True}
-    if isinstance(default, tuple) and flag.read is None:
+    if isinstance(default, tuple) and flag.name not in READ:
         more["multiple"] = True
-    return click.option(*names, **more)
+    return click.option(*flag.spellings, _parameter(flag), **more)
 
 
 class Options(NamedTuple):

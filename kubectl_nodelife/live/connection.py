@@ -1,10 +1,11 @@
-"""The connection flags as a command was given them.
+"""The connection flags as a command was given them, and the form in which flags are declared.
 
 Nothing heavy is imported here: a command that asks a running daemon needs no more of `live`.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from kubectl_nodelife.errors import BadInput
@@ -31,6 +32,45 @@ _SPELLED = {
     "impersonate_uid": "as-uid",
     "impersonate_user_extra": "as-user-extra",
 }
+
+
+class DeclaredFlag(NamedTuple):
+    """A flag: its field of the tuple that holds the values, and whether --help shows it.
+
+    `value` names the value in help texts; a switch has none.
+    """
+
+    field: str
+    spellings: tuple[str, ...]
+    help: str
+    value: str = ""
+    common: bool = True
+
+    @property
+    def name(self) -> str:
+        """With its dashes."""
+        return self.spellings[0]
+
+    @property
+    def choices(self) -> list[str]:
+        """The texts allowed, where the value is such as `[silent|renews]`."""
+        return self.value[1:-1].split("|") if self.value.startswith("[") else []
+
+
+def flag_table(fields: Sequence[str], table: str) -> tuple[DeclaredFlag, ...]:
+    """The flags of lines such as `--namespace -n=NAME  The namespace to look in.`, one for each of
+    the fields in their order. An indented line goes on with the one before; those behind an empty
+    line are not shown by each verb's --help.
+    """
+    shown, _, hidden = table.strip().partition("\n\n")
+    flags = []
+    for lines, common in ((shown, True), (hidden, False)):
+        for line in lines.replace("\n    ", " ").splitlines():
+            names, _, text = line.partition("  ")
+            spelled, _, value = names.partition("=")
+            spellings = tuple(spelled.split())
+            flags.append((spellings, text.strip(), value, common))
+    return tuple(DeclaredFlag(field, *flag) for field, flag in zip(fields, flags, strict=True))
 
 
 class Connection(NamedTuple):

@@ -7,10 +7,9 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from kubectl_nodelife.daemon.flags import DEFAULTS, DaemonFlag, DaemonFlags, daemon_flags, flags_of
+from kubectl_nodelife.daemon.flags import DEFAULTS, FLAGS, SECRETS, DaemonFlags, daemon_flags
 from kubectl_nodelife.errors import BadInput
-
-ROWS = flags_of(DaemonFlags)
+from kubectl_nodelife.live.connection import DeclaredFlag
 
 
 def parsed(*words: str) -> DaemonFlags:
@@ -27,26 +26,26 @@ def parsed(*words: str) -> DaemonFlags:
     return found[0]
 
 
-def some_value(group: str, field: str, flag: DaemonFlag) -> str:
+def some_value(group: str, field: str, flag: DeclaredFlag) -> str:
     if flag.choices:
         return flag.choices[-1]
     if field in ("controllers", "assume_stopped"):
         return "pod-gc,daemonset"
     texts = {"--metrics-bind-address": "[::1]:9", "--webhook": "https://h/x", "--profile": "v1.30"}
     texts |= {"--cap": "taints-per-minute=7", "--notify-on": "nodeLost,zoneStops"}
-    return texts.get(flag.name, "5000" if flag.between or flag.value == "N" else "/some")
+    return texts.get(flag.name, "5000" if flag.value in ("PORT", "N") else "/some")
 
 
-@pytest.mark.parametrize("group, field, flag", ROWS, ids=[flag.name for _, _, flag in ROWS])
+@pytest.mark.parametrize("group, field, flag", FLAGS, ids=[flag.name for _, _, flag in FLAGS])
 def test_each_flag_reaches_its_field_and_another_daemon(
-    group: str, field: str, flag: DaemonFlag
+    group: str, field: str, flag: DeclaredFlag
 ) -> None:
     default: Any = getattr(getattr(DEFAULTS, group) if group else DEFAULTS, field)
     word = flag.name if default is False else f"{flag.name}={some_value(group, field, flag)}"
     flags = parsed(word)
     assert getattr(getattr(flags, group) if group else flags, field) != default
     passed_on = flags.arguments()
-    assert any(each.startswith(flag.name) for each in passed_on) is not flag.secret
+    assert any(each.startswith(flag.name) for each in passed_on) is not (flag.name in SECRETS)
     assert parsed(*passed_on).with_secrets(flags.secrets()) == flags
 
 
