@@ -30,7 +30,6 @@ import socket
 import threading
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Final, NamedTuple, TypeVar
-from urllib.parse import quote, urlencode
 
 import msgspec
 
@@ -39,10 +38,15 @@ from kubectl_nodelife.daemon.client import ANSWER_SECONDS, OtherProtocol
 from kubectl_nodelife.daemon.paths import CachedIdentity
 from kubectl_nodelife.daemon.server import DEFAULT_PORT
 from kubectl_nodelife.errors import BadInput, Failed, NodelifeError, Unreachable
-from kubectl_nodelife.kube.meta import LabelSelector
+from kubectl_nodelife.kube.codec import convert
+from kubectl_nodelife.kube.meta import ApiStruct, KubeObject, LabelSelector
+from kubectl_nodelife.kube.pod import PodStatus
 from kubectl_nodelife.kube.selectors import format_selector
+from kubectl_nodelife.kube.unreadable import InputError
+from kubectl_nodelife.kube.workload import Deployment
 from kubectl_nodelife.live.auth import PodPort, Session
 from kubectl_nodelife.live.client import ApiError, Client, PortForward, forward
+from kubectl_nodelife.live.requests import get_url, list_url, resource_of
 from kubectl_nodelife.live.same_cluster import cluster_uid
 from kubectl_nodelife.live.target import Target, find_target
 
@@ -281,51 +285,27 @@ class ViaName(NamedTuple):
     name: str
 
 
-class _PodMetadata(msgspec.Struct, rename="camel"):
-    name: str = ""
-    deletion_timestamp: str | None = None
-
-
-class _Port(msgspec.Struct, rename="camel"):
+class _Port(ApiStruct, frozen=True):
     name: str = ""
     container_port: int = 0
 
 
-class _Container(msgspec.Struct):
-    ports: list[_Port] | None = None
+class _Container(ApiStruct, frozen=True):
+    ports: tuple[_Port, ...] = ()
 
 
-class _PodSpec(msgspec.Struct, rename="camel"):
-    containers: list[_Container]
+class _PodSpec(ApiStruct, frozen=True):
     node_name: str = ""
+    containers: tuple[_Container, ...] = ()
 
 
-class _Condition(msgspec.Struct):
-    type: str
-    status: str
-
-
-class _PodStatus(msgspec.Struct):
-    phase: str = ""
-    conditions: list[_Condition] | None = None
-
-
-class _Pod(msgspec.Struct):
-    metadata: _PodMetadata
+class _Pod(KubeObject, frozen=True, kw_only=True):
     spec: _PodSpec
-    status: _PodStatus
+    status: PodStatus
 
 
-class _PodList(msgspec.Struct):
-    items: list[_Pod]
-
-
-class _DeploymentSpec(msgspec.Struct):
-    selector: LabelSelector
-
-
-class _Deployment(msgspec.Struct):
-    spec: _DeploymentSpec
+class _PodList(ApiStruct, frozen=True):
+    items: tuple[_Pod, ...]
 
 
 def parse_via(text: str) -> ViaName:
@@ -346,14 +326,13 @@ async def find_pods(client: Client, via: ViaName, namespace: str) -> list[PodPor
 
     Raises ApiError, Unreachable, Failed where there is none.
     """
-    inside = quote(namespace, safe="")
-    pods = f"/api/v1/namespaces/{inside}/pods"
+    pods = resource_of("Pod", namespace)
     if not via.is_deployment:
-        return _ports(namespace, [await _read(client, f"{pods}/{quote(via.name, safe='')}", _Pod)])
-    path = f"/apis/apps/v1/namespaces/{inside}/deployments/{quote(via.name, safe='')}"
-    selector = (await _read(client, path, _Deployment)).spec.selector
-    query = urlencode({"labelSelector": format_selector(selector)})
-    pod_ports = _ports(namespace, (await _read(client, f"{pods}?{query}", _PodList)).items)
+        return _ports(namespace, [await _read(client, get_url(pods, via.name), _Pod)])
+    url = get_url(resource_of("Deployment", namespace), via.name)
+    selector = (await _read(client, url, Deployment)).spec.selector or LabelSelector()
+    url = list_url(pods._replace(labels=format_selector(selector)), limit=0)
+    pod_ports = _ports(namespace, (await _read(client, url, _PodList)).items)
     if not pod_ports:
         raise Failed(
             "it has no pod that runs",
@@ -371,19 +350,19 @@ def _ports(namespace: str, pods: Sequence[_Pod]) -> list[PodPort]:
 
 
 def _is_ready(pod: _Pod) -> bool:
-    ready = any(c.type == "Ready" and c.status == "True" for c in pod.status.conditions or ())
+    ready = any(c.type == "Ready" and c.status == "True" for c in pod.status.conditions)
     return ready and pod.metadata.deletion_timestamp is None
 
 
 def _port(pod: _Pod) -> int:
-    ports = [port for container in pod.spec.containers for port in container.ports or ()]
+    ports = [port for container in pod.spec.containers for port in container.ports]
     return next((p.container_port for p in ports if p.name == PORT_NAME), DEFAULT_PORT)
 
 
 async def _read(client: Client, url: str, type_: type[ObjectT]) -> ObjectT:
     try:
-        return msgspec.json.decode(await client.read(url, retry=False), type=type_)
-    except msgspec.MsgspecError as error:
+        return convert(msgspec.json.decode(await client.read(url, retry=False)), type_, "", "")
+    except (msgspec.MsgspecError, InputError) as error:
         raise Failed(f"what it sends is no object: {error}", on=client.server) from None
     except ApiError as error:
         if error.code == 403:
