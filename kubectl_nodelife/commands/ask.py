@@ -26,7 +26,7 @@ FORKED_SECONDS = 75.0
 
 TYPE_CHECKING = False  # as typing's, without importing typing: this is on the quick path
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
     from typing import Any, NoReturn
 
     from kubectl_nodelife.commands.answering import ChangesQuestion
@@ -300,6 +300,19 @@ def namespace_for(where: Where) -> str:
     from kubectl_nodelife.commands.cluster.direct import target_of
 
     return target_of(where.connection).namespace
+
+
+def node_or_pod(words: Sequence[str], where: Where) -> tuple[str, str, str]:
+    """The node, or the namespace and the name of the pod, that `NODE | pod NAME` means; "" for the
+    rest. Raises BadInput."""
+    from kubectl_nodelife.kube.names import NODE, POD, parse_subject
+
+    if not words:
+        return "", "", ""
+    kind, namespace, name = parse_subject(words, (NODE, POD), NODE)
+    if kind == NODE:
+        return name, "", ""
+    return "", namespace or namespace_for(where), name
 
 
 def for_ever(answers: Iterator[dict[str, Any]]) -> Iterator[dict[str, Any]]:

@@ -27,7 +27,7 @@ from kubectl_nodelife.commands.flags import (
 from kubectl_nodelife.commands.several_clusters import several_clusters
 from kubectl_nodelife.document import document
 from kubectl_nodelife.errors import BadInput
-from kubectl_nodelife.kube.names import NODE, POD, counted, first_names, parse_subject, shown_object
+from kubectl_nodelife.kube.names import counted, first_names, shown_object
 from kubectl_nodelife.report import terminal
 from kubectl_nodelife.report.formats import Block, Column, Page, Table, Widths, columns
 from kubectl_nodelife.report.terminal import ENDLESS, Screen, this_screen
@@ -287,7 +287,9 @@ def changes(
     """
     where.check()
     connection = where.connection
-    question = _question(subject, since, outcome, connection, of_dump=bool(where.filename))
+    node, namespace, pod = ask.node_or_pod(subject, where)
+    since_ns = duration_ns(since, "--since") if since else None
+    question = ChangesQuestion(outcome or "", node, namespace, pod, since_ns)
     if where.filename:
         _of_dump(where, question, watch, output)
         return
@@ -320,29 +322,6 @@ def _of_dump(where: Where, question: ChangesQuestion, watch: bool, output: Outpu
     answer = changes_of_dump(where.filename, where.now, question)
     terminal.warn(*answer["warnings"])
     _show(answer["items"], answer["source"], output)
-
-
-def _question(
-    subject: tuple[str, ...],
-    since: str | None,
-    outcome: str | None,
-    connection: Connection,
-    *,
-    of_dump: bool,
-) -> ChangesQuestion:
-    question = ChangesQuestion(outcome or "")
-    if subject:
-        kind, namespace, name = parse_subject(subject, (NODE, POD), NODE)
-        namespace = namespace or connection.namespace or ""
-        if kind == NODE:
-            question = question._replace(node=name)
-        else:
-            line = None if namespace or of_dump else ask.find(connection)
-            namespace = namespace or (line.known.namespace if line else "default")
-            question = question._replace(namespace=namespace, pod=name)
-    if since:
-        question = question._replace(since=duration_ns(since, "--since"))
-    return question
 
 
 def _watch(connection: Connection, question: ChangesQuestion, output: Output) -> None:

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from kubectl_nodelife.commands import ask
 from kubectl_nodelife.commands.flags import (
-    Connection,
     Output,
     Where,
     look_back_ns,
@@ -80,7 +80,7 @@ def replay(
     since_ns = look_back_ns(since)
     _check_drain(drain, plan, output)
     where.check()
-    node, pod = _subject(subject, where.connection, of_dump=bool(where.filename))
+    node, namespace, pod = ask.node_or_pod(subject, where)
     of_drain = drain is not None
     if where.filename:
         traces = traces_of_dump(where.filename, where.now, of_drain=of_drain)
@@ -90,7 +90,9 @@ def replay(
     if drain is not None:
         output.show(review_page(traces, begin_ns, drain, plan))
         return
-    wanted = ReplayFilter(begin_ns, traces.now_ns + _AHEAD_NS, node, pod, everything)
+    wanted = ReplayFilter(
+        begin_ns, traces.now_ns + _AHEAD_NS, node, (namespace, pod) if pod else None, everything
+    )
     page = _replay(traces, wanted, begin_ns, whole=everything or bool(subject))
     _show(page, output, " ".join(subject))
 
@@ -127,26 +129,3 @@ def _show(replay: Replay, output: Output, subject: str) -> None:
         terminal.write(html_page(replay, subject))
     else:
         output.show(replay.page())
-
-
-def _subject(
-    subject: tuple[str, ...], connection: Connection, *, of_dump: bool
-) -> tuple[str, tuple[str, str] | None]:
-    """(node, (namespace, pod)); "" and None where not asked for."""
-    from kubectl_nodelife.kube.names import NODE, POD, parse_subject
-
-    if not subject:
-        return "", None
-    kind, namespace, name = parse_subject(subject, (NODE, POD), NODE)
-    namespace = namespace or connection.namespace or ""
-    if kind == NODE:
-        return name, None
-    if not namespace:
-        namespace = "default" if of_dump else _namespace(connection)
-    return "", (namespace, name)
-
-
-def _namespace(connection: Connection) -> str:
-    from kubectl_nodelife.commands.cluster.direct import target_of
-
-    return target_of(connection).namespace
