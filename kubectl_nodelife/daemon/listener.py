@@ -27,6 +27,8 @@ from typing import Any, Final, NamedTuple
 
 from aiohttp import web
 
+from kubectl_nodelife.errors import BadInput
+
 OWN: Final = "own"
 """Our own user, or root, who can do everything to this process."""
 
@@ -351,10 +353,24 @@ class BoundedListener:
             await asyncio.sleep(_PAUSE_S)
 
 
-def raise_descriptor_limit(most: int = 4096) -> None:
+def listen_at(host: str, port: int, flag: str) -> socket.socket:
+    """A socket that listens there. Raises BadInput with the flag that named the port."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        return socket.create_server((host, port), family=family)
+    except OSError as error:
+        what = os.strerror(error.errno) if error.errno else str(error)
+        remedy = f"give another port to {flag}"
+        raise BadInput(f"cannot listen at {host}:{port}: {what}", on=flag, remedy=remedy) from None
+
+
+_MOST_FILES: Final = 4096
+
+
+def raise_descriptor_limit() -> None:
     """Let this process have more open files than a shell gives it, where it may."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = most if hard == resource.RLIM_INFINITY else min(most, hard)
+    wanted = _MOST_FILES if hard == resource.RLIM_INFINITY else min(_MOST_FILES, hard)
     if soft != resource.RLIM_INFINITY and soft < wanted:
         with contextlib.suppress(OSError, ValueError):
             resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))

@@ -41,8 +41,8 @@ from kubectl_nodelife.daemon.cluster_view import (
 from kubectl_nodelife.daemon.decisions import DecisionTask
 from kubectl_nodelife.daemon.gate import retry_seconds
 from kubectl_nodelife.daemon.gate import warnings as kind_warnings
-from kubectl_nodelife.daemon.listener import BoundedListener
-from kubectl_nodelife.errors import BadInput, NodelifeError, Refused
+from kubectl_nodelife.daemon.listener import BoundedListener, listen_at
+from kubectl_nodelife.errors import NodelifeError, Refused
 from kubectl_nodelife.kube.times import format_micro_time, in_seconds
 
 Query = Mapping[str, list[str]]
@@ -338,19 +338,7 @@ class AnswerPort:
 
     async def start(self) -> None:
         """Listen. Raises BadInput where the port is taken."""
-        bound = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
-        try:
-            bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            bound.bind((ADDRESS, self.port))
-        except OSError as error:
-            bound.close()
-            what = os.strerror(error.errno) if error.errno else str(error)
-            raise BadInput(
-                f"cannot listen at {ADDRESS}:{self.port}: {what}",
-                on=_FLAG,
-                remedy=f"give another port: {_FLAG}=PORT",
-            ) from None
-        await self._listener.start([bound])
+        await self._listener.start([listen_at(ADDRESS, self.port, _FLAG)])
 
     async def close(self) -> None:
         """Listen no more."""

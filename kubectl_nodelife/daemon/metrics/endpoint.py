@@ -14,8 +14,6 @@ from __future__ import annotations
 
 import asyncio
 import hmac
-import os
-import socket
 import ssl
 import time
 from collections.abc import Awaitable, Callable, Iterator
@@ -33,7 +31,7 @@ from prometheus_client.exposition import choose_encoder
 from prometheus_client.registry import Collector
 
 from kubectl_nodelife.daemon.flags import MetricsOptions
-from kubectl_nodelife.daemon.listener import BoundedListener
+from kubectl_nodelife.daemon.listener import BoundedListener, listen_at
 from kubectl_nodelife.daemon.metrics import COUNTER, FAMILIES, HISTOGRAM, MetricFamily
 from kubectl_nodelife.daemon.metrics.recorder import Histogram, MetricsRecorder, Values
 from kubectl_nodelife.errors import BadInput
@@ -69,15 +67,7 @@ class MetricsEndpoint:
         app.router.add_get("/metrics", self._metrics)
         app.router.add_get("/healthz", self._healthz)
         app.router.add_get("/readyz", self._readyz)
-        family = socket.AF_INET6 if ":" in host else socket.AF_INET
-        try:
-            bound = socket.create_server((host, port), family=family)
-        except OSError as error:
-            raise BadInput(
-                f"cannot listen: {os.strerror(error.errno) if error.errno else error}",
-                on=self._options.bind_address,
-                remedy="give another port to --metrics-bind-address",
-            ) from None
+        bound = listen_at(host, port, "--metrics-bind-address")
         self._listener = BoundedListener(app, tls)
         await self._listener.start([bound])
 

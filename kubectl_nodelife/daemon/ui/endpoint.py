@@ -21,6 +21,7 @@ import asyncio
 import errno
 import hmac
 import json
+import os
 import secrets
 import shlex
 import socket
@@ -126,7 +127,7 @@ def listen(port: int) -> list[socket.socket]:
     bound = _bound(socket.AF_INET, "127.0.0.1", port)
     if isinstance(bound, OSError):
         taken = bound.errno == errno.EADDRINUSE
-        what = "is taken" if taken else f"cannot be listened at: {bound.strerror or bound}"
+        what = "is taken" if taken else f"cannot be listened at: {os.strerror(bound.errno or 0)}"
         raise BadInput(f"port {port} {what}", on="--port", remedy="give another, or 0 for any")
     port = bound.getsockname()[1]
     also = _bound(socket.AF_INET6, "::1", port)
@@ -135,19 +136,9 @@ def listen(port: int) -> list[socket.socket]:
 
 def _bound(family: int, address: str, port: int) -> socket.socket | OSError:
     try:
-        listening = socket.socket(family, socket.SOCK_STREAM)
+        return socket.create_server((address, port), family=family)
     except OSError as error:
         return error
-    try:
-        # Connections of a page that was just closed do not keep the port; another listener does.
-        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        if family == socket.AF_INET6:
-            listening.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
-        listening.bind((address, port))
-    except OSError as error:
-        listening.close()
-        return error
-    return listening
 
 
 class PageEndpoint:
