@@ -17,7 +17,7 @@ import contextlib
 import shlex
 import time
 from collections import OrderedDict, deque
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Final, Protocol
 from urllib.parse import urlsplit
 
@@ -36,7 +36,7 @@ FIRING, RESOLVED = "firing", "resolved"
 
 _SOON_NS: Final = 60 * SECOND_NS
 _STUCK_S: Final = 900.0
-_TROUBLE: Final = "kubectl nodelife status --trouble"
+_TROUBLE: Final = "status --trouble"
 
 
 class NotedCondition(msgspec.Struct, frozen=True):
@@ -64,37 +64,40 @@ Conditions = Mapping[str, NotedCondition]
 
 def cluster_conditions(sample: ClusterSample) -> dict[str, NotedCondition]:
     """The conditions in a look at nodes and zones, by key."""
-    conditions: dict[str, NotedCondition] = {}
+    conditions = {}
+    for event, about, sentence, verb in _conditions(sample):
+        key = f"{event}/{about}" if about else event
+        conditions[key] = NotedCondition(event, sentence, f"kubectl nodelife {verb}")
+    return conditions
+
+
+def _conditions(sample: ClusterSample) -> Iterator[tuple[str, str, str, str]]:
+    """Event, what it is about, sentence, the verb that shows more."""
     for name in sorted(sample.soon_lost):
         sentence = f"node {name} turns Unknown within 20s unless it reports"
-        conditions[f"nodeWillBeLost/{name}"] = NotedCondition("nodeWillBeLost", sentence, _TROUBLE)
+        yield "nodeWillBeLost", name, sentence, _TROUBLE
     for name in sorted(sample.unreachable):
-        explain = f"kubectl nodelife explain node {shlex.quote(name)}"
-        conditions[f"nodeLost/{name}"] = NotedCondition("nodeLost", f"node {name} is lost", explain)
+        yield "nodeLost", name, f"node {name} is lost", f"explain node {shlex.quote(name)}"
     due_ns = sample.next_eviction_ns
     if due_ns and due_ns - sample.now_ns < _SOON_NS:
         count = sample.pods_due["300"]
         sentence = f"pods of lost or tainted nodes are deleted within a minute, {count} within five"
-        conditions["evictionsWillBegin"] = NotedCondition("evictionsWillBegin", sentence, _TROUBLE)
-    dark = bool(sample.zones) and all(z.states == {"FullDisruption"} for z in sample.zones.values())
-    if dark:
+        yield "evictionsWillBegin", "", sentence, _TROUBLE
+    if sample.zones and all(z.states == {"FullDisruption"} for z in sample.zones.values()):
         sentence = "no zone has a ready node: nothing is evicted anywhere"
-        conditions["allZonesDark"] = NotedCondition("allZonesDark", sentence, _TROUBLE)
+        yield "allZonesDark", "", sentence, _TROUBLE
     for key, zone in sorted(sample.zones.items()):
         name = key.replace(":\x00:", "/")
-        explain = f"kubectl nodelife explain zone {shlex.quote(name)}"
+        explain = f"explain zone {shlex.quote(name)}"
         if zone.stops:
-            sentence = f"zone {name}: {zone.stops}"
-            conditions[f"zoneWillStop/{name}"] = NotedCondition("zoneWillStop", sentence, explain)
+            yield "zoneWillStop", name, f"zone {name}: {zone.stops}", explain
         if "PartialDisruption" in zone.states and not zone.rate:
             sentence = f"zone {name}: {zone.unhealthy} of {zone.size} not ready, evictions stop"
-            conditions[f"zoneStops/{name}"] = NotedCondition("zoneStops", sentence, explain)
+            yield "zoneStops", name, sentence, explain
     for gate, seconds in sorted(sample.drain_waits.items()):
         if seconds > _STUCK_S:
             sentence = f"a drain has waited at {gate} for more than {_STUCK_S / 60:.0f} minutes"
-            command = "kubectl nodelife drain-plan NODE"
-            conditions[f"drainStuck/{gate}"] = NotedCondition("drainStuck", sentence, command)
-    return conditions
+            yield "drainStuck", gate, sentence, "drain-plan NODE"
 
 
 class NoticeBoard:

@@ -73,6 +73,19 @@ def _rows_of(kinds: str, *verbs: str) -> tuple[PolicyRule, ...]:
     return tuple(PolicyRule(group_of(k.api_version), k.plural, "", verbs) for k in named)
 
 
+def _granted(*rows: str) -> tuple[PolicyRule, ...]:
+    """The rules of `GROUP RESOURCE/SUBRESOURCE VERB,...` with ` | ` between them; the core's group
+    is left out."""
+    granted = []
+    for row in " | ".join(rows).split(" | "):
+        *group, name, verbs = row.split()
+        resource, _, subresource = name.partition("/")
+        rule = PolicyRule("".join(group), resource, subresource, tuple(verbs.split(",")))
+        granted.append(rule)
+    return tuple(granted)
+
+
+_EVENTS: Final = "events create,patch"
 _WATCHED: Final = ("list", "watch")
 READS: Final = (
     *_rows_of("Node Pod Lease DaemonSet ControllerRevision", "get", *_WATCHED),
@@ -81,35 +94,20 @@ READS: Final = (
 NAMESPACE_SYSTEM: Final = "kube-system"
 KILL_SWITCH: Final = PolicyRule("", "configmaps", "", ("get",), (STOP,))
 """In kube-system. All other ConfigMaps hold what is no business of ours."""
-_EVENTS: Final = PolicyRule("", "events", "", ("create", "patch"))
 WRITES: Final[dict[str, tuple[PolicyRule, ...]]] = {
-    "node-lifecycle": (
-        PolicyRule("", "nodes", "", ("patch",)),
-        PolicyRule("", "nodes", "status", ("patch",)),
-        PolicyRule("", "pods", "status", ("patch",)),
-        _EVENTS,
-    ),
-    "taint-eviction": (
-        PolicyRule("", "pods", "", ("delete",)),
-        PolicyRule("", "pods", "status", ("patch",)),
-        _EVENTS,
-    ),
-    "pod-gc": (
-        PolicyRule("", "pods", "", ("delete",)),
-        PolicyRule("", "pods", "status", ("patch",)),
-        _EVENTS,
-    ),
-    "daemonset": (
-        PolicyRule("", "pods", "", ("create", "delete", "patch")),
-        PolicyRule("apps", "daemonsets", "status", ("patch",)),
-        PolicyRule("apps", "daemonsets", "finalizers", ("update",)),
-        PolicyRule("apps", "controllerrevisions", "", ("create", "delete", "patch")),
+    "node-lifecycle": _granted("nodes patch | nodes/status patch | pods/status patch", _EVENTS),
+    "taint-eviction": _granted("pods delete | pods/status patch", _EVENTS),
+    "pod-gc": _granted("pods delete | pods/status patch", _EVENTS),
+    "daemonset": _granted(
+        "pods create,delete,patch | apps daemonsets/status patch | "
+        "apps daemonsets/finalizers update | apps controllerrevisions create,delete,patch",
         _EVENTS,
     ),
 }
+(_MAKES_LEASES,) = _granted("coordination.k8s.io leases create")
 ENFORCE_LEASE_ROWS: Final = (
-    PolicyRule("coordination.k8s.io", "leases", "", ("create",)),
-    PolicyRule("coordination.k8s.io", "leases", "", ("get", "update"), (ENFORCE_LEASE,)),
+    _MAKES_LEASES,
+    _MAKES_LEASES._replace(verbs=("get", "update"), names=(ENFORCE_LEASE,)),
 )
 """In the Lease's namespace. The Leases of other leaders there, such as that of a
 kube-controller-manager, cannot be written."""
@@ -142,16 +140,10 @@ EVIDENCE: Final = _rows_of("DaemonSet VolumeAttachment", *_WATCHED)
 """Kinds that must be seen for a drain to be over, and for a node to be well again. What is not seen
 is not good, so that without these no run is begun."""
 (_OF_JOBS,) = _rows_of("Job", *_WATCHED)
-UPGRADE_WRITES: Final = (
-    PolicyRule("", "nodes", "", ("patch",)),
-    PolicyRule("", "pods", "eviction", ("create",)),
-    PolicyRule("", "events", "", ("create", "patch")),
-)
+UPGRADE_WRITES: Final = _granted("nodes patch | pods/eviction create", _EVENTS)
 LEASE_ROWS: Final = (
-    PolicyRule("coordination.k8s.io", "leases", "", ("create",)),
-    PolicyRule(
-        "coordination.k8s.io", "leases", "", ("delete", "get", "patch", "update"), (LEASE_NAME,)
-    ),
+    _MAKES_LEASES,
+    _MAKES_LEASES._replace(verbs=("delete", "get", "patch", "update"), names=(LEASE_NAME,)),
 )
 """The Lease of an upgrade's run, in its namespace."""
 CANARIES: Final = PolicyRule("", "pods", "", ("create", "delete", "get"))
