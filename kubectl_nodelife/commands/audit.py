@@ -11,17 +11,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
+from kubectl_nodelife.commands import writing
 from kubectl_nodelife.commands.ask import say_first_look
 from kubectl_nodelife.commands.flags import Output, Where, duration_ns, output_flags, where_flags
 from kubectl_nodelife.commands.several_clusters import several_clusters
-from kubectl_nodelife.commands.writing import (
-    CLIENT,
-    SERVER,
-    ActFlags,
-    act_flags,
-    not_for_dumps,
-    send_repairs,
-)
 from kubectl_nodelife.errors import EXIT_NO, BadInput, NotFound
 from kubectl_nodelife.kube.names import POD, parse_names, parse_subjects
 from kubectl_nodelife.outlook.audit import CAP
@@ -175,7 +168,7 @@ Key = tuple[str, str]
     help="Your word that this node's machine is off; repeatable.",
 )
 @click.option("--limit", default=CAP, show_default=True, help="So many requests at most.")
-@act_flags
+@writing.act_flags
 @output_flags()
 @where_flags("profile", "assignments")
 def repair(
@@ -187,7 +180,7 @@ def repair(
     classes: tuple[str, ...],
     fenced: tuple[str, ...],
     limit: int,
-    act: ActFlags,
+    act: writing.ActFlags,
     output: Output,
     where: Where,
 ) -> int:
@@ -210,7 +203,7 @@ def repair(
     from kubectl_nodelife.report.audit import repair_page
 
     check_classes(classes)
-    not_for_dumps(where.filename, act)
+    writing.not_for_dumps(where.filename, act)
     where.check()
     namespace = namespace_of(where, all_namespaces)
     wanted, labels = chosen_pods(pods, namespace, selector)
@@ -219,13 +212,13 @@ def repair(
     seen.warn(first_look=then is None and not where.filename)
     options = RepairOptions(frozenset(classes), frozenset(parse_names(fenced)), limit)
     steps = steps_of(seen, wanted, options, then)
-    sends = not where.filename and act.dry_run != CLIENT
-    mode = "enforce" if sends and act.dry_run != SERVER else "dry-run"
+    sends = not where.filename and act.dry_run != writing.CLIENT
+    mode = "enforce" if sends and act.dry_run != writing.SERVER else "dry-run"
     output.show(repair_page(steps, repair_document(steps, seen.head(), mode), dry_run=not sends))
     if not sends:
         return 0
     show = terminal.write if output.format in ("table", "wide") else terminal.note
-    return send_repairs(steps, where.connection, act, show)
+    return writing.send_repairs(steps, where.connection, act, show)
 
 
 def chosen_pods(

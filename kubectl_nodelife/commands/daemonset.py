@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from kubectl_nodelife.commands import ask
+from kubectl_nodelife.commands import ask, writing
 from kubectl_nodelife.commands.answering import (
     HISTORY,
     NODES,
@@ -30,14 +30,6 @@ from kubectl_nodelife.commands.flags import (
     duration_ns,
     output_flags,
     where_flags,
-)
-from kubectl_nodelife.commands.writing import (
-    CLIENT,
-    ROLLOUT,
-    ActFlags,
-    act_flags,
-    not_for_dumps,
-    send_rollback,
 )
 from kubectl_nodelife.errors import BadInput
 from kubectl_nodelife.kube.names import DAEMON_SET, Subject, parse_subject
@@ -192,13 +184,13 @@ def history(
 @daemonset.command("undo", short_help="Go back to a revision: show, ask, and send.")
 @_subject
 @click.option("--to-revision", type=int, default=0, metavar="N", help="0: the one before.")
-@act_flags
+@writing.act_flags
 @output_flags("table", "json", "yaml", "name", "markdown")
 @where_flags("no_daemon", "profile")
 def undo(
     subject: tuple[str, ...],
     to_revision: int,
-    act: ActFlags,
+    act: writing.ActFlags,
     output: Output,
     where: Where,
 ) -> int:
@@ -213,9 +205,9 @@ def undo(
       kubectl nodelife daemonset undo ds/kube-proxy --to-revision 2 -n kube-system -f dump/ -o json
     """
     named = parse_subject(subject, (DAEMON_SET,), DAEMON_SET)
-    not_for_dumps(where.filename, act)
+    writing.not_for_dumps(where.filename, act)
     question = SetQuestion(UNDO, _namespace(where, named), named.name, revision=to_revision)
-    if where.filename or act.dry_run == CLIENT:
+    if where.filename or act.dry_run == writing.CLIENT:
         return ask.answer(where, QUESTION, asked(question, output))
     return roll_back(where, question, act, output)
 
@@ -231,7 +223,7 @@ def _seconds(timeout: str | None) -> float:
     return duration_ns(timeout, "--timeout") / _SECOND_NS
 
 
-def roll_back(where: Where, question: SetQuestion, act: ActFlags, output: Output) -> int:
+def roll_back(where: Where, question: SetQuestion, act: writing.ActFlags, output: Output) -> int:
     """Show, ask, and send. The exit code. Raises NodelifeError."""
     from kubectl_nodelife.commands.answering import daemonset as answering
     from kubectl_nodelife.commands.cluster.look import look
@@ -247,7 +239,7 @@ def roll_back(where: Where, question: SetQuestion, act: ActFlags, output: Output
     output.show(undo_page(outlook, view.source, dry_run=False))
     if outlook.plan.skipped:
         return 0
-    return send_rollback(outlook.view.daemon_set, _action(outlook), where.connection, act)
+    return writing.send_rollback(outlook.view.daemon_set, _action(outlook), where.connection, act)
 
 
 def _action(outlook: UndoOutlook) -> RollBackDaemonSet:
@@ -255,7 +247,7 @@ def _action(outlook: UndoOutlook) -> RollBackDaemonSet:
 
     daemon_set, revision = outlook.view.daemon_set, outlook.plan.revision
     return RollBackDaemonSet(
-        controller=ROLLOUT,
+        controller=writing.ROLLOUT,
         because=f"rollout undo to revision {revision.revision}",
         namespace=daemon_set.namespace,
         name=daemon_set.name,

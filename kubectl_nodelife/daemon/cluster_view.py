@@ -17,15 +17,9 @@ from kubectl_nodelife.daemon.journal import Journal
 from kubectl_nodelife.engine.cache import Cache
 from kubectl_nodelife.engine.overlay import Overlay
 from kubectl_nodelife.errors import Failed, Unreachable
+from kubectl_nodelife.kube import times
 from kubectl_nodelife.kube.meta import KubeObject, controller_of
 from kubectl_nodelife.kube.pod import Pod
-from kubectl_nodelife.kube.times import (
-    SECOND_NS,
-    format_duration,
-    format_micro_time,
-    human_duration,
-    in_seconds,
-)
 from kubectl_nodelife.live.client import Client
 from kubectl_nodelife.live.clock import SKEW_WARNED_NS, clock_warning
 from kubectl_nodelife.live.listwatch import ListedOnce, list_once
@@ -202,7 +196,7 @@ class Sources(NamedTuple):
             outlook=_outlook(decisions, shown_ns, self.foretold()),
             source=_source(decisions, self.cluster, now_ns),
             moment={
-                "time": format_micro_time(shown_ns),
+                "time": times.format_micro_time(shown_ns),
                 "origin": "when the cluster was last seen" if blind else "the API server's clock",
             },
             warnings=[*warnings, *self.warnings()],
@@ -216,7 +210,7 @@ class Sources(NamedTuple):
             return []
         failures = "; ".join(failing(decisions.feed.states))
         why = decisions.gate.waiting() or failures or decisions.stands_still
-        ago = human_duration(self.now_ns() - decisions.shown_ns())
+        ago = times.human_duration(self.now_ns() - decisions.shown_ns())
         return [f"nothing is decided, all is shown as last seen, {ago} ago: {why}"]
 
     async def list_kinds(
@@ -263,11 +257,11 @@ def _source(decisions: DecisionTask, cluster: WatchedCluster, now_ns: int) -> di
         "context": cluster.context or None,
         "server": cluster.server,
         "synced": decisions.synced.is_set(),
-        "age": in_seconds(max(0, now_ns - decisions.last_news_ns)),
+        "age": times.in_seconds(max(0, now_ns - decisions.last_news_ns)),
         "cold": decisions.is_cold(now_ns),
     }
     if decisions.is_cold(now_ns):
-        source["coldUntil"] = format_micro_time(decisions.cold_until_ns)
+        source["coldUntil"] = times.format_micro_time(decisions.cold_until_ns)
         source["firstLook"] = decisions.is_first_look
     if decisions.stands_still:
         source["standsStill"] = decisions.stands_still
@@ -280,7 +274,9 @@ def _warnings(decisions: DecisionTask, now_ns: int, blind: list[str]) -> list[st
         lines.append(f"still reading: {_progress(decisions)}; what depends on it is not evaluated")
     lines += blind
     if decisions.is_cold(now_ns) and decisions.synced.is_set():
-        remaining = format_duration((decisions.cold_until_ns - now_ns) // SECOND_NS * SECOND_NS)
+        remaining = times.format_duration(
+            (decisions.cold_until_ns - now_ns) // times.SECOND_NS * times.SECOND_NS
+        )
         lines.append(
             f"{WARMING_UP}{decisions.cold_because}; no node is called lost before "
             f"{remaining} more have been watched"

@@ -15,12 +15,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from kubectl_nodelife.controllers.nodelifecycle import NodeLifecycleController
-from kubectl_nodelife.controllers.nodelifecycle.taints import (
-    is_for_lost_node,
-    is_own,
-    taint_is_wanted,
-)
+from kubectl_nodelife.controllers.nodelifecycle import NodeLifecycleController, taints
 from kubectl_nodelife.controllers.nodelifecycle.zones import FULL, Zones
 from kubectl_nodelife.controllers.tainteviction import TaintEvictionController
 from kubectl_nodelife.engine.actions import (
@@ -296,7 +291,9 @@ def _is_false(condition: PodCondition | None) -> bool:
 
 def _missing(node: Node, other: Node) -> tuple[Taint, ...]:
     """The controllers' own taints of one node that the other does not have."""
-    return tuple(t for t in node.spec.taints if is_own(t) and not other.has_taint(t.key, t.effect))
+    return tuple(
+        t for t in node.spec.taints if taints.is_own(t) and not other.has_taint(t.key, t.effect)
+    )
 
 
 _SETTLED_NS: Final = 2 * SECOND_NS
@@ -370,14 +367,14 @@ class NodeWriteObserver:
             for taint in one.spec.taints:
                 if other.has_taint(taint.key, taint.effect):
                     continue
-                wanted = taint_is_wanted(old, taint), taint_is_wanted(new, taint)
+                wanted = taints.taint_is_wanted(old, taint), taints.taint_is_wanted(new, taint)
                 yield ObservedWrite(
                     at_ns=now_ns,
                     what=word,
                     node=new.name,
                     zone=zone_display(key),
                     detail=str(taint),
-                    own=is_own(taint),
+                    own=taints.is_own(taint),
                     explained=any(wanted) if word == TAINTED else not all(wanted) or dark,
                     waiting_ns=None if _is_swap(old) else self._not_ready.get(new.name),
                     rate=zones.rate(key) if zones is not None and is_known else 0.0,
@@ -389,7 +386,7 @@ class NodeWriteObserver:
 
 def _is_swap(old: Node) -> bool:
     """True if a NoExecute taint is only exchanged, which costs no token."""
-    return any(is_for_lost_node(taint) for taint in old.spec.taints)
+    return any(taints.is_for_lost_node(taint) for taint in old.spec.taints)
 
 
 def _pod(old: Pod, new: Pod, now_ns: int) -> Iterator[ObservedWrite]:

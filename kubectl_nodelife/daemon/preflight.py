@@ -18,40 +18,19 @@ from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, 
 from typing import Any, Final
 from urllib.parse import urlsplit
 
-from kubectl_nodelife.daemon.enforce.manager import (
-    contradictions,
-    control_plane_pods,
-    lease_spec,
-    manager_lease,
-    unknown_flags,
-    unproven,
-)
+from kubectl_nodelife.daemon import permissions
+from kubectl_nodelife.daemon.enforce import manager
 from kubectl_nodelife.daemon.flags import Orders, is_loopback
 from kubectl_nodelife.daemon.intents import CLUSTER_MARK, Intents
-from kubectl_nodelife.daemon.permissions import (
-    ENFORCE_LEASE,
-    ENFORCE_LEASE_ROWS,
-    KILL_SWITCH,
-    NAMESPACE_SYSTEM,
-    STOP,
-    Right,
-    rows,
-)
 from kubectl_nodelife.daemon.settings import UNREADABLE
 from kubectl_nodelife.engine.calls import Answer, Request
 from kubectl_nodelife.engine.calls.call import NOT_FOUND
 from kubectl_nodelife.errors import NodelifeError, Refused, Unreachable
 from kubectl_nodelife.kube.names import first_names
 from kubectl_nodelife.kube.times import SECOND_NS
+from kubectl_nodelife.live import manager_role
 from kubectl_nodelife.live.clock import SKEW_WARNED_NS
 from kubectl_nodelife.live.lease import LeaseKeeper
-from kubectl_nodelife.live.manager_role import (
-    MAY_NOT,
-    REMEDY,
-    ROLE_PATH,
-    lets_read_leases,
-    release_reads_leases,
-)
 from kubectl_nodelife.live.target import Target
 from kubectl_nodelife.live.writer import Writer, WritingSession
 
@@ -105,9 +84,10 @@ class ClusterChecks:
     async def held_elsewhere(self, lease_namespace: str) -> None:
         """The enforcers' Lease is not held in another namespace. Raises Refused, Unreachable."""
         leases = await self.get(
-            f"/apis/coordination.k8s.io/v1/leases?fieldSelector=metadata.name%3D{ENFORCE_LEASE}",
+            "/apis/coordination.k8s.io/v1/leases?"
+            f"fieldSelector=metadata.name%3D{permissions.ENFORCE_LEASE}",
             "LeaseList",
-            f"leases named {ENFORCE_LEASE}",
+            f"leases named {permissions.ENFORCE_LEASE}",
         )
         for lease in leases.get("items") or ():
             namespace = lease["metadata"]["namespace"]
@@ -115,7 +95,7 @@ class ClusterChecks:
             if holder and namespace != lease_namespace:
                 raise Refused(
                     f"{holder} enforces on this cluster",
-                    on=f"lease {namespace}/{ENFORCE_LEASE}",
+                    on=f"lease {namespace}/{permissions.ENFORCE_LEASE}",
                     remedy=f"stop that one, or use --lease-namespace={namespace} with it",
                 )
 
@@ -141,7 +121,7 @@ class ClusterChecks:
 
     async def permission(
         self,
-        wanted: Sequence[Right],
+        wanted: Sequence[permissions.Right],
         remedy: str,
         say: Callable[[str], None] = lambda text: None,
     ) -> None:
@@ -150,7 +130,7 @@ class ClusterChecks:
 
         gate, api = asyncio.Semaphore(_AT_ONCE), TypedApi(self._writer.send)
 
-        async def is_allowed(right: Right) -> bool:
+        async def is_allowed(right: permissions.Right) -> bool:
             async with gate:
                 return await api.may(right._asdict())
 
@@ -287,10 +267,12 @@ class Preflight(ClusterChecks):
 
     async def rights(self) -> None:
         """Every verb that the named controllers can need is allowed."""
-        wanted = [right for row in rows(self._orders.controllers) for right in row.rights()]
-        for row in ENFORCE_LEASE_ROWS:
+        wanted = [
+            right for row in permissions.rows(self._orders.controllers) for right in row.rights()
+        ]
+        for row in permissions.ENFORCE_LEASE_ROWS:
             wanted += row.rights(self._orders.lease_namespace)
-        wanted += KILL_SWITCH.rights(NAMESPACE_SYSTEM)
+        wanted += permissions.KILL_SWITCH.rights(permissions.NAMESPACE_SYSTEM)
         names = ",".join(self._orders.controllers)
         await self.permission(
             wanted, f"kubectl nodelife rbac --mode enforce --enforce={names} prints the role"
@@ -298,15 +280,15 @@ class Preflight(ClusterChecks):
 
     async def settings_agree(self) -> None:
         """The flags of a visible control plane are known, and no --set contradicts them."""
-        pods = await control_plane_pods(self._writer)
-        for unknown in unknown_flags(pods):
+        pods = await manager.control_plane_pods(self._writer)
+        for unknown in manager.unknown_flags(pods):
             raise Refused(
                 unknown,
                 on="the kube-controller-manager",
                 remedy="give it a value that can be read, or look for a newer kubectl-nodelife: "
                 "two controllers with different settings would undo one another",
             )
-        check_settings(list(contradictions(pods, self._assignments)))
+        check_settings(list(manager.contradictions(pods, self._assignments)))
 
     async def no_manager(self) -> None:
         """No kube-controller-manager runs the same controllers."""
@@ -320,7 +302,7 @@ class Preflight(ClusterChecks):
         if await self._manager_lease() != first:
             holder = str(first.get("holderIdentity") or "")
             args = (orders.controllers, orders.assume_stopped, holder)
-            running = await unproven(self._writer, *args)
+            running = await manager.unproven(self._writer, *args)
             if not running:
                 return
             raise Refused(
@@ -337,24 +319,26 @@ class Preflight(ClusterChecks):
         """
         writer = self._writer
         version = (await writer.send(Request("GET", "/version", "", {}), "")).raw or {}
-        if release_reads_leases(str(version.get("gitVersion", ""))):
-            role = (await writer.send(Request("GET", ROLE_PATH, "", {}), "ClusterRole")).raw
-            if role and not lets_read_leases(role):
-                self._say(f"{MAY_NOT}; {REMEDY}")
+        if manager_role.release_reads_leases(str(version.get("gitVersion", ""))):
+            role = (
+                await writer.send(Request("GET", manager_role.ROLE_PATH, "", {}), "ClusterRole")
+            ).raw
+            if role and not manager_role.lets_read_leases(role):
+                self._say(f"{manager_role.MAY_NOT}; {manager_role.REMEDY}")
 
     async def _manager_lease(self) -> dict[str, Any]:
         """The spec of a manager's Lease, {} where there is none."""
-        answer = await manager_lease(self._writer)
+        answer = await manager.manager_lease(self._writer)
         if not answer.ok and answer.code != NOT_FOUND:
             raise Refused(
                 f"it cannot be read, so whether one runs is unknown: {answer.message}",
                 on="lease kube-system/kube-controller-manager",
                 remedy=RIGHTS,
             )
-        return lease_spec(answer)
+        return manager.lease_spec(answer)
 
     def _not_leading(self) -> Refused:
-        on = f"lease {self._orders.lease_namespace}/{ENFORCE_LEASE}"
+        on = f"lease {self._orders.lease_namespace}/{permissions.ENFORCE_LEASE}"
         holder = self._keeper.state().holder
         if holder:
             return Refused(
@@ -404,7 +388,7 @@ def check_settings(warnings: Collection[str]) -> None:
 
 
 _CONFIGMAPS: Final = "/api/v1/namespaces/kube-system/configmaps"
-KILL_SWITCH_PATH: Final = f"{_CONFIGMAPS}/{STOP}"
+KILL_SWITCH_PATH: Final = f"{_CONFIGMAPS}/{permissions.STOP}"
 LOOK_SECONDS: Final = 2.0
 _READ_SECONDS: Final = 5.0
 
@@ -460,7 +444,7 @@ async def change_kill_switch(target: Target, environ: Mapping[str, str], *, make
     """One request, and its answer."""
     writer = Writer(WritingSession(target, environ), "kill-switch", time.time_ns)
     if make:
-        body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": STOP}}
+        body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": permissions.STOP}}
         request = Request("POST", _CONFIGMAPS, "application/json", body)
     else:
         request = Request("DELETE", KILL_SWITCH_PATH, "application/json", {})

@@ -25,7 +25,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from kubectl_nodelife.controllers import CONTROLLERS
-from kubectl_nodelife.daemon import paths
+from kubectl_nodelife.daemon import paths, settings
 from kubectl_nodelife.daemon.flags import Options, from_anywhere, with_limits
 from kubectl_nodelife.daemon.instance import AlreadyRuns, Instance, notify_parent
 from kubectl_nodelife.daemon.intents import WRITES
@@ -34,12 +34,6 @@ from kubectl_nodelife.daemon.listener import raise_descriptor_limit
 from kubectl_nodelife.daemon.logs import begin_log
 from kubectl_nodelife.daemon.own_program import HandOver
 from kubectl_nodelife.daemon.run import Daemon, MakeAnswers
-from kubectl_nodelife.daemon.settings import (
-    DetectedSettings,
-    RequestedSettings,
-    load_config,
-    resolve_settings,
-)
 from kubectl_nodelife.engine.cache import Cache
 from kubectl_nodelife.errors import Failed, NodelifeError
 from kubectl_nodelife.live.auth import Session
@@ -71,13 +65,15 @@ def _run(options: Options, make_answers: MakeAnswers) -> int:
     options = from_anywhere(options)
     environ = dict(options.environ)
     target = find_target(options.overrides, options.environ)
-    config = load_config(paths.config_file(environ))
+    config = settings.load_config(paths.config_file(environ))
     options = with_limits(options, config.section(target.server, target.context))
     target = find_target(options.overrides, options.environ)
     identity = cluster_identity(target)
-    asked = RequestedSettings(options.flags.profile, options.flags.assignments, config)
+    asked = settings.RequestedSettings(options.flags.profile, options.flags.assignments, config)
     # The user's mistakes are reported before anything is started.
-    resolve_settings(asked, DetectedSettings(), Cache(), target.server, target.context)
+    settings.resolve_settings(
+        asked, settings.DetectedSettings(), Cache(), target.server, target.context
+    )
     runtime = paths.make_private(paths.runtime_folder(environ))
     instance = Instance(runtime, identity)
     instance.take()

@@ -31,13 +31,8 @@ from urllib.parse import parse_qs
 from aiohttp import web
 
 from kubectl_nodelife import __version__
+from kubectl_nodelife.daemon import cluster_view
 from kubectl_nodelife.daemon.client import MOST_BYTES, PROTOCOL
-from kubectl_nodelife.daemon.cluster_view import (
-    NotReadYet,
-    Sources,
-    WatchedCluster,
-    journal_warnings,
-)
 from kubectl_nodelife.daemon.decisions import DecisionTask
 from kubectl_nodelife.daemon.gate import retry_seconds
 from kubectl_nodelife.daemon.gate import warnings as kind_warnings
@@ -63,7 +58,7 @@ class Server:
 
     def __init__(
         self,
-        cluster: WatchedCluster,
+        cluster: cluster_view.WatchedCluster,
         answers: Mapping[str, Answer],
         streams: Mapping[str, Stream],
         orders: Mapping[str, Answer],
@@ -144,7 +139,7 @@ class Server:
         while True:
             try:
                 return await answer(query)
-            except NotReadYet:
+            except cluster_view.NotReadYet:
                 if time.monotonic() >= end_s:
                     raise
             await asyncio.sleep(0.1)
@@ -233,7 +228,9 @@ def peer_uid(connection: socket.socket) -> int:
     return -1
 
 
-def health(sources: Sources, more: dict[str, Any], warnings: list[str]) -> dict[str, Any]:
+def health(
+    sources: cluster_view.Sources, more: dict[str, Any], warnings: list[str]
+) -> dict[str, Any]:
     """The daemon's state as JSON. `more` and `warnings` are what only the process has."""
     decisions, journal, now_ns = sources.decisions, sources.journal, sources.now_ns()
     quarantine = decisions.host.cache.quarantine
@@ -269,7 +266,7 @@ def health(sources: Sources, more: dict[str, Any], warnings: list[str]) -> dict[
             *(f"{why}: nothing is decided" for why in decisions.gate.other_cluster.values()),
             *kind_warnings(decisions.feed.states),
             *quarantine.lines(),
-            *journal_warnings(journal),
+            *cluster_view.journal_warnings(journal),
         ],
         "residentBytes": resident_bytes(),
         "cpuSeconds": round(usage.ru_utime + usage.ru_stime, 3),

@@ -19,12 +19,7 @@ from kubectl_nodelife.kube.names import counted, first_names
 from kubectl_nodelife.kube.selectors import format_selector
 from kubectl_nodelife.kube.times import age, human_seconds
 from kubectl_nodelife.kube.workload import default_pod_template
-from kubectl_nodelife.outlook.daemonset.rollout_outlook import (
-    RevisionRow,
-    RolloutEstimate,
-    RolloutOutlook,
-    UndoOutlook,
-)
+from kubectl_nodelife.outlook.daemonset import rollout_outlook
 from kubectl_nodelife.outlook.daemonset.summary import (
     SetSummary,
     history_document,
@@ -410,7 +405,7 @@ def _pod(pod: PodCell) -> str:
     return f"{pod.name} ({trouble})" if trouble else pod.name
 
 
-def rollout_page(outlook: RolloutOutlook, source: dict[str, Any]) -> Page:
+def rollout_page(outlook: rollout_outlook.RolloutOutlook, source: dict[str, Any]) -> Page:
     """`daemonset status`: kubectl's sentence, then next, what is waited for, how long, and what
     uses the budget."""
 
@@ -428,13 +423,13 @@ def rollout_page(outlook: RolloutOutlook, source: dict[str, Any]) -> Page:
     )
 
 
-def rollout_news(outlook: RolloutOutlook) -> str:
+def rollout_news(outlook: rollout_outlook.RolloutOutlook) -> str:
     """The page without its table, for following."""
     lines = [outlook.state.message.rstrip("\n"), *(f"  {s}" for s in _rollout_sentences(outlook))]
     return "\n".join(lines) + "\n"
 
 
-def _rollout_sentences(outlook: RolloutOutlook) -> Iterator[str]:
+def _rollout_sentences(outlook: rollout_outlook.RolloutOutlook) -> Iterator[str]:
     verdict = outlook.verdict
     if verdict.because:
         yield f"{verdict.verdict}: {verdict.because}"
@@ -458,7 +453,7 @@ def _rollout_sentences(outlook: RolloutOutlook) -> Iterator[str]:
         yield _duration(outlook.estimate)
 
 
-def _duration(estimate: RolloutEstimate) -> str:
+def _duration(estimate: rollout_outlook.RolloutEstimate) -> str:
     low = human_seconds(estimate.low_seconds)
     high = human_seconds(estimate.high_seconds)
     return f"about {low} to {high} more: {estimate.basis}"
@@ -467,7 +462,7 @@ def _duration(estimate: RolloutEstimate) -> str:
 def history_page(
     namespace: str,
     name: str,
-    rows: Sequence[RevisionRow],
+    rows: Sequence[rollout_outlook.RevisionRow],
     source: dict[str, Any],
     now_ns: int,
     only: int = 0,
@@ -494,7 +489,7 @@ def history_page(
     )
 
 
-def _revision_row(row: RevisionRow, now_ns: int) -> list[object]:
+def _revision_row(row: rollout_outlook.RevisionRow, now_ns: int) -> list[object]:
     first = str(row.changes[0]) if row.changes else NONE
     more = f" (and {len(row.changes) - 1} more)" if len(row.changes) > 1 else ""
     return [
@@ -507,7 +502,9 @@ def _revision_row(row: RevisionRow, now_ns: int) -> list[object]:
     ]
 
 
-def undo_page(outlook: UndoOutlook, source: dict[str, Any], *, dry_run: bool = True) -> Page:
+def undo_page(
+    outlook: rollout_outlook.UndoOutlook, source: dict[str, Any], *, dry_run: bool = True
+) -> Page:
     """`daemonset undo`: the patch that would be sent, and what follows."""
     name = outlook.view.daemon_set.name
 

@@ -12,39 +12,12 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, Final, Protocol
 
-from kubectl_nodelife.drain.results import (
-    CORDON_FIRST,
-    FULL,
-    KEPT,
-    NEVER,
-    NOT_READ,
-    READY,
-    REFUSED,
-    SLOW,
-    UNKNOWN,
-    BudgetPlan,
-    DrainPlan,
-    Estimate,
-    NodePlan,
-    PlannedPlacement,
-    PodPlan,
-    WavePlan,
-    WorkloadPlan,
-)
+from kubectl_nodelife.drain import results
 from kubectl_nodelife.drain.snapshot import ADMISSION
 from kubectl_nodelife.kube.names import counted, first_names
 from kubectl_nodelife.kube.times import clock
+from kubectl_nodelife.report import html
 from kubectl_nodelife.report.formats import Block, Page, Table, columns
-from kubectl_nodelife.report.html import (
-    Bar,
-    LaneChart,
-    Row,
-    budget_lines,
-    draw_lanes,
-    is_level,
-    parts_of,
-    render_page,
-)
 from kubectl_nodelife.report.terminal import BAD, GOOD, WARN, ColoredText
 from kubectl_nodelife.sim.kubectl.options import FLAG_DELETE_EMPTYDIR_DATA, FLAG_FORCE
 
@@ -68,12 +41,12 @@ _WEIGHTY: Final = {
 }
 
 
-def headline(plan: DrainPlan) -> str:
+def headline(plan: results.DrainPlan) -> str:
     """`headlines` in one line."""
     return ". ".join(headlines(plan))
 
 
-def headlines(plan: DrainPlan) -> list[str]:
+def headlines(plan: results.DrainPlan) -> list[str]:
     """One or two sentences: if and when the drain finishes and which flags it needs, then what
     users notice meanwhile.
     """
@@ -89,13 +62,13 @@ def headlines(plan: DrainPlan) -> list[str]:
     return [text, f"Meanwhile {', and '.join(noticed)}"] if noticed else [text]
 
 
-def _ending(plan: DrainPlan) -> str:
+def _ending(plan: results.DrainPlan) -> str:
     lacking = _lacking({missing.kind for missing in plan.not_evaluated})
     text = _VERDICTS[plan.verdict].format(lacking=lacking)
     if plan.estimate is None or plan.verdict not in _TAKES:
         return text
     may_fail = [node.may_fail for node in plan.nodes if node.may_fail]
-    if may_fail and plan.verdict == SLOW:
+    if may_fail and plan.verdict == results.SLOW:
         which = f" {may_fail[0]}"
         if len(plan.nodes) > 1:
             which = f": {len(may_fail)} of {len(plan.nodes)} nodes may not be drained{which}"
@@ -114,9 +87,9 @@ def _lacking(kinds: set[str]) -> str:
     return f" ({named})" if kinds else ""
 
 
-def _noticed(plan: DrainPlan) -> Iterator[str]:
+def _noticed(plan: results.DrainPlan) -> Iterator[str]:
     """Warnings beside "finishes": workloads at zero, pods without a node."""
-    hit = [workload for workload in plan.workloads if workload.outage == FULL]
+    hit = [workload for workload in plan.workloads if workload.outage == results.FULL]
     if hit:
         ends = [workload.seconds for workload in hit]
         told = [seconds for seconds in ends if seconds is not None]
@@ -131,9 +104,9 @@ def _noticed(plan: DrainPlan) -> Iterator[str]:
         yield f"{counted(stranded, 'pod')} {_find(stranded)} no node to land on"
 
 
-def consequences(plan: DrainPlan) -> Iterator[str]:
+def consequences(plan: results.DrainPlan) -> Iterator[str]:
     """The data that is lost for good, with the flag that allows it; and which nodes go together."""
-    pods = [pod for pod in plan.pods() if pod.verdict != KEPT]
+    pods = [pod for pod in plan.pods() if pod.verdict != results.KEPT]
     bare = [pod for pod in pods if pod.gone_for_good]
     if bare:
         needed = f" ({FLAG_FORCE})" if FLAG_FORCE in plan.flags_needed else ""
@@ -165,16 +138,16 @@ def _together(names: Sequence[str], of: int) -> str:
     return f"together can go, at most: {named} ({len(names)} of {of} nodes)"
 
 
-def _name(pod: PodPlan) -> str:
+def _name(pod: results.PodPlan) -> str:
     return f"{pod.namespace}/{pod.name}"
 
 
-def span(estimate: Estimate) -> str:
+def span(estimate: results.Estimate) -> str:
     """`12s to 20s`"""
     return f"{clock(estimate.low)} to {clock(estimate.high)}"
 
 
-def outage_length(workload: WorkloadPlan) -> str:
+def outage_length(workload: results.WorkloadPlan) -> str:
     """How long its outage lasts. The play goes on until nothing changes any more, so that one
     without an end stays until a person does something.
     """
@@ -183,7 +156,7 @@ def outage_length(workload: WorkloadPlan) -> str:
     return _no_end([workload])
 
 
-def _no_end(workloads: Sequence[WorkloadPlan]) -> str:
+def _no_end(workloads: Sequence[results.WorkloadPlan]) -> str:
     stays = any(w.seconds is None and w.end_known for w in workloads)
     return "does not end by itself" if stays else "is not known to end"
 
@@ -198,7 +171,13 @@ _WORKLOAD_COLUMNS = columns(
     "learnt from*"
 )
 _BUDGET_COLUMNS = columns("namespace | budget | rule | expected | desired | healthy | allowed")
-_TONES = {READY: GOOD, SLOW: WARN, UNKNOWN: WARN, NEVER: BAD, REFUSED: BAD}
+_TONES = {
+    results.READY: GOOD,
+    results.SLOW: WARN,
+    results.UNKNOWN: WARN,
+    results.NEVER: BAD,
+    results.REFUSED: BAD,
+}
 
 _MANY = 40
 """Pods of which the plain page shows only those that do not go at the first try."""
@@ -207,7 +186,7 @@ _MANY = 40
 _COLUMNS = columns("wave | nodes | pods | promised | took | result")
 
 
-def drain_page(plan: DrainPlan, source: dict[str, Any]) -> Page:
+def drain_page(plan: results.DrainPlan, source: dict[str, Any]) -> Page:
     """A `DrainPlan` as an answer: blockers on top, then nodes, pods, workloads and budgets.
     `source` says where the objects are from and of which moment.
 
@@ -221,7 +200,7 @@ def drain_page(plan: DrainPlan, source: dict[str, Any]) -> Page:
             yield f"With {flags}:\n"
             yield from _blocks(plan.with_flags, wide, "")
 
-    emptied = [node for node in plan.nodes if node.verdict not in (NEVER, REFUSED)]
+    emptied = [node for node in plan.nodes if node.verdict not in (results.NEVER, results.REFUSED)]
     return Page(
         blocks,
         partial(plan.document, source),
@@ -230,7 +209,7 @@ def drain_page(plan: DrainPlan, source: dict[str, Any]) -> Page:
     )
 
 
-def _not_seen(plan: DrainPlan, source: dict[str, Any]) -> str:
+def _not_seen(plan: results.DrainPlan, source: dict[str, Any]) -> str:
     """Of a dump: nodes of which it has no pod at all, though each has static or daemon pods."""
     empty = [node.name for node in plan.nodes if not node.pods and not node.kept]
     if not empty or source.get("kind") != "snapshot":
@@ -245,7 +224,7 @@ def _not_seen(plan: DrainPlan, source: dict[str, Any]) -> str:
 # --- for people ----------------------------------------------------------------------------------
 
 
-def _blocks(plan: DrainPlan, wide: bool, not_seen: str) -> Iterable[Block]:
+def _blocks(plan: results.DrainPlan, wide: bool, not_seen: str) -> Iterable[Block]:
     lines = headlines(plan)
     if not_seen:
         lines = [not_seen, *(f"Of the rest: {line}" for line in lines)]
@@ -255,7 +234,7 @@ def _blocks(plan: DrainPlan, wide: bool, not_seen: str) -> Iterable[Block]:
     yield from tables(plan, wide=wide)
 
 
-def tables(plan: DrainPlan, *, wide: bool) -> Iterator[Block]:
+def tables(plan: results.DrainPlan, *, wide: bool) -> Iterator[Block]:
     """What follows the answer: nodes, pods, workloads and budgets, and what the plan rests on."""
     yield Table(_NODE_COLUMNS, [_node_row(node) for node in plan.nodes])
     pods = _pods_to_show(plan, wide)
@@ -274,14 +253,14 @@ def tables(plan: DrainPlan, *, wide: bool) -> Iterator[Block]:
         )
 
 
-def blocker_lines(plan: DrainPlan) -> Iterator[str]:
+def blocker_lines(plan: results.DrainPlan) -> Iterator[str]:
     """What stops the plan, pods with a gate of their own first: what, why, and the cheapest way
     out. Alike ones are one.
     """
-    seen: dict[tuple[str, str], list[PodPlan]] = {}
-    stopped = [pod for pod in plan.pods() if pod.verdict in (NEVER, REFUSED)]
+    seen: dict[tuple[str, str], list[results.PodPlan]] = {}
+    stopped = [pod for pod in plan.pods() if pod.verdict in (results.NEVER, results.REFUSED)]
     for pod in sorted(stopped, key=lambda pod: pod.gate == "none"):
-        if pod.gate != "none" or pod.verdict == NEVER:
+        if pod.gate != "none" or pod.verdict == results.NEVER:
             seen.setdefault((pod.gate, pod.reason), []).append(pod)
     for (gate, reason), pods in seen.items():
         more = f" and {len(pods) - 1} more" if len(pods) > 1 else ""
@@ -294,33 +273,33 @@ def blocker_lines(plan: DrainPlan) -> Iterator[str]:
         yield line
 
 
-def _pods_to_show(plan: DrainPlan, wide: bool) -> list[PodPlan]:
+def _pods_to_show(plan: results.DrainPlan, wide: bool) -> list[results.PodPlan]:
     pods = plan.pods()
     if plan.with_flags is not None:
         return []  # what kubectl objects to is shown above, and the rest below
     if wide or len(pods) <= _MANY:
         return pods
-    return [pod for pod in pods if pod.verdict not in (READY, KEPT)]
+    return [pod for pod in pods if pod.verdict not in (results.READY, results.KEPT)]
 
 
-def _footnotes(plan: DrainPlan) -> Iterable[str]:
+def _footnotes(plan: results.DrainPlan) -> Iterable[str]:
     yield from _limits(plan)
     for assumption in plan.assumptions:
         yield f"assumed: {assumption}"
 
 
-def _limits(plan: DrainPlan) -> Iterator[str]:
+def _limits(plan: results.DrainPlan) -> Iterator[str]:
     """How far the plan is from the best that any could be, when it cordons and why, and what it
     knows nothing of."""
     bound, waves = plan.bound, counted(len(plan.waves), "wave")
     yield f"{waves}; no plan needs fewer than {bound.waves}, nor less than {clock(bound.seconds)}"
     if plan.cordon is not None:
-        when = "all nodes first" if plan.cordon.when == CORDON_FIRST else "wave by wave"
+        when = "all nodes first" if plan.cordon.when == results.CORDON_FIRST else "wave by wave"
         yield f"cordoned {when}: {plan.cordon.because}"
     yield from _not_read(plan)
 
 
-def _not_read(plan: DrainPlan) -> Iterable[str]:
+def _not_read(plan: results.DrainPlan) -> Iterable[str]:
     """One line for all kinds that were not read: what they could do to the plan."""
     kinds: dict[str, list[str]] = {}
     for missing in plan.not_evaluated:
@@ -335,7 +314,7 @@ def _verdict(verdict: str) -> str:
     return verdict if tone is None else ColoredText(verdict, tone)
 
 
-def _node_row(node: NodePlan) -> tuple[object, ...]:
+def _node_row(node: results.NodePlan) -> tuple[object, ...]:
     return (
         node.name,
         node.zone,
@@ -348,7 +327,7 @@ def _node_row(node: NodePlan) -> tuple[object, ...]:
     )
 
 
-def _pod_row(pod: PodPlan) -> tuple[object, ...]:
+def _pod_row(pod: results.PodPlan) -> tuple[object, ...]:
     return (
         pod.namespace,
         pod.name,
@@ -359,11 +338,11 @@ def _pod_row(pod: PodPlan) -> tuple[object, ...]:
         clock(pod.gone),
         clock(pod.end),
         landing_text(pod.landing),
-        pod.reason.removesuffix(NOT_READ),
+        pod.reason.removesuffix(results.NOT_READ),
     )
 
 
-def landing_text(landing: list[PlannedPlacement]) -> str:
+def landing_text(landing: list[results.PlannedPlacement]) -> str:
     """`a2 (or a3, a4)`, `a2|a3 by chance (or a4)`, or what rules all nodes out."""
     nodes = [place.node for place in landing if place.node]
     if nodes:
@@ -374,7 +353,7 @@ def landing_text(landing: list[PlannedPlacement]) -> str:
     return ", ".join(f"{place.nodes} {place.reason}" for place in landing)
 
 
-def _workload_row(workload: WorkloadPlan) -> tuple[object, ...]:
+def _workload_row(workload: results.WorkloadPlan) -> tuple[object, ...]:
     return (
         workload.namespace,
         _workload_name(workload),
@@ -388,13 +367,13 @@ def _workload_row(workload: WorkloadPlan) -> tuple[object, ...]:
     )
 
 
-def _workload_name(workload: WorkloadPlan) -> str:
+def _workload_name(workload: results.WorkloadPlan) -> str:
     """`deployment/web`, the topmost owner."""
     kind, _, name = workload.top.partition("/")
     return f"{kind.lower()}/{name}"
 
 
-def _budget_row(budget: BudgetPlan) -> tuple[object, ...]:
+def _budget_row(budget: results.BudgetPlan) -> tuple[object, ...]:
     return (
         budget.namespace,
         budget.name,
@@ -410,7 +389,7 @@ class WaveOutcome(Protocol):
     """A wave that was begun (`acts.drain.WaveRun`)."""
 
     nodes: list[str]
-    promised: Estimate | None
+    promised: results.Estimate | None
     pods: int
     seconds: float | None
     errors: dict[str, str]
@@ -430,7 +409,9 @@ def _row(wave: WaveOutcome) -> Iterator[object]:
     yield _result(wave.promised, wave.seconds, wave.errors)
 
 
-def _result(promised: Estimate | None, seconds: float | None, errors: Mapping[str, str]) -> str:
+def _result(
+    promised: results.Estimate | None, seconds: float | None, errors: Mapping[str, str]
+) -> str:
     if errors:
         return f"not drained{'' if promised else ', as promised'}: {', '.join(errors)}"
     if seconds is None or promised is None:
@@ -455,12 +436,12 @@ _BARS = (
 _MAINTENANCE = ("maintenance", "maintenance")
 
 
-def html_page(plan: DrainPlan, source: dict[str, Any]) -> str:
+def html_page(plan: results.DrainPlan, source: dict[str, Any]) -> str:
     """The page as HTML."""
     shown = plan.with_flags or plan
-    parts = parts_of(tables(shown, wide=True))
+    parts = html.parts_of(tables(shown, wide=True))
     notes, budgets = [*parts.below, *shown.warnings], _moving_budgets(shown)
-    return render_page(
+    return html.render_page(
         "drain",
         title=f"Drain plan of {first_names([node.name for node in plan.nodes], 3)}",
         verdict=plan.verdict,
@@ -474,7 +455,7 @@ def html_page(plan: DrainPlan, source: dict[str, Any]) -> str:
         bars=(*_BARS, _MAINTENANCE) if shown.maintenance else _BARS,
         when=plan_chart(shown),
         waves=[(index + 1, chart) for index, chart in wave_charts(shown)],
-        budgets=draw_lanes(budgets[:_MOST_BUDGETS], 0.0, horizon(shown)) if budgets else None,
+        budgets=html.draw_lanes(budgets[:_MOST_BUDGETS], 0.0, horizon(shown)) if budgets else None,
         more_budgets=len(budgets[_MOST_BUDGETS:]),
         parts=parts,
         notes=notes[:_MOST_NOTES],
@@ -482,23 +463,23 @@ def html_page(plan: DrainPlan, source: dict[str, Any]) -> str:
     )
 
 
-def _blockers(plan: DrainPlan) -> list[str]:
+def _blockers(plan: results.DrainPlan) -> list[str]:
     """What stops the drain, as much of it as can be read."""
     lines = list(blocker_lines(plan))
     more = len(lines) - _MOST_NOTES
     return lines if more <= 0 else [*lines[:_MOST_NOTES], f"and {more} more reasons"]
 
 
-def _moving_budgets(plan: DrainPlan) -> list[Row]:
+def _moving_budgets(plan: results.DrainPlan) -> list[html.Row]:
     """A lane of each budget whose pods become fewer or more, the scarcest first."""
-    moving = [budget for budget in plan.budgets if not is_level(budget.points)]
+    moving = [budget for budget in plan.budgets if not html.is_level(budget.points)]
     moving.sort(key=lambda budget: min(point.allowed for point in budget.points))
     return [
-        Row(
+        html.Row(
             f"{budget.namespace}/{budget.name}",
             words=f"{budget.rule}: {budget.healthy} healthy of {budget.expected},"
             f" {budget.desired} needed, {budget.allowed} may go",
-            lines=budget_lines(budget.points),
+            lines=html.budget_lines(budget.points),
         )
         for budget in moving
     ]
@@ -510,7 +491,7 @@ MOST_ROWS: Final = 2000
 """A row of a node whose name has 253 characters takes 600 bytes of the page."""
 
 
-def horizon(plan: DrainPlan) -> float:
+def horizon(plan: results.DrainPlan) -> float:
     """The last instant worth showing, in seconds."""
     times = [t for pod in plan.pods() for t in (pod.start, pod.gone, pod.end) if t is not None]
     times += [t for wave in plan.waves for t in (wave.start, wave.end) if t is not None]
@@ -519,21 +500,21 @@ def horizon(plan: DrainPlan) -> float:
     return max([1.0, *times])
 
 
-def plan_chart(plan: DrainPlan) -> LaneChart:
+def plan_chart(plan: results.DrainPlan) -> html.LaneChart:
     """The chart of nodes and their pods; for waves of our own, of waves and nodes."""
     last = horizon(plan)
     by_pod = not plan.own_waves and len(plan.pods()) <= MOST_POD_ROWS
-    rows: list[Row] = []
+    rows: list[html.Row] = []
     for wave in plan.waves:
         if plan.own_waves:
             span = _span(wave.start, wave.end, last, "wave")
             size = counted(len(wave.nodes), "node")
-            rows.append(Row(f"wave {wave.index + 1}", span, size, "group", note=size))
+            rows.append(html.Row(f"wave {wave.index + 1}", span, size, "group", note=size))
         rows += _wave_rows(plan, wave, by_pod, last)
-    return draw_lanes(rows[:MOST_ROWS], 0.0, last)
+    return html.draw_lanes(rows[:MOST_ROWS], 0.0, last)
 
 
-def wave_charts(plan: DrainPlan) -> list[tuple[int, LaneChart]]:
+def wave_charts(plan: results.DrainPlan) -> list[tuple[int, html.LaneChart]]:
     """(index, chart) of each wave of our own, on its own axis: a maintenance lies between them."""
     if not plan.own_waves or len(plan.pods()) > 4 * MOST_POD_ROWS:
         return []
@@ -542,57 +523,64 @@ def wave_charts(plan: DrainPlan) -> list[tuple[int, LaneChart]]:
         if wave.start is not None:
             last = wave.end if wave.end is not None else horizon(plan)
             rows = list(_wave_rows(plan, wave, True, last))
-            charts.append((wave.index, draw_lanes(rows, wave.start, max(last, wave.start + 1))))
+            charts.append(
+                (wave.index, html.draw_lanes(rows, wave.start, max(last, wave.start + 1)))
+            )
     return charts
 
 
-def _wave_rows(plan: DrainPlan, wave: WavePlan, by_pod: bool, last: float) -> Iterable[Row]:
+def _wave_rows(
+    plan: results.DrainPlan, wave: results.WavePlan, by_pod: bool, last: float
+) -> Iterable[html.Row]:
     nodes = {node.name: node for node in plan.nodes}
     for name in wave.nodes:
         node = nodes[name]
-        pods = [pod for pod in wave.pods if pod.node == name and pod.verdict != KEPT]
+        pods = [pod for pod in wave.pods if pod.node == name and pod.verdict != results.KEPT]
         span = [*_span(node.start, node.end, last, "node"), *_maintenance(plan, wave, last)]
-        yield Row(name, span, name, "group", _mark(pods), counted(len(pods), "pod"))
+        yield html.Row(name, span, name, "group", _mark(pods), counted(len(pods), "pod"))
         if by_pod:
             for pod in pods:
                 yield _pod_lane(pod, node.start or 0.0, last)
 
 
-def _span(begin: float | None, end: float | None, last: float, style: str) -> list[Bar]:
-    return [] if begin is None else [Bar(begin, last if end is None else end, style)]
+def _span(begin: float | None, end: float | None, last: float, style: str) -> list[html.Bar]:
+    return [] if begin is None else [html.Bar(begin, last if end is None else end, style)]
 
 
-def _maintenance(plan: DrainPlan, wave: WavePlan, last: float) -> list[Bar]:
+def _maintenance(plan: results.DrainPlan, wave: results.WavePlan, last: float) -> list[html.Bar]:
     """The time in which the nodes of the wave are out of service, as far as the chart reaches."""
     if not plan.maintenance or wave.end is None or wave.end >= last:
         return []
-    return [Bar(wave.end, min(last, wave.end + plan.maintenance), "maintenance")]
+    return [html.Bar(wave.end, min(last, wave.end + plan.maintenance), "maintenance")]
 
 
-def _mark(pods: list[PodPlan]) -> str:
-    for verdict in (REFUSED, NEVER):
+def _mark(pods: list[results.PodPlan]) -> str:
+    for verdict in (results.REFUSED, results.NEVER):
         count = sum(1 for pod in pods if pod.verdict == verdict)
         if count:
             return f"{count} {verdict}"
     return ""
 
 
-def _pod_lane(pod: PodPlan, begin: float, last: float) -> Row:
+def _pod_lane(pod: results.PodPlan, begin: float, last: float) -> html.Row:
     """Waiting for the eviction, going, and until the replacement is Ready."""
     bars = []
     start = pod.start
     if start is None:
-        if pod.verdict != REFUSED:
-            bars.append(Bar(begin, last, "stuck"))
+        if pod.verdict != results.REFUSED:
+            bars.append(html.Bar(begin, last, "stuck"))
     else:
         if start - begin > 1:
-            bars.append(Bar(begin, start, "waiting"))
+            bars.append(html.Bar(begin, start, "waiting"))
         gone = pod.gone if pod.gone is not None else last
-        bars.append(Bar(start, gone, "going" if pod.gone is not None else "stuck"))
+        bars.append(html.Bar(start, gone, "going" if pod.gone is not None else "stuck"))
         if pod.end is not None and pod.end > gone:
-            bars.append(Bar(gone, pod.end, "starting"))
+            bars.append(html.Bar(gone, pod.end, "starting"))
     mark = ""
-    if pod.verdict not in ("ready", "slow") and (pod.verdict, pod.gate) != (UNKNOWN, "none"):
+    if pod.verdict not in ("ready", "slow") and (pod.verdict, pod.gate) != (
+        results.UNKNOWN,
+        "none",
+    ):
         mark = pod.verdict if pod.gate == "none" else f"{pod.verdict}: {pod.gate}"
-    title = pod.reason.removesuffix(NOT_READ)
-    return Row(f"{pod.namespace}/{pod.name}", bars, title, f"pod {pod.verdict}", mark)
+    title = pod.reason.removesuffix(results.NOT_READ)
+    return html.Row(f"{pod.namespace}/{pod.name}", bars, title, f"pod {pod.verdict}", mark)

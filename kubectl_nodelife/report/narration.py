@@ -19,17 +19,8 @@ from kubectl_nodelife.kube.pod import TERMINAL_PHASES
 from kubectl_nodelife.kube.times import MILLISECOND_NS, SECOND_NS, format_duration
 from kubectl_nodelife.kube.wellknown import NO_EXECUTE, NODE_STATUS_NEVER_UPDATED
 from kubectl_nodelife.outlook.fates import BACK, PODS_LEAVE, Fate, FateStep, folded
+from kubectl_nodelife.report import html
 from kubectl_nodelife.report.formats import Block, Column, Page, Table, columns
-from kubectl_nodelife.report.html import (
-    STATES_OF_NODES,
-    Bar,
-    Row,
-    draw_lanes,
-    parts_of,
-    render_page,
-    rows_of,
-    zone_row,
-)
 from kubectl_nodelife.report.upgrade_plan import PLAYED, played_rows
 from kubectl_nodelife.sim.api import CLUSTER
 from kubectl_nodelife.sim.run import NodeLoss, RunSummary, WorkloadLoss
@@ -460,7 +451,7 @@ def instant_text(seconds: float) -> str:
 _BARS: Final = (
     ("stopped", "zone not Normal"),
     ("going", "is drained"),
-    *STATES_OF_NODES,
+    *html.STATES_OF_NODES,
 )
 _MOST_LANES: Final = 300
 _MOST_ROWS: Final = 2000
@@ -480,30 +471,30 @@ _ENDS: Final = {
 
 def html_page(summary: RunSummary) -> str:
     """The page as HTML."""
-    parts = parts_of(narration(summary, wide=False), _HEADINGS, wide=False)
+    parts = html.parts_of(narration(summary, wide=False), _HEADINGS, wide=False)
     last = max(1.0, summary.duration_ns / SECOND_NS)
     lanes, hurt = list(_rows(summary, last)), [_workload_lane(each) for each in summary.workloads]
     only = f", {summary.only}" if summary.only else ""
-    return render_page(
+    return html.render_page(
         "simulate",
         title=f"Simulation of {summary.name}{only}" if summary.name else f"Simulation{only}",
         bars=_key(lanes[:_MOST_LANES]),
-        when=draw_lanes(lanes[:_MOST_LANES], 0.0, last) if lanes else None,
+        when=html.draw_lanes(lanes[:_MOST_LANES], 0.0, last) if lanes else None,
         more_lanes=max(0, len(lanes) - _MOST_LANES),
-        hurt=draw_lanes(hurt[:_MOST_LANES], 0.0, last) if hurt else None,
+        hurt=html.draw_lanes(hurt[:_MOST_LANES], 0.0, last) if hurt else None,
         more_hurt=max(0, len(hurt) - _MOST_LANES),
         parts=parts,
         profile=summary.settings.profile.name,
     )
 
 
-def _key(rows: Iterable[Row]) -> list[tuple[str, str]]:
+def _key(rows: Iterable[html.Row]) -> list[tuple[str, str]]:
     """What those colours mean that are there."""
     drawn = {bar.style for row in rows for bar in row.bars}
     return [(style, word) for style, word in (*_BARS, *PLAYED) if style in drawn]
 
 
-def _rows(summary: RunSummary, last: float) -> Iterator[Row]:
+def _rows(summary: RunSummary, last: float) -> Iterator[html.Row]:
     """Zones that left Normal, drains, an upgrade, then nodes that were lost, those of one fate as
     one."""
     states: dict[str, list[tuple[float, str]]] = {}
@@ -511,13 +502,13 @@ def _rows(summary: RunSummary, last: float) -> Iterator[Row]:
         if record.action == "SetZoneState":
             states.setdefault(record.object.name, []).append((record.at, record.detail["to"]))
     for zone, its in states.items():
-        row = zone_row(zone, its, last, _whole)
+        row = html.zone_row(zone, its, last, _whole)
         if row.bars:
             yield row
     yield from _drains(summary.records, last)
     if (course := summary.course) is not None:
         yield from played_rows(course, course.origin_ns - summary.start_ns, last, _whole)
-    yield from rows_of(folded(map(_fate, summary.nodes)), last, _whole)
+    yield from html.rows_of(folded(map(_fate, summary.nodes)), last, _whole)
 
 
 def _whole(seconds: float) -> str:
@@ -544,7 +535,7 @@ def _fate(loss: NodeLoss) -> Fate:
     return Fate(loss.name, loss.zone, "", loss.silent_at, steps, stays)
 
 
-def _drains(records: Iterable[Record], last: float) -> Iterator[Row]:
+def _drains(records: Iterable[Record], last: float) -> Iterator[html.Row]:
     """From the start of each drain to its end, if it comes."""
     begun: dict[str, float] = {}
     for record in records:
@@ -554,19 +545,19 @@ def _drains(records: Iterable[Record], last: float) -> Iterator[Row]:
                 begun.setdefault(name, record.at)
             elif reason in _ENDS and name in begun:
                 words = f"{_ENDS[reason]} {_whole(record.at)}"
-                yield Row(name, [Bar(begun.pop(name), record.at, "going")], words=words)
+                yield html.Row(name, [html.Bar(begun.pop(name), record.at, "going")], words=words)
     for name, at in begun.items():
-        yield Row(name, [Bar(at, last, "going")], words="drained to the end")
+        yield html.Row(name, [html.Bar(at, last, "going")], words="drained to the end")
 
 
-def _workload_lane(loss: WorkloadLoss) -> Row:
+def _workload_lane(loss: WorkloadLoss) -> html.Row:
     """A workload that lost pods: how many are deleted, and how many new ones are made."""
     begin, end = loss.first_deleted_at, loss.last_deleted_at
-    bars = [] if begin is None or end is None else [Bar(begin, end, "leave")]
+    bars = [] if begin is None or end is None else [html.Bar(begin, end, "leave")]
     when = "" if begin is None or end is None else f" {_between(begin, end)}"
     words = f"{loss.deleted} deleted{when} → {loss.replaced} new ones"
     name = f"{loss.namespace}/{loss.name}"
-    return Row(name, bars, note=f"{loss.kind}, {loss.pods} pods", words=words)
+    return html.Row(name, bars, note=f"{loss.kind}, {loss.pods} pods", words=words)
 
 
 def _between(begin: float, end: float) -> str:

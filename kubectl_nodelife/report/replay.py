@@ -19,35 +19,11 @@ from kubectl_nodelife.kube.names import counted, first_names
 from kubectl_nodelife.kube.node import Node
 from kubectl_nodelife.kube.times import SECOND_NS, format_time, human_duration
 from kubectl_nodelife.outlook.fates import several_nodes
-from kubectl_nodelife.outlook.replay.drain_review import (
-    DrainReview,
-    MovedPod,
-    drain_review_document,
-)
+from kubectl_nodelife.outlook.replay import drain_review, timeline
 from kubectl_nodelife.outlook.replay.lines import FINISHED
 from kubectl_nodelife.outlook.replay.replay_line import USER, ReplayLine
-from kubectl_nodelife.outlook.replay.timeline import (
-    CORDONED,
-    MAINTENANCE,
-    NOT_READY,
-    STATES,
-    TAINTED,
-    ZONE,
-    StateSpan,
-    is_about_nodes,
-    replay_document,
-    state_spans,
-)
+from kubectl_nodelife.report import html
 from kubectl_nodelife.report.formats import Block, Column, Page, Table, columns
-from kubectl_nodelife.report.html import (
-    LONGEST,
-    Bar,
-    LaneChart,
-    Row,
-    Stroke,
-    draw_lanes,
-    render_page,
-)
 from kubectl_nodelife.report.terminal import BAD, WARN, ColoredText
 
 _COLUMNS: Final = columns("# | time | who | what | object | after:2 | why:1 | seen by* | node*")
@@ -90,16 +66,16 @@ class Replay(NamedTuple):
         """The answer. Names: kind/name of each object, once."""
         return Page(
             partial(_replay, self),
-            lambda: replay_document(*self[:5]),
+            lambda: timeline.replay_document(*self[:5]),
             lambda: dict.fromkeys(f"{line.kind.lower()}/{_inside(line)}" for line in self.lines),
         )
 
 
 def _replay(replay: Replay, *, wide: bool) -> Iterator[Block]:
     """The lines, then the lanes. The day is given where there are two."""
-    lines, spans = replay.lines, state_spans(replay.lines, replay.nodes)
+    lines, spans = replay.lines, timeline.state_spans(replay.lines, replay.nodes)
     short = format_time(replay.since_ns)[:_DAY] == format_time(replay.until_ns)[:_DAY]
-    shown = [line for line in lines if replay.whole or is_about_nodes(line)]
+    shown = [line for line in lines if replay.whole or timeline.is_about_nodes(line)]
     if lines:
         yield "\n".join(_headlines(replay, spans))
     yield Table(_COLUMNS, [_row(folded, short) for folded in fold(shown)])
@@ -110,9 +86,9 @@ def _replay(replay: Replay, *, wide: bool) -> Iterator[Block]:
     yield from lanes(spans, begin_ns, replay.until_ns)
 
 
-def _headlines(replay: Replay, spans: Sequence[StateSpan]) -> Iterator[str]:
+def _headlines(replay: Replay, spans: Sequence[timeline.StateSpan]) -> Iterator[str]:
     """Which nodes were not Ready, how many pods went, and where to read on."""
-    spans = [span for span in spans if span.state == NOT_READY]
+    spans = [span for span in spans if span.state == timeline.NOT_READY]
     names = list(dict.fromkeys(span.name for span in spans))
     still = [span for span in spans if span.end_ns is None and not span.is_over]
     pods = {line.identity for line in replay.lines if _is_deletion(line)}
@@ -215,7 +191,7 @@ def _inside(line: ReplayLine) -> str:
     return f"{line.namespace}/{line.name}" if line.namespace else line.name
 
 
-def lanes(spans: Sequence[StateSpan], begin_ns: int, end_ns: int) -> list[Block]:
+def lanes(spans: Sequence[timeline.StateSpan], begin_ns: int, end_ns: int) -> list[Block]:
     """The bars, nothing where there are none."""
     if not spans:
         return []
@@ -234,14 +210,14 @@ def lanes(spans: Sequence[StateSpan], begin_ns: int, end_ns: int) -> list[Block]
     return blocks
 
 
-def _bar_row(span: StateSpan, begin_ns: int, end_ns: int) -> list[object]:
+def _bar_row(span: timeline.StateSpan, begin_ns: int, end_ns: int) -> list[object]:
     until_ns = end_ns if span.end_ns is None else span.end_ns
     lasted = human_duration(max(0, until_ns - span.begin_ns))
     if span.end_ns is None:
         lasted += " at most" if span.is_over else ", goes on"
     return [
         span.name,
-        ColoredText(span.state, BAD if span.state == NOT_READY else WARN),
+        ColoredText(span.state, BAD if span.state == timeline.NOT_READY else WARN),
         _bar(span.begin_ns, until_ns, begin_ns, end_ns),
         lasted,
         span.what,
@@ -271,7 +247,7 @@ UNKNOWN: Final = "<unknown>"
 
 
 def drain_review_page(
-    review: DrainReview,
+    review: drain_review.DrainReview,
     source: dict[str, Any],
     promised: Mapping[str, float] | None,
     warnings: Sequence[str],
@@ -294,12 +270,12 @@ def drain_review_page(
 
     return Page(
         blocks,
-        lambda: drain_review_document(review, source, promised, warnings),
+        lambda: drain_review.drain_review_document(review, source, promised, warnings),
         lambda: (f"pod/{pod.namespace}/{pod.name}" for pod in review.pods),
     )
 
 
-def _drain_headline(review: DrainReview, promised: Mapping[str, float] | None) -> str:
+def _drain_headline(review: drain_review.DrainReview, promised: Mapping[str, float] | None) -> str:
     cordoned = review.cordoned
     if cordoned is None and not review.pods:
         return _no_drain(review)
@@ -322,7 +298,7 @@ def _drain_headline(review: DrainReview, promised: Mapping[str, float] | None) -
     return f"{text}: {verdict} ({times.clock(low)} to {times.clock(high)})"
 
 
-def _pod_row(pod: MovedPod) -> list[object]:
+def _pod_row(pod: drain_review.MovedPod) -> list[object]:
     return [
         pod.namespace,
         pod.name,
@@ -335,7 +311,7 @@ def _pod_row(pod: MovedPod) -> list[object]:
     ]
 
 
-def _no_drain(review: DrainReview) -> str:
+def _no_drain(review: drain_review.DrainReview) -> str:
     there = f"{counted(review.still_there, 'pod')} that a drain takes"
     on_it = f"{there} {'is' if review.still_there == 1 else 'are'} on it"
     if review.is_closed:
@@ -367,11 +343,11 @@ _HEIGHT: Final = 24
 """Of a state's bar in its lane, in percent."""
 
 _KINDS: Final = {
-    NOT_READY: "not-ready",
-    TAINTED: "tainted",
-    CORDONED: "cordoned",
-    MAINTENANCE: "maintenance",
-    ZONE: "stopped",
+    timeline.NOT_READY: "not-ready",
+    timeline.TAINTED: "tainted",
+    timeline.CORDONED: "cordoned",
+    timeline.MAINTENANCE: "maintenance",
+    timeline.ZONE: "stopped",
 }
 
 _ACTORS: Final = (
@@ -386,7 +362,7 @@ _ACTORS: Final = (
 class Chart(NamedTuple):
     """The picture; `more`: how many nodes it leaves out."""
 
-    lanes: LaneChart
+    lanes: html.LaneChart
     more: int
 
 
@@ -395,7 +371,7 @@ def html_page(replay: Replay, subject: str) -> str:
     folded = fold(replay.lines)
     rows = _rows(folded)
     notes, more = replay.warnings[:_MOST_NOTES], len(replay.warnings) - _MOST_NOTES
-    return render_page(
+    return html.render_page(
         "replay",
         title=f"Replay of {subject}" if subject else "Replay",
         between=f"{format_time(replay.since_ns)} to {format_time(replay.until_ns)}",
@@ -415,21 +391,21 @@ def _chart(replay: Replay, folded: Sequence[FoldedLines], rows: int) -> Chart:
     begin_ns = min(line.time_ns for line in replay.lines)
     last_ns = max(line.time_ns for line in replay.lines)
     end_ns = max(last_ns, replay.until_ns, begin_ns + SECOND_NS)
-    spans = dict[str, list[StateSpan]]()
-    for span in state_spans(replay.lines, replay.nodes):
-        name = f"zone {span.name}" if span.state == ZONE else span.name
+    spans = dict[str, list[timeline.StateSpan]]()
+    for span in timeline.state_spans(replay.lines, replay.nodes):
+        name = f"zone {span.name}" if span.state == timeline.ZONE else span.name
         spans.setdefault(name, []).append(span)
-    drawn, room = list[Row](), _MOST_MARKS
+    drawn, room = list[html.Row](), _MOST_MARKS
     by_name = _chart_rows(folded, rows, spans.keys())
     for name, happened in list(by_name.items())[:_MOST_CHART_ROWS]:
         on_top = sorted(happened[:room], key=lambda one: one[1].actor.kind == USER)
         strokes = [_stroke(one, line) for one, line in on_top]
         own = spans.get(name, ())
         bars = [_state_bar(span, end_ns) for span in own]
-        drawn.append(Row(name, bars, words=_words(own), strokes=strokes))
+        drawn.append(html.Row(name, bars, words=_words(own), strokes=strokes))
         room -= len(strokes)
     first, last = (at_ns / SECOND_NS for at_ns in (begin_ns, end_ns))
-    return Chart(draw_lanes(drawn, first, last, _time_of_day), len(by_name) - len(drawn))
+    return Chart(html.draw_lanes(drawn, first, last, _time_of_day), len(by_name) - len(drawn))
 
 
 def _time_of_day(seconds: float) -> str:
@@ -437,19 +413,23 @@ def _time_of_day(seconds: float) -> str:
     return text.removesuffix(":00") if round(seconds) % 60 == 0 else text
 
 
-def _state_bar(span: StateSpan, end_ns: int) -> Bar:
+def _state_bar(span: timeline.StateSpan, end_ns: int) -> html.Bar:
     """A state, at a height of its own within its lane."""
     until_ns = end_ns if span.end_ns is None else span.end_ns
-    place = (12, 76) if span.state == ZONE else (2 + STATES.index(span.state) * _HEIGHT, _HEIGHT)
+    place = (
+        (12, 76)
+        if span.state == timeline.ZONE
+        else (2 + timeline.STATES.index(span.state) * _HEIGHT, _HEIGHT)
+    )
     ends = " (over; until when is not known)" if span.is_over else ""
     ends = ends if span.end_ns is None else f" to {format_time(span.end_ns)}"
     what = f" {span.what}" if span.what else ""
     title = f"{span.state}{what} since {format_time(span.begin_ns)}{ends}"[:_LONGEST_TITLE]
     begin, end = (at_ns / SECOND_NS for at_ns in (span.begin_ns, until_ns))
-    return Bar(begin, end, _KINDS[span.state], title, place)
+    return html.Bar(begin, end, _KINDS[span.state], title, place)
 
 
-def _words(spans: Iterable[StateSpan]) -> str:
+def _words(spans: Iterable[timeline.StateSpan]) -> str:
     """`NotReady since 15:04:18; tainted unreachable:NoExecute 15:04:18–15:09:20`"""
     by_state: dict[tuple[str, str], list[str]] = {}
     for span in spans:
@@ -464,9 +444,9 @@ def _words(spans: Iterable[StateSpan]) -> str:
     )
 
 
-def _stroke(one: FoldedLines, line: ReplayLine) -> Stroke:
+def _stroke(one: FoldedLines, line: ReplayLine) -> html.Stroke:
     title = f"{format_time(line.time_ns)} {line.actor.name}: {what(one)}"[:_LONGEST_TITLE]
-    return Stroke(line.time_ns / SECOND_NS, line.actor.kind, one.number, title)
+    return html.Stroke(line.time_ns / SECOND_NS, line.actor.kind, one.number, title)
 
 
 def _chart_rows(
@@ -499,7 +479,7 @@ def _rows(folded: Sequence[FoldedLines]) -> list[dict[str, Any]]:
     room = _MOST_TEXT
     for one in folded[:_MOST_ROWS]:
         row = _line_values(one)
-        room -= sum(min(len(text), LONGEST) for text in row.values() if isinstance(text, str))
+        room -= sum(min(len(text), html.LONGEST) for text in row.values() if isinstance(text, str))
         if room < 0:
             break
         rows.append(row)

@@ -14,6 +14,7 @@ from kubectl_nodelife.drain.results import DEGRADED, FULL, BudgetPoint
 from kubectl_nodelife.kube.names import counted, first_names
 from kubectl_nodelife.kube.times import clock, human_seconds
 from kubectl_nodelife.outlook.fates import BACK, PODS_LEAVE, Fate, FateStep, folded
+from kubectl_nodelife.outlook.what_if import sentences
 from kubectl_nodelife.outlook.what_if.document import (
     BudgetFuture,
     Difference,
@@ -27,29 +28,8 @@ from kubectl_nodelife.outlook.what_if.document import (
     ZoneFuture,
 )
 from kubectl_nodelife.outlook.what_if.ranking import PAIR_OF, RankedTarget, WhatIfRanking
-from kubectl_nodelife.outlook.what_if.sentences import (
-    act_words,
-    back_each_time,
-    down_words,
-    gained,
-    gained_at,
-    why_not_back,
-)
+from kubectl_nodelife.report import html
 from kubectl_nodelife.report.formats import Block, Page, Table, columns
-from kubectl_nodelife.report.html import (
-    RANGE,
-    STATES_OF_NODES,
-    Bar,
-    LaneChart,
-    Row,
-    budget_lines,
-    draw_lanes,
-    is_level,
-    parts_of,
-    render_page,
-    rows_of,
-    zone_row,
-)
 from kubectl_nodelife.report.terminal import BAD, GOOD, WARN, ColoredText
 
 _WORKLOADS: Final = columns(
@@ -91,7 +71,7 @@ def what_if_page(answer: WhatIf) -> Page:
 
 def _blocks(answer: WhatIf, *, wide: bool) -> Iterator[Block]:
     """The verdict, and what differs; then what the answer stands on."""
-    yield "\n".join([answer.verdict.text, *why_not_back(answer.workloads)])
+    yield "\n".join([answer.verdict.text, *sentences.why_not_back(answer.workloads)])
     yield Table(_WORKLOADS, [_workload_row(w) for w in answer.workloads])
     yield Table(_SERVICES, [_service_row(s) for s in answer.services])
     yield Table(_ZONES, [row for zone in answer.zones for row in _zone_rows(zone)])
@@ -101,7 +81,7 @@ def _blocks(answer: WhatIf, *, wide: bool) -> Iterator[Block]:
     yield Table(_WRITES, [_writes_row(each) for each in answer.writes])
     yield from (each.sentence for each in answer.repeats)
     yield from ("\n".join(_why_lines(each)) for each in answer.why)
-    gaining = {f"{w.namespace}/{w.kind}/{w.name}" for w in answer.workloads if gained(w)}
+    gaining = {f"{w.namespace}/{w.kind}/{w.name}" for w in answer.workloads if sentences.gained(w)}
     if still_down := [name for name in answer.already_down if name not in gaining]:
         yield f"down before, and left out: {_targets(still_down)}"
     lines = [_horizon_line(answer)]
@@ -215,13 +195,13 @@ def _targets(names: Sequence[str]) -> str:
 
 
 def _workload_row(workload: WorkloadFuture) -> list[object]:
-    down = down_words(workload) if workload.outage == FULL else "-"
+    down = sentences.down_words(workload) if workload.outage == FULL else "-"
     back = "-" if workload.first_seconds is None else _back(workload.back_seconds)
     if workload.back_seconds is None:
-        back = back_each_time(workload) or back
+        back = sentences.back_each_time(workload) or back
     outage = workload.outage
-    if outage not in _TONES and (more := gained(workload)):
-        outage, back = f"gains {more}", human_seconds(gained_at(workload))
+    if outage not in _TONES and (more := sentences.gained(workload)):
+        outage, back = f"gains {more}", human_seconds(sentences.gained_at(workload))
     low, high = _back(workload.low.back_seconds), _back(workload.high.back_seconds)
     return [
         workload.namespace,
@@ -336,12 +316,12 @@ def _range(span: InstantRange) -> str:
 _BARS: Final = (
     ("act", "an act lasts"),
     ("stopped", "zone not Normal"),
-    *STATES_OF_NODES,
+    *html.STATES_OF_NODES,
 )
 _LEVELS: Final = (
     ("zero", "no pod serves"),
     ("fewer", "fewer pods serve"),
-    (RANGE, "back between the fast and the slow play"),
+    (html.RANGE, "back between the fast and the slow play"),
 )
 _UNKNOWN: Final = ("unknown_seconds", "unknownSeconds")
 _TAINTED: Final = ("tainted_seconds", "taintedSeconds")
@@ -362,19 +342,19 @@ _MOST_RECORDS: Final = 600
 
 def html_page(answer: WhatIf) -> str:
     """The page as HTML."""
-    parts = parts_of(_blocks(answer, wide=True))
+    parts = html.parts_of(_blocks(answer, wide=True))
     last = _last(answer)
     lanes = list(_rows(answer, last))
-    moved = [workload for workload in answer.workloads if not is_level(_points(workload))]
-    level = [workload for workload in answer.workloads if is_level(_points(workload))]
-    return render_page(
+    moved = [workload for workload in answer.workloads if not html.is_level(_points(workload))]
+    level = [workload for workload in answer.workloads if html.is_level(_points(workload))]
+    return html.render_page(
         "what_if",
-        title=f"What if {' and '.join(map(act_words, answer.acts))}",
+        title=f"What if {' and '.join(map(sentences.act_words, answer.acts))}",
         full=answer.verdict.outage == FULL,
         headline=parts.above[0],
         moment=answer.moment,
         bars=_BARS,
-        when=draw_lanes(lanes[:_MOST_ROWS], 0.0, last) if lanes else None,
+        when=html.draw_lanes(lanes[:_MOST_ROWS], 0.0, last) if lanes else None,
         more_rows=max(0, len(lanes) - _MOST_ROWS),
         levels=_LEVELS,
         who_serves=_who_serves(moved[:_MOST_CHARTS], last) if moved else None,
@@ -396,15 +376,17 @@ def _last(answer: WhatIf) -> float:
     return max(1.0, until, *(min(end, horizon.until_seconds) for end in ends))
 
 
-def _rows(answer: WhatIf, last: float) -> Iterator[Row]:
+def _rows(answer: WhatIf, last: float) -> Iterator[html.Row]:
     """Acts, zones and nodes, each with what it is at when."""
     for act in answer.acts:
         end = last if act.for_seconds is None else act.at_seconds + act.for_seconds
-        yield Row(act_words(act), [Bar(act.at_seconds, end, "act")], style="group")
+        yield html.Row(
+            sentences.act_words(act), [html.Bar(act.at_seconds, end, "act")], style="group"
+        )
     for zone in answer.zones:
         states = [(state.at, state.state) for state in zone.states]
-        yield zone_row(zone.name, states, last, human_seconds)
-    yield from rows_of(folded(_fate(node) for node in answer.nodes), last, human_seconds)
+        yield html.zone_row(zone.name, states, last, human_seconds)
+    yield from html.rows_of(folded(_fate(node) for node in answer.nodes), last, human_seconds)
 
 
 def _fate(node: NodeFuture) -> Fate:
@@ -423,11 +405,11 @@ def _fate(node: NodeFuture) -> Fate:
     return Fate(node.name, node.zone, state, node.lost_seconds, tuple(steps), stays)
 
 
-def _who_serves(workloads: Sequence[WorkloadFuture], last: float) -> LaneChart:
-    return draw_lanes([_served_lane(workload, last) for workload in workloads], 0.0, last)
+def _who_serves(workloads: Sequence[WorkloadFuture], last: float) -> html.LaneChart:
+    return html.draw_lanes([_served_lane(workload, last) for workload in workloads], 0.0, last)
 
 
-def _served_lane(workload: WorkloadFuture, last: float) -> Row:
+def _served_lane(workload: WorkloadFuture, last: float) -> html.Row:
     """Pods that serve (line) and that are ready in the API (dashes), over how bad that is."""
     lowest = {workload.low.lowest_serving, workload.lowest_serving, workload.high.lowest_serving}
     few = f"{min(lowest)}" if len(lowest) == 1 else f"{min(lowest)} to {max(lowest)}"
@@ -439,26 +421,26 @@ def _served_lane(workload: WorkloadFuture, last: float) -> Row:
         text += ", not back"
     elif workload.back_seconds is not None:
         text += f", back in {human_seconds(workload.back_seconds)}"
-    return Row(
+    return html.Row(
         f"{workload.namespace}/{workload.name}",
         [*_levels(workload, last), *_back_range(workload, last)],
         f"{workload.kind}: {workload.outage}",
         workload.outage,
         text,
-        lines=budget_lines(_points(workload)),
+        lines=html.budget_lines(_points(workload)),
     )
 
 
-def _levels(workload: WorkloadFuture, last: float) -> list[Bar]:
+def _levels(workload: WorkloadFuture, last: float) -> list[html.Bar]:
     """When fewer pods serve than before, and when none does."""
     before = workload.series[0].serving if workload.series else 0
-    bars: list[Bar] = []
+    bars: list[html.Bar] = []
     for point, end in _spans(workload.series, last):
         style = "" if point.serving >= before else "fewer" if point.serving else "zero"
         if bars and bars[-1].style == style:
             bars[-1] = bars[-1]._replace(end=end)
         else:
-            bars.append(Bar(point.at, end, style))
+            bars.append(html.Bar(point.at, end, style))
     return [bar for bar in bars if bar.style]
 
 
@@ -468,10 +450,10 @@ def _spans(series: Sequence[Any], last: float) -> Iterable[tuple[Any, float]]:
     return zip(series, [*ends, last], strict=True) if series else ()
 
 
-def _back_range(workload: WorkloadFuture, last: float) -> Iterator[Bar]:
+def _back_range(workload: WorkloadFuture, last: float) -> Iterator[html.Bar]:
     band = _back_between(workload, last)
     if band is not None:
-        yield Bar(*band, RANGE)
+        yield html.Bar(*band, html.RANGE)
 
 
 def _back_between(workload: WorkloadFuture, last: float) -> tuple[float, float] | None:

@@ -26,11 +26,7 @@ from kubectl_nodelife.commands.answering import QUESTION as QUESTION
 from kubectl_nodelife.commands.cluster.look import KindsToRead, none_found
 from kubectl_nodelife.errors import BadInput, Failed, NotFound, Unreachable
 from kubectl_nodelife.kube.selectors import label_selector
-from kubectl_nodelife.outlook.daemonset.kubectl_rollout import (
-    NO_HISTORY,
-    RolloutError,
-    revision_of_number,
-)
+from kubectl_nodelife.outlook.daemonset import kubectl_rollout, summary
 from kubectl_nodelife.outlook.daemonset.rollout_outlook import (
     RolloutOutlook,
     UndoOutlook,
@@ -38,25 +34,10 @@ from kubectl_nodelife.outlook.daemonset.rollout_outlook import (
     rollout_outlook,
     undo_outlook,
 )
-from kubectl_nodelife.outlook.daemonset.summary import (
-    KINDS,
-    daemon_sets,
-    missing_parts,
-    pods_take_room,
-    set_sections,
-    summarize,
-)
 from kubectl_nodelife.outlook.daemonset.truth_table import truth_table
 from kubectl_nodelife.outlook.daemonset.view import DaemonSets, SetView
 from kubectl_nodelife.outlook.view import WARMING_UP, ClusterView
-from kubectl_nodelife.report.daemonset import (
-    history_page,
-    rollout_news,
-    rollout_page,
-    summary_page,
-    truth_table_page,
-    undo_page,
-)
+from kubectl_nodelife.report import daemonset
 from kubectl_nodelife.report.formats import Output, Page
 
 WATCH_SECONDS: Final = 1.0
@@ -87,11 +68,11 @@ def reading(query: Query) -> KindsToRead:
     more gets an answer too.
     """
     return KindsToRead(
-        KINDS,
+        summary.KINDS,
         needed=("DaemonSet",),
-        missing_parts=missing_parts,
+        missing_parts=summary.missing_parts,
         namespace=flags_of(query, SetQuestion).namespace,
-        pods_everywhere=pods_take_room,
+        pods_everywhere=summary.pods_take_room,
     )
 
 
@@ -126,7 +107,7 @@ def _looking(view: ClusterView, question: SetQuestion) -> Callable[[], DaemonSet
             raise Failed(error, on="daemonsets.apps", remedy="see 'kubectl nodelife rbac'")
         remedy = "try again in a moment, or look directly with --no-daemon"
         raise Unreachable("the daemon has not read the DaemonSets yet", remedy=remedy)
-    sets = daemon_sets(view, question.namespace or None, question.name)
+    sets = summary.daemon_sets(view, question.namespace or None, question.name)
     warnings = [
         w for w in view.warnings if not w.startswith(WARMING_UP)
     ]  # sets do not depend on that
@@ -147,9 +128,11 @@ def _summary(look: DaemonSetsView, question: SetQuestion, output: Output) -> Res
     sets = look.sets
     keys = [_find(look, question)] if question.name else _chosen(sets, question)
     everywhere = not question.namespace
-    summaries = [summarize(sets, key) for key in keys]
-    sections = list(set_sections(sets, summaries[0])) if question.name else []
-    page = summary_page(summaries, look.source, sets.now_ns, everywhere, look.warnings, sections)
+    summaries = [summary.summarize(sets, key) for key in keys]
+    sections = list(summary.set_sections(sets, summaries[0])) if question.name else []
+    page = daemonset.summary_page(
+        summaries, look.source, sets.now_ns, everywhere, look.warnings, sections
+    )
     where = "" if everywhere else f" in {question.namespace} namespace"
     if not keys and output.format in (*_PAGES, "name", "markdown"):
         return {"note": f"No resources found{where}"}
@@ -178,18 +161,20 @@ def _truth_table(look: DaemonSetsView, key: tuple[str, str]) -> Page:
     if lacking:
         raise Failed(f"no {lacking} were read, so that no node can be judged", on=_on(key))
     view = _view(sets, key)
-    return truth_table_page(summarize(sets, key), truth_table(view), look.source)
+    return daemonset.truth_table_page(summary.summarize(sets, key), truth_table(view), look.source)
 
 
 def _status(look: DaemonSetsView, question: SetQuestion, output: Output) -> Response:
-    return {"text": output.render(rollout_page(_rollout_outlook(look, question), look.source))}
+    return {
+        "text": output.render(daemonset.rollout_page(_rollout_outlook(look, question), look.source))
+    }
 
 
 def _rollout_outlook(look: DaemonSetsView, question: SetQuestion) -> RolloutOutlook:
     key = _find(look, question)
     try:
         return rollout_outlook(_view(look.sets, key))
-    except RolloutError as error:
+    except kubectl_rollout.RolloutError as error:
         raise Failed(str(error), on=_on(key)) from None
 
 
@@ -197,20 +182,20 @@ def _history(look: DaemonSetsView, question: SetQuestion, output: Output) -> Res
     view, number = _view_with_revisions(look, question), question.revision
     if number:
         try:
-            revision_of_number(view.revisions, number)
-        except RolloutError as error:
+            kubectl_rollout.revision_of_number(view.revisions, number)
+        except kubectl_rollout.RolloutError as error:
             raise Failed(str(error), on=_on(view.daemon_set.key)) from None
     rows = history_rows(view)
     if not rows and output.format in _PAGES:
-        return {"text": f"{NO_HISTORY}\n"}
+        return {"text": f"{kubectl_rollout.NO_HISTORY}\n"}
     namespace, name = view.daemon_set.key
-    page = history_page(namespace, name, rows, look.source, view.now_ns, number)
+    page = daemonset.history_page(namespace, name, rows, look.source, view.now_ns, number)
     return {"text": output.render(page)}
 
 
 def _undo(look: DaemonSetsView, question: SetQuestion, output: Output) -> Response:
     outlook = undo_of(look, question)
-    return {"text": output.render(undo_page(outlook, look.source))}
+    return {"text": output.render(daemonset.undo_page(outlook, look.source))}
 
 
 def undo_of(look: DaemonSetsView, question: SetQuestion) -> UndoOutlook:
@@ -218,7 +203,7 @@ def undo_of(look: DaemonSetsView, question: SetQuestion) -> UndoOutlook:
     view = _view_with_revisions(look, question)
     try:
         return undo_outlook(view, question.revision)
-    except RolloutError as error:
+    except kubectl_rollout.RolloutError as error:
         raise Failed(str(error), on=_on(view.daemon_set.key)) from None
 
 
@@ -269,8 +254,8 @@ def _glance(
     look = looking()
     outlook = _rollout_outlook(look, question)
     if output.format in _PAGES:
-        return outlook, rollout_news(outlook), look.warnings
-    return outlook, output.render(rollout_page(outlook, look.source)), look.warnings
+        return outlook, daemonset.rollout_news(outlook), look.warnings
+    return outlook, output.render(daemonset.rollout_page(outlook, look.source)), look.warnings
 
 
 def _same(warning: str) -> str:

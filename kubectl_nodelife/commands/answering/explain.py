@@ -4,13 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from kubectl_nodelife.commands.answering import (
-    ExplainQuestion,
-    Query,
-    Response,
-    flags_of,
-    output_of,
-)
+from kubectl_nodelife.commands import answering
 from kubectl_nodelife.commands.cluster.look import KindsToRead
 from kubectl_nodelife.drain.notices import WEBHOOK_KINDS
 from kubectl_nodelife.errors import NodelifeError
@@ -26,9 +20,9 @@ if TYPE_CHECKING:
     from kubectl_nodelife.live.listwatch import ListedOnce
 
 
-def reading(query: Query) -> KindsToRead:
+def reading(query: answering.Query) -> KindsToRead:
     """The kinds that the explanation of an object of that kind reads."""
-    asked = flags_of(query, ExplainQuestion)
+    asked = answering.flags_of(query, answering.ExplainQuestion)
     match asked.kind:
         case "Pod":
             fields = {"Event": _about_pod(asked.namespace, asked.name)}
@@ -55,15 +49,15 @@ def _about_pod(namespace: str, name: str) -> str:
     )
 
 
-def answer(view: ClusterView, query: Query) -> Response:
+def answer(view: ClusterView, query: answering.Query) -> answering.Response:
     """The explanation of a node, a pod or a taint. Raises Failed, BadInput."""
     return answer_with(view, None, query)
 
 
-def beside_a_daemon(query: Query) -> KindsToRead | None:
+def beside_a_daemon(query: answering.Query) -> KindsToRead | None:
     """What a daemon lists for the explanation of a pod or a node, beside what it watches; None
     where nothing is asked for (`more`)."""
-    asked = flags_of(query, ExplainQuestion)
+    asked = answering.flags_of(query, answering.ExplainQuestion)
     if not asked.more or asked.kind not in _LEFT_UNKNOWN or asked.taint:
         return None
     if asked.kind == "Pod":
@@ -73,11 +67,11 @@ def beside_a_daemon(query: Query) -> KindsToRead | None:
 
 
 def answer_with(
-    view: ClusterView, listed: ListedOnce | NodelifeError | None, query: Query
-) -> Response:
+    view: ClusterView, listed: ListedOnce | NodelifeError | None, query: answering.Query
+) -> answering.Response:
     """A daemon's explanation, with what it listed for it, or why it could not. Raises BadInput,
     NotFound."""
-    kind, namespace, name, taint, _ = flags_of(query, ExplainQuestion)
+    kind, namespace, name, taint, _ = answering.flags_of(query, answering.ExplainQuestion)
     explanation = explanation_of(view, kind, namespace, name, taint)
     if isinstance(listed, NodelifeError):
         explanation.warnings.append(f"{_LEFT_UNKNOWN[kind]} unknown: {listed}")
@@ -120,6 +114,6 @@ def _looked_at(view: ClusterView, listed: ListedOnce, kind: str, name: str) -> C
 _LEFT_UNKNOWN: Final = {"Pod": "what a drain would do is", "Node": "Services and webhooks are"}
 
 
-def _response_of(explanation: Explanation, query: Query) -> Response:
-    text = output_of(query).render(explanation_page(explanation))
+def _response_of(explanation: Explanation, query: answering.Query) -> answering.Response:
+    text = answering.output_of(query).render(explanation_page(explanation))
     return {"text": text, "warnings": explanation.warnings}

@@ -8,13 +8,7 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from kubectl_nodelife.commands.answering import (
-    Query,
-    Response,
-    StatusQuestion,
-    flags_of,
-    output_of,
-)
+from kubectl_nodelife.commands import answering
 from kubectl_nodelife.commands.cluster.look import KindsToRead
 from kubectl_nodelife.kube.names import counted, first_names
 from kubectl_nodelife.kube.node import Node, Taint
@@ -49,14 +43,14 @@ NOTHING_TO_SHOW = ("table", "wide", "name", "markdown")
 """The formats that show nothing at all where no node is left."""
 
 
-def reading(query: Query) -> KindsToRead:
+def reading(query: answering.Query) -> KindsToRead:
     """Nodes, their Leases, and pods."""
     return KindsToRead(KINDS, ("Node",), missing_parts=missing_parts, manager_role=True)
 
 
-def steps(view: ClusterView, query: Query) -> Generator[None, None, NodeLifeStatus]:
+def steps(view: ClusterView, query: answering.Query) -> Generator[None, None, NodeLifeStatus]:
     """The status, a step a node. Raises BadInput, Failed."""
-    question = flags_of(query, StatusQuestion)
+    question = answering.flags_of(query, answering.StatusQuestion)
     return status_steps(
         view,
         question.node,
@@ -67,7 +61,7 @@ def steps(view: ClusterView, query: Query) -> Generator[None, None, NodeLifeStat
     )
 
 
-def _shown(question: StatusQuestion) -> StatusTable:
+def _shown(question: answering.StatusQuestion) -> StatusTable:
     """How the nodes are shown, with the columns of labels that are asked for."""
     return StatusTable(
         is_sorted=bool(question.sort),
@@ -77,9 +71,12 @@ def _shown(question: StatusQuestion) -> StatusTable:
     )
 
 
-def response_of(status: NodeLifeStatus, query: Query) -> Response:
+def response_of(status: NodeLifeStatus, query: answering.Query) -> answering.Response:
     """The status as text. Raises BadInput."""
-    output, question = output_of(query), flags_of(query, StatusQuestion)
+    output, question = (
+        answering.output_of(query),
+        answering.flags_of(query, answering.StatusQuestion),
+    )
     text = ""
     if status.nodes or output.format not in NOTHING_TO_SHOW:
         text = output.render(status_page(status, _shown(question)))
@@ -92,7 +89,7 @@ def response_of(status: NodeLifeStatus, query: Query) -> Response:
     }
 
 
-def answer(view: ClusterView, query: Query) -> Response:
+def answer(view: ClusterView, query: answering.Query) -> answering.Response:
     """The status of the nodes asked for. Raises BadInput, Failed."""
     return response_of(finished(steps(view, query)), query)
 
@@ -110,9 +107,9 @@ def finished(made: Generator[None, None, NodeLifeStatus]) -> NodeLifeStatus:
 class StatusLines:
     """Remembers what was shown, and makes text of what is new."""
 
-    def __init__(self, query: Query) -> None:
-        self._question = question = flags_of(query, StatusQuestion)
-        self._output = output_of(query)
+    def __init__(self, query: answering.Query) -> None:
+        self._question = question = answering.flags_of(query, answering.StatusQuestion)
+        self._output = answering.output_of(query)
         self._widths = Widths(headers=self._output.headers)
         self._gone = "deleted"
         if question.trouble:

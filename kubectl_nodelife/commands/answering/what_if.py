@@ -27,15 +27,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, NoReturn, TypeVar
 
 from msgspec.structs import replace
 
-from kubectl_nodelife.commands.answering import (
-    ActsFile,
-    Query,
-    QuestionFlags,
-    Response,
-    flags_of,
-    output_of,
-    word,
-)
+from kubectl_nodelife.commands import answering
 from kubectl_nodelife.commands.cluster.look import KindsToRead
 from kubectl_nodelife.errors import BadInput, Failed
 from kubectl_nodelife.kube.kinds import DRAIN_KINDS
@@ -100,14 +92,14 @@ _MANY_PODS: Final = 2000
 _HOUR_NS: Final = 3600 * SECOND_NS
 
 
-def reading(query: Query) -> KindsToRead:
+def reading(query: answering.Query) -> KindsToRead:
     """The kinds of objects that a play needs. Raises BadInput for what is no act on any cluster."""
     if words := query.get("word", ()):
         list(split_words(words))
     return KindsToRead(KINDS, needed=("Node", "Pod"))
 
 
-def first_steps(view: ClusterView, query: Query) -> Generator[None, None, str]:
+def first_steps(view: ClusterView, query: answering.Query) -> Generator[None, None, str]:
     """Who is on the nodes of the acts, in words, before anything is played; "" where the acts are
     about no nodes. Raises BadInput, NotFound.
     """
@@ -116,10 +108,10 @@ def first_steps(view: ClusterView, query: Query) -> Generator[None, None, str]:
 
 
 def answer(
-    view: ClusterView, query: Query, says: Callable[[str], None] = lambda what: None
-) -> Response:
+    view: ClusterView, query: answering.Query, says: Callable[[str], None] = lambda what: None
+) -> answering.Response:
     """The changes that the acts make. `says`: what is being done. Raises BadInput, NotFound."""
-    asked = flags_of(query, QuestionFlags)
+    asked = answering.flags_of(query, answering.QuestionFlags)
     acts = _acts(view, query)
     ignores = ignored(asked.ignored, view)
     question = question_of(view, acts, asked.until_ns() or _HOUR_NS, asked)
@@ -141,35 +133,35 @@ def answer(
         ignores=ignores,
         why=[chains(plays.future, each) for each in asked.why],
     )
-    output = word(query, "output")
+    output = answering.word(query, "output")
     if output == HTML:
         text = html_page(what_if)
     elif output == TIMELINE:
-        text = output_of({**query, "output": ["json"]}).render(
+        text = answering.output_of({**query, "output": ["json"]}).render(
             narration_page(run_summary_of(plays))
         )
     else:
-        text = output_of(query).render(what_if_page(what_if))
+        text = answering.output_of(query).render(what_if_page(what_if))
     verdict = what_if.verdict
     failed = exceeds(asked.conditions(), [lambda figure: getattr(verdict, figure)])
     return {"text": text, "warnings": what_if.warnings, "inTrouble": failed}
 
 
-def _acts(view: ClusterView, query: Query) -> list[Act]:
+def _acts(view: ClusterView, query: answering.Query) -> list[Act]:
     """The acts of the words, then those of files. Raises BadInput, NotFound."""
     acts: list[Act] = []
     words = query.get("word", ())
     if words:
         acts = read_acts(words, view.cache, beta_zone_labels_only=beta_only(view))
-    files = (ActsFile(*json.loads(each)) for each in query.get("acts", ()))
+    files = (answering.ActsFile(*json.loads(each)) for each in query.get("acts", ()))
     acts += [acts_of_file(each.name, each.events, view.cache) for each in files]
-    if flags_of(query, QuestionFlags).enforced:
+    if answering.flags_of(query, answering.QuestionFlags).enforced:
         acts.insert(0, enforced_act())
     return [replace(act, index=index) for index, act in enumerate(acts)]
 
 
 def question_of(
-    view: ClusterView, acts: Sequence[Act], until_ns: int, asked: QuestionFlags
+    view: ClusterView, acts: Sequence[Act], until_ns: int, asked: answering.QuestionFlags
 ) -> Question:
     """The question about the view, with a horizon."""
     if not view.nodes_listed:
@@ -287,7 +279,7 @@ class EachOf(NamedTuple):
     words: list[str]
 
 
-def each_of(words: Sequence[str], asked: QuestionFlags) -> EachOf:
+def each_of(words: Sequence[str], asked: answering.QuestionFlags) -> EachOf:
     """The ranking that is asked for. Raises BadInput for what is none on any cluster."""
     each = asked.each or ""
     among, rest = narrowing(words)
@@ -298,7 +290,7 @@ def each_of(words: Sequence[str], asked: QuestionFlags) -> EachOf:
     return EachOf(each, among, rest)
 
 
-def rank(view: ClusterView, ranking: EachOf, asked: QuestionFlags) -> WhatIfRanking:
+def rank(view: ClusterView, ranking: EachOf, asked: answering.QuestionFlags) -> WhatIfRanking:
     """The targets, the worst first, or those that were played before Ctrl-C. Raises BadInput."""
     (each, among, words), beta = ranking, beta_only(view)
     targets, without = targets_of(each, view.cache, among, beta_zone_labels_only=beta)
@@ -324,7 +316,7 @@ def rank(view: ClusterView, ranking: EachOf, asked: QuestionFlags) -> WhatIfRank
     )
 
 
-def _flags_of_each(asked: QuestionFlags, until_ns: int) -> list[str]:
+def _flags_of_each(asked: answering.QuestionFlags, until_ns: int) -> list[str]:
     """The flags of the question about one target that has the ranking's figures."""
     flags = ["--until", format_duration(until_ns)] if until_ns != _HOUR_NS else []
     flags += [f"--late={asked.late}"] if asked.late != "silent" else []

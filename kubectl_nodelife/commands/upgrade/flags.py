@@ -15,11 +15,7 @@ from typing import Any, Final, NamedTuple
 import click
 
 from kubectl_nodelife.commands.flags import Connection, with_options
-from kubectl_nodelife.controllers.upgrade.policy import (
-    UpgradePolicy,
-    WorkMode,
-    policy_from,
-)
+from kubectl_nodelife.controllers.upgrade import policy
 from kubectl_nodelife.dumps.file_size import read_named
 from kubectl_nodelife.errors import BadInput
 from kubectl_nodelife.kube.names import did_you_mean, parse_names
@@ -154,7 +150,7 @@ def _said(given: Mapping[str, Any], connection: Connection) -> dict[str, Any]:
     return said | typed
 
 
-def policy_of(given: Mapping[str, Any], connection: Connection) -> UpgradePolicy:
+def policy_of(given: Mapping[str, Any], connection: Connection) -> policy.UpgradePolicy:
     """The policy of flags and file. Raises BadInput, also where no nodes or no work are named."""
     mapping = given_mapping(given, connection)
     named = mapping.get("nodes") or mapping.get("selector")
@@ -166,7 +162,7 @@ def policy_of(given: Mapping[str, Any], connection: Connection) -> UpgradePolicy
         raise BadInput(
             "no work is named", remedy="give --run, --job, --wait, --replace or --nothing"
         )
-    return policy_from(mapping)
+    return policy.policy_from(mapping)
 
 
 def split_dumps(given: Mapping[str, Any]) -> tuple[dict[str, Any], tuple[str, ...]]:
@@ -190,19 +186,19 @@ def _work(said: Mapping[str, Any]) -> dict[str, Any]:
     """The work that is named, {} for none. Raises BadInput."""
     from kubectl_nodelife.controllers.upgrade.manifests import check_job_manifest
 
-    modes = [mode for mode in WorkMode if said.get(mode) not in (None, False)]
+    modes = [mode for mode in policy.WorkMode if said.get(mode) not in (None, False)]
     if len(modes) > 1:
         raise BadInput(f"--{modes[0]} and --{modes[1]} exclude each other")
     if not modes:
         return {}
     (mode,), value = modes, said[modes[0]]
     work = {"mode": str(mode), "rerunSafe": bool(said.get("rerunSafe"))}
-    if mode is WorkMode.JOB:
+    if mode is policy.WorkMode.JOB:
         work["manifest"] = one_document(str(value))
         check_job_manifest(work["manifest"], str(value))
-    elif mode in (WorkMode.RUN, WorkMode.REPLACE) and value is not True:
+    elif mode in (policy.WorkMode.RUN, policy.WorkMode.REPLACE) and value is not True:
         work["command"] = str(value).replace(_NO_COMMAND, "")
-    if mode is WorkMode.RUN and not str(work.get("command", "")).strip():
+    if mode is policy.WorkMode.RUN and not str(work.get("command", "")).strip():
         raise BadInput("is empty", on="--run")
     return work
 
@@ -229,7 +225,7 @@ def _keyword(flag: _Flag) -> str:
 
 
 _FLAGS: Final = (*_WORK, *_POLICY, *_DRAIN)
-_MODES: Final = frozenset(map(str, WorkMode))
+_MODES: Final = frozenset(map(str, policy.WorkMode))
 _WHERE: Final = ("nodes", "selector", "namespace")
 """What a file may name beside flags."""
 _LISTS: Final = {"nodes": "", "pools": ",", **{f.field: "" for f in _POLICY if f.kind == "many"}}

@@ -27,6 +27,7 @@ from typing import Any, Final
 from kubectl_nodelife.daemon import server
 from kubectl_nodelife.daemon.cluster_view import Sources
 from kubectl_nodelife.daemon.decisions import DecisionTask
+from kubectl_nodelife.daemon.enforce import write_gate
 from kubectl_nodelife.daemon.enforce.host import JOIN, EnforcingHost
 from kubectl_nodelife.daemon.enforce.manager import unproven, watch_manager
 from kubectl_nodelife.daemon.enforce.recorder import (
@@ -41,20 +42,6 @@ from kubectl_nodelife.daemon.enforce.tripwires import (
     GoneNodes,
     Tripwires,
     WriterLookup,
-)
-from kubectl_nodelife.daemon.enforce.write_gate import (
-    SETTINGS,
-    FaultBreaker,
-    ForbiddenCheck,
-    KeptBreakers,
-    LeaderHealth,
-    Pause,
-    WriteGate,
-    adopt,
-    caps_of,
-    controller_writers,
-    daemon_set_syncs,
-    set_of,
 )
 from kubectl_nodelife.daemon.flags import Options
 from kubectl_nodelife.daemon.gate import KINDS, Tee, TeeFeed
@@ -146,10 +133,10 @@ class Enforcement:
         self.orders = orders = options.flags.orders
         self._options, self._tee, self._settings = options, tee, settings
         settings.on_section = self.take_limits
-        self.guard = Guard(caps_of(orders))
+        self.guard = Guard(write_gate.caps_of(orders))
         self.why_not = "enforcing has not begun"
         self.began_ns = 0
-        self.pause = Pause(intents)
+        self.pause = write_gate.Pause(intents)
         self.intents = intents
         self._moved = list(moved)
         self._journal, self._decisions = sources.journal, sources.decisions
@@ -165,14 +152,14 @@ class Enforcement:
         self.kill_switch = KillSwitch(self._side, since)
         self.keeper = self._make_keeper()
         stops = self.keeper, self.pause, self.kill_switch
-        self._gate = WriteGate(*stops, self.journal_error, self.guard, since)
+        self._gate = write_gate.WriteGate(*stops, self.journal_error, self.guard, since)
         self._gone_nodes = GoneNodes(intents)
         sender = EventSender(self._side, clock.now_ns, self._may_announce)
         self._announcer = Announcer(self._ledger, sender, self.keeper, clock.now_ns)
-        self._kept = KeptBreakers(self.guard, intents)
+        self._kept = write_gate.KeptBreakers(self.guard, intents)
         self.guard.on_change, self.guard.on_close = self._note_breaker, self._announcer.closed
-        self._forbidden = ForbiddenCheck(self._check_rights, self.guard, since)
-        self._faults = FaultBreaker(self.guard, orders.controllers, since)
+        self._forbidden = write_gate.ForbiddenCheck(self._check_rights, self.guard, since)
+        self._faults = write_gate.FaultBreaker(self.guard, orders.controllers, since)
         self._task: DecisionTask | None = None
         self._executor: LiveExecutor | None = None
         self._newest: dict[str, int] = {}
@@ -189,7 +176,9 @@ class Enforcement:
         target = self._client.session.target
         checks = ClusterChecks(target, self._side, self.intents, self.kill_switch)
         keeper.why_wrong_cluster = lambda: checks.why_not_take(self.orders.lease_namespace)
-        self.health = LeaderHealth(self.decision_task, self.journal_error, self._clock.steady_ns)
+        self.health = write_gate.LeaderHealth(
+            self.decision_task, self.journal_error, self._clock.steady_ns
+        )
         keeper.why_unfit = self.health.why_unfit
         keeper.is_idle = lambda: not self.is_sending
         return keeper
@@ -227,7 +216,7 @@ class Enforcement:
 
     def take_limits(self, section: ClusterConfig) -> None:
         """Caps as the flags and the config file have them now."""
-        self.guard.caps = caps_of(self.orders, section)
+        self.guard.caps = write_gate.caps_of(self.orders, section)
 
     async def _check_rights(self) -> None:
         await self._preflight().rights()
@@ -447,8 +436,8 @@ class Enforcement:
             deliver,
             self._faults.note,
         )
-        self.guard.set_of = set_of(cache)
-        writers = controller_writers(
+        self.guard.set_of = write_gate.set_of(cache)
+        writers = write_gate.controller_writers(
             self.orders.controllers,
             task.settings,
             self._session,
@@ -462,7 +451,9 @@ class Enforcement:
         for writer in (self._side, *(each.writer for each in writers.values())):
             writer.judge = judge
         evidence.judge = judge.judge
-        return LiveExecutor(port, writers, WorkerSlots(cache, daemon_set_syncs(task.settings)))
+        return LiveExecutor(
+            port, writers, WorkerSlots(cache, write_gate.daemon_set_syncs(task.settings))
+        )
 
     def _set_tripwires(self, cache: Cache, decisions: DecisionTask) -> Tripwires:
         names, gone = self.orders.controllers, self._gone_nodes
@@ -523,7 +514,7 @@ class Enforcement:
         try:
             check_settings(self._settings.warnings)
         except Refused as refused:
-            self.guard.open(Breaker(SETTINGS, refused.what, now_ns))
+            self.guard.open(Breaker(write_gate.SETTINGS, refused.what, now_ns))
         missing = set(self.orders.controllers) - set(names)
         if missing:
             log.error("%s cannot be enforced: what it needs cannot be read", ", ".join(missing))
@@ -554,7 +545,7 @@ def make_enforcement(
     try:
         moved = moved_journals(intents.path)
         for journal in moved:
-            adopt(intents, journal)
+            write_gate.adopt(intents, journal)
     except sqlite3.Error as error:
         raise Refused(
             f"a pause or a breaker may be lost: {error}",

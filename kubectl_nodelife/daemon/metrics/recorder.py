@@ -38,20 +38,7 @@ from kubectl_nodelife.daemon.metrics import (
     LEASE_AGES,
     UNKNOWN_AGE,
     UNKNOWN_WITHIN,
-)
-from kubectl_nodelife.daemon.metrics.cluster_sample import (
-    BUDGET_STATES,
-    DRAIN_GATES,
-    STRANDED,
-    ZONE_STATES,
-    BudgetSample,
-    ClusterSample,
-    UpgradeSample,
-    budget_sample,
-    read_budgets,
-    read_run,
-    sample_steps,
-    upgrade_sample,
+    cluster_sample,
 )
 from kubectl_nodelife.daemon.notices import NotedCondition, cluster_conditions
 from kubectl_nodelife.daemon.server import Query, Stream
@@ -109,13 +96,13 @@ class MetricsRecorder:
         self._divergence, self._enforcement = divergence, enforcement
         self._own = own
         self._per_node = per_node
-        self._sample: ClusterSample | None = None
+        self._sample: cluster_sample.ClusterSample | None = None
         self._counts = ChangeCounts(0)
         self._evictions = RisingCounts()
         self._flapping = FlappingNodes()
         self._findings: Counter[str] | None = None
-        self._budgets: BudgetSample | None = None
-        self._run: UpgradeSample | None = None
+        self._budgets: cluster_sample.BudgetSample | None = None
+        self._run: cluster_sample.UpgradeSample | None = None
 
     async def run(self) -> None:
         """Keep the values up to date until cancelled."""
@@ -155,7 +142,7 @@ class MetricsRecorder:
         """Count changes of the journal."""
         self._counts.take(changes)
 
-    def take_sample(self, sample: ClusterSample) -> None:
+    def take_sample(self, sample: cluster_sample.ClusterSample) -> None:
         """A look at nodes and zones."""
         self._sample = sample
         self._evictions.take(sample.evictions)
@@ -167,12 +154,14 @@ class MetricsRecorder:
 
     def take_run(self, lease: Lease | None) -> None:
         """The Lease of an upgrade run."""
-        self._run = upgrade_sample(lease, self._decisions.host.cache, self._sources.now_ns())
+        self._run = cluster_sample.upgrade_sample(
+            lease, self._decisions.host.cache, self._sources.now_ns()
+        )
 
     def take_budgets(self, budgets: Iterable[PodDisruptionBudget] | None) -> None:
         """All disruption budgets; None where they cannot be read."""
         cache = self._decisions.host.cache
-        self._budgets = None if budgets is None else budget_sample(budgets, cache)
+        self._budgets = None if budgets is None else cluster_sample.budget_sample(budgets, cache)
 
     def now_ns(self) -> int:
         """The instant, by the API server's clock."""
@@ -221,7 +210,7 @@ class MetricsRecorder:
         while True:
             began = time.thread_time()
             with contextlib.suppress(NodelifeError):  # the nodes may not be read any more
-                steps = sample_steps(self._sources.view(), per_node=self._per_node)
+                steps = cluster_sample.sample_steps(self._sources.view(), per_node=self._per_node)
                 self.take_sample(await sliced(steps))
             cost_s = time.thread_time() - began
             await asyncio.sleep(max(SAMPLE_SECONDS, _SHARE * cost_s))
@@ -234,13 +223,13 @@ class MetricsRecorder:
     async def _read_run(self) -> None:
         await self._decisions.synced.wait()
         while True:
-            self.take_run(await read_run(self._sources.client))
+            self.take_run(await cluster_sample.read_run(self._sources.client))
             await asyncio.sleep(_RUN_SECONDS)
 
     async def _read_budgets(self) -> None:
         await self._decisions.synced.wait()
         while True:
-            self.take_budgets(await read_budgets(self._sources.client))
+            self.take_budgets(await cluster_sample.read_budgets(self._sources.client))
             await asyncio.sleep(_BUDGETS_SECONDS)
 
     # Our own state
@@ -472,7 +461,7 @@ FINDINGS = (STALLED, DISABLED, SETTINGS, MISSING, LATE, EARLY, EXTRA, RESTARTED,
 
 
 def cluster_values(
-    sample: ClusterSample, evictions: Mapping[str, int], *, per_node: bool
+    sample: cluster_sample.ClusterSample, evictions: Mapping[str, int], *, per_node: bool
 ) -> Values:
     """The values of a look at the cluster. `evictions`: by zone, since the process began."""
     due_ns = sample.next_eviction_ns
@@ -482,8 +471,8 @@ def cluster_values(
         "nodelife_nodes_unknown_within": _each(sample.unknown_within, UNKNOWN_WITHIN),
         "nodelife_pods_due": _each(sample.pods_due, DUE_WITHIN),
         "nodelife_next_eviction_timestamp_seconds": [((), due_ns / SECOND_NS)],
-        "nodelife_pods_stranded": _each(sample.stranded, STRANDED),
-        "nodelife_drain_wait_seconds": _each(sample.drain_waits, DRAIN_GATES),
+        "nodelife_pods_stranded": _each(sample.stranded, cluster_sample.STRANDED),
+        "nodelife_drain_wait_seconds": _each(sample.drain_waits, cluster_sample.DRAIN_GATES),
         "nodelife_sample_timestamp_seconds": [((), sample.now_ns / SECOND_NS)],
     }
     if per_node:
@@ -495,7 +484,7 @@ def cluster_values(
     return values | _zone_values(sample)
 
 
-def _zone_values(sample: ClusterSample) -> Values:
+def _zone_values(sample: cluster_sample.ClusterSample) -> Values:
     values: dict[str, list[tuple[Labels, float | Histogram]]] = {}
 
     def add(name: str, labels: Labels, value: float) -> None:
@@ -511,7 +500,7 @@ def _zone_values(sample: ClusterSample) -> Values:
         add("nodelife_zone_queued_nodes", (label,), zone.queued)
         if zone.until_brake is not None:
             add("nodelife_zone_nodes_until_brake", (label,), zone.until_brake)
-        for state in ZONE_STATES:
+        for state in cluster_sample.ZONE_STATES:
             add("nodelife_zone_state", (label, state), int(state in zone.states))
         for verdict in WORST_FIRST:
             add("nodelife_nodes", (label, verdict), zone.verdicts[verdict])
@@ -521,8 +510,8 @@ def _zone_values(sample: ClusterSample) -> Values:
 def work_values(
     counts: ChangeCounts,
     findings: Counter[str] | None,
-    budgets: BudgetSample | None,
-    run: UpgradeSample | None,
+    budgets: cluster_sample.BudgetSample | None,
+    run: cluster_sample.UpgradeSample | None,
 ) -> Values:
     """Changes, divergences, budgets and the upgrade run; None: not known."""
     last_act = sorted(counts.last_act_ns.items())
@@ -542,7 +531,7 @@ def work_values(
     if findings is not None:
         values["nodelife_divergences"] = _each(findings, FINDINGS)
     if budgets is not None:
-        values["nodelife_budgets"] = _each(budgets.states, BUDGET_STATES)
+        values["nodelife_budgets"] = _each(budgets.states, cluster_sample.BUDGET_STATES)
         values["nodelife_budget_blocked_nodes"] = [((), budgets.blocked_nodes)]
     if run is not None:
         values["nodelife_upgrade_nodes"] = [((s,), n) for s, n in sorted(run.nodes.items())]
