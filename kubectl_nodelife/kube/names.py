@@ -105,9 +105,9 @@ def parse_subject(words: Sequence[str], kinds: Sequence[str], default: str = "")
     return named[0]
 
 
-def parse_names(words: Sequence[str], kind: str = NODE) -> list[str]:
-    """The names of objects of one kind that has no namespace, each once. Raises BadInput."""
-    return [each.name for each in parse_subjects(words, (kind,), kind)]
+def parse_names(words: Sequence[str]) -> list[str]:
+    """The names of nodes, each once. Raises BadInput."""
+    return [each.name for each in parse_subjects(words, (NODE,), NODE)]
 
 
 def subject(resource: str, name: str) -> str:

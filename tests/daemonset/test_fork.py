@@ -35,7 +35,7 @@ class Shadowed(Engine):
         events = list(events)
         controller = self.controllers[0]
         assert isinstance(controller, DaemonSetController)
-        in_a_sync = controller.is_syncing(KEY)
+        in_a_sync = KEY in controller._running
         self.ticks += 1
         if self.shadow is None or in_a_sync or self.ticks % 7 == 0:
             of = self.shadow if self.ticks % 3 == 0 and self.shadow is not None else self

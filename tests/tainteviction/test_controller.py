@@ -344,8 +344,6 @@ def test_views_tell_what_waits() -> None:
     assert (quick.pod, slow.pod) == (("d", "quick"), ("d", "slow"))
     assert (slow.created_ns, slow.due_ns, slow.toleration_seconds) == (0, 60 * SECOND_NS, 60)
     assert (slow.earliest_ns, slow.latest_ns, slow.doubt) == (slow.due_ns, slow.due_ns, "")
-    assert world.controller.pending_of(("d", "slow")) == slow
-    assert world.controller.pending_of(("d", "calm")) is None
     assert world.controller.pending("n2") == []
     world.at(30)
     assert world.controller.pending("n1") == [slow]

@@ -46,7 +46,7 @@ def join(
     cache.fill([Node(metadata=ObjectMeta(name="n1"), spec=NodeSpec(taints=taints)), it], 0)
     engine = Engine([controller], cache, join=True)
     actions = list(engine.step(NOW * SECOND_NS, ()))
-    return actions, controller.pending_of(("d", "p")), engine
+    return actions, next(iter(controller.pending("n1")), None), engine
 
 
 def due(pending: PendingEviction | None) -> tuple[int, int, int]:

@@ -229,10 +229,6 @@ class DaemonSetController:
         """True if it is a time-out of a sync that has ended."""
         return isinstance(key, tuple) and key[0] == _OVERDUE and key[1:] not in self._running
 
-    def is_syncing(self, key: Key) -> bool:
-        """True if a sync of the set waits for its calls."""
-        return key in self._running
-
     def _go_on(self, running: RunningSync, now_ns: int) -> Iterator[Action | Requeue]:
         """Resume a sync with its failures, until it waits again or ends."""
         context = running.context

@@ -241,12 +241,10 @@ def _note_failed_delete(context: SyncContext, failure: Outcome) -> list[Action]:
     return [context.event("Warning", "FailedDelete", message, failure.action)]
 
 
-def slow_start_batches(
-    count: int, initial: int = SLOW_START_INITIAL_BATCH_SIZE
-) -> Iterator[tuple[int, int]]:
+def slow_start_batches(count: int) -> Iterator[tuple[int, int]]:
     """(position, size) of each batch for `count` calls; the caller stops early on an error."""
     position = 0
-    size = min(count, initial)
+    size = min(count, SLOW_START_INITIAL_BATCH_SIZE)
     while size > 0:
         yield position, size
         position += size

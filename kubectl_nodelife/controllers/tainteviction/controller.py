@@ -97,11 +97,6 @@ class TaintEvictionController:
         """The evictions that are due on a node later, the next one first."""
         return [view(w) for w in sorted(self.workers.on(node), key=lambda w: (w.due_ns, w.key))]
 
-    def pending_of(self, pod: Key) -> PendingEviction | None:
-        """The eviction that waits for the pod (namespace, name); None for none."""
-        work = self.workers.get(pod)
-        return view(work) if work is not None else None
-
     # The engine's side
 
     def fork(self, cache: Cache) -> TaintEvictionController:
