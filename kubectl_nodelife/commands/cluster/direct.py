@@ -10,18 +10,16 @@ import contextlib
 import gc
 import os
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
-from typing import Any, TypeVar
+from collections.abc import AsyncIterator, Callable
+from typing import Any
 
 from kubectl_nodelife.commands.flags import Connection, answer_by
 from kubectl_nodelife.errors import Unreachable
 from kubectl_nodelife.live.auth import Session
-from kubectl_nodelife.live.client import ApiError, Client
+from kubectl_nodelife.live.client import Client
 from kubectl_nodelife.live.clock import SKEW_WARNED_NS, clock_warning, steady_ns
 from kubectl_nodelife.live.target import Target, connection_warnings, find_target
 from kubectl_nodelife.report import terminal
-
-T = TypeVar("T")
 
 
 def target_of(connection: Connection) -> Target:
@@ -50,19 +48,6 @@ async def bulk_client(target: Target) -> AsyncIterator[Client]:
         gc.enable()
         gc.freeze()
         await client.close()
-
-
-async def or_refused(answer: Awaitable[T]) -> T | ApiError:
-    """The answer, or the error that the list is forbidden (403) or not served (404).
-
-    Raises ApiError for any other.
-    """
-    try:
-        return await answer
-    except ApiError as error:
-        if error.code not in (403, 404):
-            raise
-        return error
 
 
 def adding_up(step: Callable[[int], None]) -> Callable[[int], None]:

@@ -17,7 +17,7 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from kubectl_nodelife import __version__
-from kubectl_nodelife.commands.cluster.direct import bulk_client, or_refused, server_now_ns
+from kubectl_nodelife.commands.cluster.direct import bulk_client, server_now_ns
 from kubectl_nodelife.daemon.paths import config_file
 from kubectl_nodelife.daemon.settings import DetectedSettings, detect_settings, load_config
 from kubectl_nodelife.engine.cache import Cache
@@ -165,8 +165,12 @@ class _Taking:
 
 
 async def _count(client: Client, kind: str) -> int | ApiError:
-    number = await or_refused(count(client, resource_of(kind)))
-    return 0 if isinstance(number, ApiError) and number.code == 404 else number
+    try:
+        return await count(client, resource_of(kind))
+    except ApiError as error:
+        if error.code not in (403, 404):
+            raise
+        return 0 if error.code == 404 else error
 
 
 async def _running(client: Client, target: Target, control_plane: list[KubeObject]) -> str:

@@ -57,7 +57,6 @@ async def read_run(connection: Connection, lease_namespace: str) -> RunRead:
     from kubectl_nodelife.commands.cluster.direct import (
         bulk_client,
         direct_source,
-        or_refused,
         server_now_ns,
         skew_warnings,
         target_of,
@@ -66,12 +65,12 @@ async def read_run(connection: Connection, lease_namespace: str) -> RunRead:
     from kubectl_nodelife.kube.kinds import kind_named
     from kubectl_nodelife.kube.node import Node
     from kubectl_nodelife.live.client import ApiError
-    from kubectl_nodelife.live.listwatch import read_all
+    from kubectl_nodelife.live.listwatch import read_or_refusal
     from kubectl_nodelife.live.requests import Resource
 
     target = target_of(connection)
     async with bulk_client(target) as client:
-        listed = await or_refused(read_all(client, Resource(kind_named("Node"))))
+        listed = await read_or_refusal(client, Resource(kind_named("Node")))
         if isinstance(listed, ApiError):
             raise Failed(listed.what, on="nodes", remedy="see 'kubectl nodelife rbac'")
         nodes = [node for node in listed if isinstance(node, Node)]
@@ -92,20 +91,18 @@ async def _read_left_objects(
 
     `warn` receives what must not be listed.
     """
-    from kubectl_nodelife.commands.cluster.direct import bulk_client, or_refused, target_of
+    from kubectl_nodelife.commands.cluster.direct import bulk_client, target_of
     from kubectl_nodelife.controllers.upgrade.leaving import left_objects
     from kubectl_nodelife.controllers.upgrade.marks import LABEL_RUN
     from kubectl_nodelife.kube.kinds import kind_named
     from kubectl_nodelife.live.client import ApiError
-    from kubectl_nodelife.live.listwatch import read_all
+    from kubectl_nodelife.live.listwatch import read_or_refusal
     from kubectl_nodelife.live.requests import Resource
 
     objects: list[LeftObject] = []
     async with bulk_client(target_of(connection)) as client:
         for kind in _MADE:
-            listed = await or_refused(
-                read_all(client, Resource(kind_named(kind), labels=LABEL_RUN))
-            )
+            listed = await read_or_refusal(client, Resource(kind_named(kind), labels=LABEL_RUN))
             if isinstance(listed, ApiError):
                 warn(f"{kind_named(kind).plural} of runs cannot be listed: {listed.what}")
             else:
