@@ -250,27 +250,23 @@ def document(change: ChangeRecord) -> dict[str, Any]:
         "mode": change.mode,
         "outcome": change.told_outcome,
     }
-    if change.earliest_ns is not None and change.latest_ns is not None:
-        item["earliestTime"] = format_micro_time(change.earliest_ns)
-        item["latestTime"] = format_micro_time(change.latest_ns)
-    if change.node:
-        item["node"] = change.node
-    if change.settled_ns is not None:
-        item["settledTime"] = format_micro_time(change.settled_ns)
-    if change.outcome == HELD:
-        if change.why:
-            item["heldBecause"] = change.why
-        if change.held_until_ns is not None:
-            item["heldUntil"] = format_micro_time(change.held_until_ns)
-    elif change.why:
-        item["settledBecause"] = change.why
-    if change.attempts:
-        item["attempts"] = change.attempts
-    if change.error:
-        item["error"] = change.error
-    if change.patch:
-        item["patch"] = msgspec.json.decode(change.patch)
-    return item
+    is_held = change.outcome == HELD
+    more = {
+        "earliestTime": _time(change.earliest_ns),
+        "latestTime": _time(change.latest_ns),
+        "node": change.node,
+        "settledTime": _time(change.settled_ns),
+        "heldBecause" if is_held else "settledBecause": change.why,
+        "heldUntil": _time(change.held_until_ns) if is_held else "",
+        "attempts": change.attempts,
+        "error": change.error,
+        "patch": msgspec.json.decode(change.patch or "{}"),
+    }
+    return item | {key: value for key, value in more.items() if value}
+
+
+def _time(instant_ns: int | None) -> str:
+    return "" if instant_ns is None else format_micro_time(instant_ns)
 
 
 def _for_people(detail: Detail) -> Detail:
