@@ -27,16 +27,8 @@ from typing import Any, Final, NamedTuple
 
 import click
 
+from kubectl_nodelife import errors
 from kubectl_nodelife.commands.flags import answer_by
-from kubectl_nodelife.errors import (
-    EXIT_DONE,
-    EXIT_FAILED,
-    EXIT_NO,
-    EXIT_UNREACHABLE,
-    EXIT_USAGE,
-    NodelifeError,
-    Unreachable,
-)
 from kubectl_nodelife.kube.names import counted
 from kubectl_nodelife.kube.times import human_seconds
 from kubectl_nodelife.report import terminal
@@ -209,7 +201,7 @@ class AskedCluster(NamedTuple):
     context leads nowhere."""
 
     names: tuple[str, ...]
-    error: NodelifeError | None = None
+    error: errors.NodelifeError | None = None
 
     @property
     def name(self) -> str:
@@ -241,7 +233,7 @@ def ask_all(
             except IndexError:
                 return
             answer = _answer(cluster, verb)
-            if answer.code == EXIT_UNREACHABLE and time.monotonic() >= by:
+            if answer.code == errors.EXIT_UNREACHABLE and time.monotonic() >= by:
                 answer = _late(cluster, late)
             answered.put((index, answer))
 
@@ -320,7 +312,7 @@ def _answer(
         if not answer.error:
             return answer
         first = first or answer
-        if answer.code == EXIT_UNREACHABLE:
+        if answer.code == errors.EXIT_UNREACHABLE:
             break
     assert first is not None
     return first._replace(text="", notes=())
@@ -330,23 +322,23 @@ def _run(cluster: AskedCluster, verb: Verb, context: str) -> ClusterAnswer:
     """How the verb ended for that context."""
     try:
         code = verb(context)
-    except NodelifeError as error:
+    except errors.NodelifeError as error:
         return _failed(cluster, error)
     except click.ClickException as error:
         message = error.format_message()
-        return ClusterAnswer(cluster.name, EXIT_USAGE, "", message, cause=message)
+        return ClusterAnswer(cluster.name, errors.EXIT_USAGE, "", message, cause=message)
     except Exception as error:
         from kubectl_nodelife.report.bug import report_bug
 
         report_bug(error, ())
         what = f"a bug of this program ({type(error).__name__})"
-        return ClusterAnswer(cluster.name, EXIT_FAILED, "", what, cause=what)
-    code = code if isinstance(code, int) else EXIT_DONE
-    failed = "" if code in (EXIT_DONE, EXIT_NO) else f"it ended with exit code {code}"
+        return ClusterAnswer(cluster.name, errors.EXIT_FAILED, "", what, cause=what)
+    code = code if isinstance(code, int) else errors.EXIT_DONE
+    failed = "" if code in (errors.EXIT_DONE, errors.EXIT_NO) else f"it ended with exit code {code}"
     return ClusterAnswer(cluster.name, code, "", failed)
 
 
-def _failed(cluster: AskedCluster, error: NodelifeError) -> ClusterAnswer:
+def _failed(cluster: AskedCluster, error: errors.NodelifeError) -> ClusterAnswer:
     place = f"{error.on}: " if error.on and "://" not in error.on else ""
     return ClusterAnswer(
         cluster.name,
@@ -359,4 +351,6 @@ def _failed(cluster: AskedCluster, error: NodelifeError) -> ClusterAnswer:
 
 
 def _late(cluster: AskedCluster, what: str) -> ClusterAnswer:
-    return _failed(cluster, Unreachable(what, remedy="give them longer by --cluster-timeout"))
+    return _failed(
+        cluster, errors.Unreachable(what, remedy="give them longer by --cluster-timeout")
+    )

@@ -14,16 +14,8 @@ from typing import Any, Final
 
 import click
 
-from kubectl_nodelife.commands import ask
+from kubectl_nodelife.commands import ask, flags
 from kubectl_nodelife.commands.answering import ChangesQuestion
-from kubectl_nodelife.commands.flags import (
-    Connection,
-    Output,
-    Where,
-    duration_ns,
-    output_flags,
-    where_flags,
-)
 from kubectl_nodelife.commands.several_clusters import several_clusters
 from kubectl_nodelife.document import document
 from kubectl_nodelife.errors import BadInput
@@ -258,16 +250,16 @@ _AHEAD_NS: Final = 5 * 10**9
 @click.option(
     "--outcome", type=click.Choice(OUTCOMES), metavar="WORD", help=f"One of {', '.join(OUTCOMES)}."
 )
-@output_flags("table", "wide", "json", "yaml", "name", "markdown")
-@where_flags()
+@flags.output_flags("table", "wide", "json", "yaml", "name", "markdown")
+@flags.where_flags()
 @several_clusters()
 def changes(
     subject: tuple[str, ...],
     watch: bool,
     since: str | None,
     outcome: str | None,
-    output: Output,
-    where: Where,
+    output: flags.Output,
+    where: flags.Where,
 ) -> None:
     """Say what the controllers would change, or have changed, when, why, and how it ended.
 
@@ -288,7 +280,7 @@ def changes(
     where.check()
     connection = where.connection
     node, namespace, pod = ask.node_or_pod(subject, where)
-    since_ns = duration_ns(since, "--since") if since else None
+    since_ns = flags.duration_ns(since, "--since") if since else None
     question = ChangesQuestion(outcome or "", node, namespace, pod, since_ns)
     if where.filename:
         _of_dump(where, question, watch, output)
@@ -306,7 +298,7 @@ def changes(
     _show(items, kept["source"], output)
 
 
-def _show(items: list[dict[str, Any]], source: dict[str, Any], output: Output) -> None:
+def _show(items: list[dict[str, Any]], source: dict[str, Any], output: flags.Output) -> None:
     if not items:
         terminal.note("No changes found")
         if output.format in ("table", "wide", "name", "markdown"):
@@ -315,7 +307,9 @@ def _show(items: list[dict[str, Any]], source: dict[str, Any], output: Output) -
     output.show(changes_page(items, source, screen=this_screen() if cut else ENDLESS))
 
 
-def _of_dump(where: Where, question: ChangesQuestion, watch: bool, output: Output) -> None:
+def _of_dump(
+    where: flags.Where, question: ChangesQuestion, watch: bool, output: flags.Output
+) -> None:
     """Show the changes in a dump. Raises BadInput."""
     if watch:
         raise BadInput("a dump does not change", on="--watch", remedy="leave -w away, or -f")
@@ -324,7 +318,7 @@ def _of_dump(where: Where, question: ChangesQuestion, watch: bool, output: Outpu
     _show(answer["items"], answer["source"], output)
 
 
-def _watch(connection: Connection, question: ChangesQuestion, output: Output) -> None:
+def _watch(connection: flags.Connection, question: ChangesQuestion, output: flags.Output) -> None:
     ask.refuse_whole_documents(output.format)
     if output.format in ("table", "wide") and this_screen().width:
         ask.draw_each_second(lambda: _drawn(connection, question, output), newest_last=True)
@@ -347,7 +341,7 @@ def _watch(connection: Connection, question: ChangesQuestion, output: Output) ->
 
 
 def _drawn(
-    connection: Connection, question: ChangesQuestion, output: Output
+    connection: flags.Connection, question: ChangesQuestion, output: flags.Output
 ) -> dict[str, Any] | None:
     """The changes as they stand now, each on one line."""
     answer = ask.ask(connection, "changes", **question._asdict())

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from kubectl_nodelife.commands import ask, writing
+from kubectl_nodelife.commands import ask, flags, writing
 from kubectl_nodelife.commands.answering import (
     HISTORY,
     NODES,
@@ -20,16 +20,6 @@ from kubectl_nodelife.commands.answering import (
     SetQuestion,
     as_sent,
     asked,
-)
-from kubectl_nodelife.commands.flags import (
-    Connection,
-    DefaultGroup,
-    Output,
-    Where,
-    connection_flags,
-    duration_ns,
-    output_flags,
-    where_flags,
 )
 from kubectl_nodelife.errors import BadInput
 from kubectl_nodelife.kube.names import DAEMON_SET, Subject, parse_subject
@@ -46,9 +36,9 @@ _SECOND_NS = 1_000_000_000
 _subject = click.argument("subject", nargs=-1, metavar="DAEMONSET")
 
 
-@click.group(cls=DefaultGroup, default="show")
-@connection_flags
-def daemonset(connection: Connection) -> None:
+@click.group(cls=flags.DefaultGroup, default="show")
+@flags.connection_flags
+def daemonset(connection: flags.Connection) -> None:
     """Why a DaemonSet has the pods that it has, how its update goes on, and going back.
 
     Without a command it is `show`. Answered by the daemon where one watches the cluster, else by a
@@ -67,15 +57,15 @@ def daemonset(connection: Connection) -> None:
 @click.option("--nodes", "per_node", is_flag=True, help="Each node with the rule that decides.")
 @click.option("-A", "--all-namespaces", is_flag=True, help="The sets of all namespaces.")
 @click.option("-l", "--selector", help="Only sets with these labels, as in kubectl.")
-@output_flags()
-@where_flags("no_daemon", "profile", "assignments")
+@flags.output_flags()
+@flags.where_flags("no_daemon", "profile", "assignments")
 def show(
     subject: tuple[str, ...],
     per_node: bool,
     all_namespaces: bool,
     selector: str | None,
-    output: Output,
-    where: Where,
+    output: flags.Output,
+    where: flags.Where,
 ) -> int:
     """Why does a DaemonSet have the pods that it has? Its counts, and what is odd about them.
 
@@ -118,14 +108,14 @@ def show(
     help="Go on until the update is over; the default where a daemon watches.",
 )
 @click.option("--timeout", metavar="DURATION", help="How long to go on at most, such as 10m.")
-@output_flags("table", "json", "yaml", "name", "markdown")
-@where_flags("no_daemon", "profile")
+@flags.output_flags("table", "json", "yaml", "name", "markdown")
+@flags.where_flags("no_daemon", "profile")
 def status(
     subject: tuple[str, ...],
     watch: bool | None,
     timeout: str | None,
-    output: Output,
-    where: Where,
+    output: flags.Output,
+    where: flags.Where,
 ) -> int:
     """How far an update is, what it does next, what it waits for, and how long still.
 
@@ -159,13 +149,13 @@ def status(
 @daemonset.command("history", short_help="Its revisions, and what changed in each.")
 @_subject
 @click.option("--revision", type=int, default=0, metavar="N", help="One revision, whole.")
-@output_flags()
-@where_flags("no_daemon", "profile")
+@flags.output_flags()
+@flags.where_flags("no_daemon", "profile")
 def history(
     subject: tuple[str, ...],
     revision: int,
-    output: Output,
-    where: Where,
+    output: flags.Output,
+    where: flags.Where,
 ) -> int:
     """The revisions of a set, and what changed from one to the next.
 
@@ -185,14 +175,14 @@ def history(
 @_subject
 @click.option("--to-revision", type=int, default=0, metavar="N", help="0: the one before.")
 @writing.act_flags
-@output_flags("table", "json", "yaml", "name", "markdown")
-@where_flags("no_daemon", "profile")
+@flags.output_flags("table", "json", "yaml", "name", "markdown")
+@flags.where_flags("no_daemon", "profile")
 def undo(
     subject: tuple[str, ...],
     to_revision: int,
     act: writing.ActFlags,
-    output: Output,
-    where: Where,
+    output: flags.Output,
+    where: flags.Where,
 ) -> int:
     """Go back to a revision of a DaemonSet: show the patch and what follows, ask, and send it.
 
@@ -212,7 +202,7 @@ def undo(
     return roll_back(where, question, act, output)
 
 
-def _namespace(where: Where, named: Subject | None) -> str:
+def _namespace(where: flags.Where, named: Subject | None) -> str:
     return (named.namespace if named else "") or ask.namespace_for(where)
 
 
@@ -220,10 +210,12 @@ def _seconds(timeout: str | None) -> float:
     """A duration in seconds, 0 for none. Raises BadInput."""
     if not timeout:
         return 0.0
-    return duration_ns(timeout, "--timeout") / _SECOND_NS
+    return flags.duration_ns(timeout, "--timeout") / _SECOND_NS
 
 
-def roll_back(where: Where, question: SetQuestion, act: writing.ActFlags, output: Output) -> int:
+def roll_back(
+    where: flags.Where, question: SetQuestion, act: writing.ActFlags, output: flags.Output
+) -> int:
     """Show, ask, and send. The exit code. Raises NodelifeError."""
     from kubectl_nodelife.commands.answering import daemonset as answering
     from kubectl_nodelife.commands.cluster.look import look

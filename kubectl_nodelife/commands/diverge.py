@@ -8,17 +8,7 @@ from typing import Any, Final
 
 import click
 
-from kubectl_nodelife.commands import ask
-from kubectl_nodelife.commands.flags import (
-    Connection,
-    Output,
-    Where,
-    connection_flags,
-    look_back_ns,
-    max_file_size,
-    output_flags,
-    strict_files,
-)
+from kubectl_nodelife.commands import ask, flags
 from kubectl_nodelife.commands.several_clusters import several_clusters
 from kubectl_nodelife.errors import EXIT_FAILED, EXIT_NO, BadInput
 from kubectl_nodelife.kube.names import shown_object
@@ -41,13 +31,13 @@ _NOTED: Final = "noted in the snapshot"
     "--exit-code", is_flag=True, help="Exit with 4 if something differs, 1 if nothing is judged."
 )
 @click.option("-f", "--filename", multiple=True, metavar="PATH", help="A dump, not a cluster.")
-@max_file_size
-@strict_files
+@flags.max_file_size
+@flags.strict_files
 @click.option("--now", metavar="TIME", help="The dump's moment, RFC 3339.")
 @click.option("--profile", metavar="v1.N", help="Of a dump: the release that is followed.")
 @click.option("--set", "assignments", multiple=True, metavar="FLAG=VALUE", help="Of a dump.")
-@output_flags("table", "wide", "json", "yaml", "name", "markdown")
-@connection_flags
+@flags.output_flags("table", "wide", "json", "yaml", "name", "markdown")
+@flags.connection_flags
 @several_clusters()
 def diverge(
     watch: bool,
@@ -57,8 +47,8 @@ def diverge(
     now: str | None,
     profile: str | None,
     assignments: tuple[str, ...],
-    output: Output,
-    connection: Connection,
+    output: flags.Output,
+    connection: flags.Connection,
 ) -> int:
     """Say where the cluster's controllers do not do what our copy of their logic would.
 
@@ -73,8 +63,8 @@ def diverge(
       kubectl nodelife diverge --since 10m -o json --exit-code
       kubectl nodelife diverge -f must-gather.tar.gz
     """
-    query = {"since": None if since is None else look_back_ns(since)}
-    where = Where(connection, filename, now, profile=profile, assignments=assignments)
+    query = {"since": None if since is None else flags.look_back_ns(since)}
+    where = flags.Where(connection, filename, now, profile=profile, assignments=assignments)
     judged = _of_dump(where, query["since"], watch=watch)
     if judged is None and watch:
         _watch(connection, query, output)
@@ -85,7 +75,7 @@ def diverge(
     return _CODES.get(judged["verdict"], 0) if exit_code else 0
 
 
-def _of_dump(where: Where, since_ns: int | None, *, watch: bool) -> dict[str, Any] | None:
+def _of_dump(where: flags.Where, since_ns: int | None, *, watch: bool) -> dict[str, Any] | None:
     """The document of a dump; None where none is named. Raises BadInput."""
     where.check()
     if not where.filename:
@@ -101,7 +91,7 @@ def _of_dump(where: Where, since_ns: int | None, *, watch: bool) -> dict[str, An
     return judged
 
 
-def _of_daemon(connection: Connection, query: dict[str, Any]) -> dict[str, Any]:
+def _of_daemon(connection: flags.Connection, query: dict[str, Any]) -> dict[str, Any]:
     answer = ask.ask(connection, "diverge", **query)
     if answer is None:
         raise ask.no_daemon(_ONLY_A_DAEMON)
@@ -109,7 +99,7 @@ def _of_daemon(connection: Connection, query: dict[str, Any]) -> dict[str, Any]:
     return judged
 
 
-def _watch(connection: Connection, query: dict[str, Any], output: Output) -> None:
+def _watch(connection: flags.Connection, query: dict[str, Any], output: flags.Output) -> None:
     ask.refuse_whole_documents(output.format)
     answers = ask.follow(connection, "diverge", **query)
     if answers is None:
@@ -137,7 +127,9 @@ def _watch(connection: Connection, query: dict[str, Any], output: Output) -> Non
         terminal.flush()
 
 
-def divergence_of_dump(where: Where, since_ns: int | None) -> tuple[dict[str, Any], list[str]]:
+def divergence_of_dump(
+    where: flags.Where, since_ns: int | None
+) -> tuple[dict[str, Any], list[str]]:
     """The Divergence document, and what the reading warns of.
 
     `since_ns`: how far back others' writes are shown, None for all. Raises BadInput.

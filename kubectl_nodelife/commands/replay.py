@@ -10,14 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from kubectl_nodelife.commands import ask
-from kubectl_nodelife.commands.flags import (
-    Output,
-    Where,
-    look_back_ns,
-    output_flags,
-    where_flags,
-)
+from kubectl_nodelife.commands import ask, flags
 from kubectl_nodelife.errors import BadInput
 from kubectl_nodelife.report import terminal
 
@@ -43,16 +36,16 @@ _AHEAD_NS = 5_000_000_000
     is_flag=True,
     help="Also what happened to pods alone: scheduling, images, containers, statuses.",
 )
-@output_flags("table", "wide", "json", "yaml", "html", "name", "markdown")
-@where_flags()
+@flags.output_flags("table", "wide", "json", "yaml", "html", "name", "markdown")
+@flags.where_flags()
 def replay(
     subject: tuple[str, ...],
     since: str,
     drain: str | None,
     plan: str | None,
     everything: bool,
-    output: Output,
-    where: Where,
+    output: flags.Output,
+    where: flags.Where,
 ) -> None:
     """What happened to nodes and their pods, when, by whom, and what led to it.
 
@@ -77,7 +70,7 @@ def replay(
     from kubectl_nodelife.commands.answering.replay import read_traces, review_page, traces_of_dump
     from kubectl_nodelife.outlook.replay.timeline import ReplayFilter
 
-    since_ns = look_back_ns(since)
+    since_ns = flags.look_back_ns(since)
     _check_drain(drain, plan, output)
     where.check()
     node, namespace, pod = ask.node_or_pod(subject, where)
@@ -97,7 +90,7 @@ def replay(
     _show(page, output, " ".join(subject))
 
 
-def _check_drain(drain: str | None, plan: str | None, output: Output) -> None:
+def _check_drain(drain: str | None, plan: str | None, output: flags.Output) -> None:
     """Raises BadInput for what does not go with the review of a drain, or without it."""
     if plan is not None and drain is None:
         raise BadInput("is of a drain", on="--plan", remedy="give --drain NODE too")
@@ -114,7 +107,7 @@ def _replay(traces: Traces, wanted: ReplayFilter, begin_ns: int, *, whole: bool)
     return Replay(lines, *read, whole=whole, nodes=traces.sources.nodes)
 
 
-def _show(replay: Replay, output: Output, subject: str) -> None:
+def _show(replay: Replay, output: flags.Output, subject: str) -> None:
     from kubectl_nodelife.kube.times import format_time
 
     terminal.warn(*replay.warnings)

@@ -17,13 +17,7 @@ from typing import Any, Final, NamedTuple
 
 import click
 
-from kubectl_nodelife.commands.flags import (
-    Callback,
-    Connection,
-    duration_ns,
-    gathered_flags,
-    lead_to,
-)
+from kubectl_nodelife.commands import flags
 from kubectl_nodelife.errors import EXIT_DONE, EXIT_FAILED, EXIT_NO, BadInput
 from kubectl_nodelife.report.formats import Output, Page
 from kubectl_nodelife.report.terminal import escape_json, this_screen
@@ -59,7 +53,7 @@ class SeveralClusters(NamedTuple):
     cluster_timeout: str = "5s"
 
 
-_several_flags: Final = gathered_flags(
+_several_flags: Final = flags.gathered_flags(
     "given",
     SeveralClusters,
     """
@@ -74,7 +68,7 @@ _several_flags: Final = gathered_flags(
 
 def several_clusters(
     trouble: str = "", well_by: Sequence[str] = ()
-) -> Callable[[Callback], Callback]:
+) -> Callable[[flags.Callback], flags.Callback]:
     """Give a command the flags of this file. Stands next to the function, below all other flags.
 
     The command's function must take `output`, and `where` or `connection`. `trouble`: what its
@@ -82,7 +76,7 @@ def several_clusters(
     without any of which a cluster that has none is but named; empty: all are shown.
     """
 
-    def decorate(callback: Callback) -> Callback:
+    def decorate(callback: flags.Callback) -> flags.Callback:
         @_several_flags
         @functools.wraps(callback)
         def for_each_cluster(*args: Any, given: SeveralClusters, **kwargs: Any) -> Any:
@@ -112,7 +106,7 @@ def _for_one(kwargs: Mapping[str, Any], context: str, form: str) -> dict[str, An
         changed["where"] = where._replace(connection=where.connection._replace(context=context))
     else:
         changed["connection"] = changed["connection"]._replace(context=context)
-    lead_to(_connection_of(changed))
+    flags.lead_to(_connection_of(changed))
     return changed
 
 
@@ -128,7 +122,7 @@ def _ask_all(
 
     connection, output = _connection_of(kwargs), kwargs["output"]
     _refuse_contradictions(given, kwargs, connection, output)
-    seconds = duration_ns(given.cluster_timeout, _TIMEOUT) / 1e9
+    seconds = flags.duration_ns(given.cluster_timeout, _TIMEOUT) / 1e9
     clusters = _clusters(given, connection, by_namespace=kwargs.get("all_namespaces") is False)
 
     def ask_one(context: str) -> object:
@@ -150,7 +144,7 @@ def _ask_all(
     return leave(exit_code_of([answer.code for answer in answers]))
 
 
-def _only_by_daemon(verb: Verb, connection: Connection) -> Verb:
+def _only_by_daemon(verb: Verb, connection: flags.Connection) -> Verb:
     """The verb where a daemon watches the context's cluster: to look anew each second is no way to
     watch one."""
     from kubectl_nodelife.commands import ask
@@ -226,15 +220,15 @@ def _led_by(context: str, text: str) -> str:
     return "".join(f"{context}\t{line}\n" for line in text.splitlines())
 
 
-def _connection_of(kwargs: Mapping[str, Any]) -> Connection:
-    connection: Connection = (
+def _connection_of(kwargs: Mapping[str, Any]) -> flags.Connection:
+    connection: flags.Connection = (
         kwargs["where"].connection if "where" in kwargs else kwargs["connection"]
     )
     return connection
 
 
 def _refuse_contradictions(
-    given: SeveralClusters, kwargs: Mapping[str, Any], connection: Connection, output: Output
+    given: SeveralClusters, kwargs: Mapping[str, Any], connection: flags.Connection, output: Output
 ) -> None:
     """Raises BadInput for flags that mean one cluster, or none."""
     flag = "--contexts" if given.contexts is not None else "--all-contexts"
@@ -268,7 +262,7 @@ def _refuse_contradictions(
 
 
 def _clusters(
-    given: SeveralClusters, connection: Connection, *, by_namespace: bool
+    given: SeveralClusters, connection: flags.Connection, *, by_namespace: bool
 ) -> list[AskedCluster]:
     """The clusters of the contexts that are meant, each once; `by_namespace`: once for each
     namespace of a context. Of the names of one, those first whose daemon runs. Raises BadInput."""

@@ -14,19 +14,7 @@ from kubectl_nodelife.drain.results import DEGRADED, FULL, BudgetPoint
 from kubectl_nodelife.kube.names import counted, first_names
 from kubectl_nodelife.kube.times import clock, human_seconds
 from kubectl_nodelife.outlook.fates import BACK, PODS_LEAVE, Fate, FateStep, folded
-from kubectl_nodelife.outlook.what_if import sentences
-from kubectl_nodelife.outlook.what_if.document import (
-    BudgetFuture,
-    Difference,
-    InstantRange,
-    NodeFuture,
-    ServiceFuture,
-    WhatIf,
-    WhyChanged,
-    WorkloadFuture,
-    WriteSpans,
-    ZoneFuture,
-)
+from kubectl_nodelife.outlook.what_if import document, sentences
 from kubectl_nodelife.outlook.what_if.ranking import PAIR_OF, RankedTarget, WhatIfRanking
 from kubectl_nodelife.report import html
 from kubectl_nodelife.report.formats import Block, Page, Table, columns
@@ -61,7 +49,7 @@ _NAMED: Final = 3
 _TONES: Final = {FULL: BAD, DEGRADED: WARN}
 
 
-def what_if_page(answer: WhatIf) -> Page:
+def what_if_page(answer: document.WhatIf) -> Page:
     """A `WhatIf` as an answer. Names: each workload with an outage, the worst first; trouble: how
     many."""
     down = [f"workload/{w.namespace}/{w.kind}/{w.name}" for w in answer.workloads
@@ -69,7 +57,7 @@ def what_if_page(answer: WhatIf) -> Page:
     return Page(partial(_blocks, answer), lambda: answer, lambda: down, lambda: len(down))
 
 
-def _blocks(answer: WhatIf, *, wide: bool) -> Iterator[Block]:
+def _blocks(answer: document.WhatIf, *, wide: bool) -> Iterator[Block]:
     """The verdict, and what differs; then what the answer stands on."""
     yield "\n".join([answer.verdict.text, *sentences.why_not_back(answer.workloads)])
     yield Table(_WORKLOADS, [_workload_row(w) for w in answer.workloads])
@@ -111,7 +99,7 @@ def ranking_page(answer: WhatIfRanking) -> Page:
     return Page(blocks, lambda: answer, lambda: (f"{kind}/{item.target}" for item in harmful))
 
 
-def _horizon_line(answer: WhatIf) -> str:
+def _horizon_line(answer: document.WhatIf) -> str:
     horizon = answer.horizon
     until = human_seconds(horizon.until_seconds)
     if horizon.ended == "quiet":
@@ -128,7 +116,7 @@ def _horizon_line(answer: WhatIf) -> str:
     return f"played for {until}; 'to the end' means until then; {still}"
 
 
-def _why_lines(why: WhyChanged) -> Iterable[str]:
+def _why_lines(why: document.WhyChanged) -> Iterable[str]:
     yield f"why {why.about} changes:"
     for chain in why.changes:
         for depth, change in enumerate(chain):
@@ -183,7 +171,7 @@ def _ranked_row(item: RankedTarget, *, drains: bool) -> list[object]:
     ]
 
 
-def _writes_row(spans: WriteSpans) -> list[object]:
+def _writes_row(spans: document.WriteSpans) -> list[object]:
     row: list[object] = [spans.write]
     for span in (spans.baseline, spans.future):
         row += [span.count or "-", _dash(span.first_seconds), _dash(span.last_seconds)]
@@ -194,7 +182,7 @@ def _targets(names: Sequence[str]) -> str:
     return first_names(names, _NAMED)
 
 
-def _workload_row(workload: WorkloadFuture) -> list[object]:
+def _workload_row(workload: document.WorkloadFuture) -> list[object]:
     down = sentences.down_words(workload) if workload.outage == FULL else "-"
     back = "-" if workload.first_seconds is None else _back(workload.back_seconds)
     if workload.back_seconds is None:
@@ -221,7 +209,7 @@ def _workload_row(workload: WorkloadFuture) -> list[object]:
     ]
 
 
-def _service_row(service: ServiceFuture) -> list[object]:
+def _service_row(service: document.ServiceFuture) -> list[object]:
     return [
         service.namespace,
         service.name,
@@ -232,7 +220,7 @@ def _service_row(service: ServiceFuture) -> list[object]:
     ]
 
 
-def _zone_rows(zone: ZoneFuture) -> Iterable[list[object]]:
+def _zone_rows(zone: document.ZoneFuture) -> Iterable[list[object]]:
     for change in zone.states:
         tone = GOOD if change.state == "Normal" else BAD
         held = zone.held_pods if change is zone.states[-1] else "-"
@@ -247,7 +235,7 @@ def _zone_rows(zone: ZoneFuture) -> Iterable[list[object]]:
         ]
 
 
-def _unknown(node: NodeFuture) -> str:
+def _unknown(node: document.NodeFuture) -> str:
     """When it is called Unknown; it may be just after the end of the play, or just before it."""
     may_be = node.ranges.get("unknownSeconds")
     if node.unknown_seconds is None and may_be is not None:
@@ -255,22 +243,22 @@ def _unknown(node: NodeFuture) -> str:
     return _range(may_be) if may_be is not None else _dash(node.unknown_seconds)
 
 
-def _tainted(node: NodeFuture) -> str:
+def _tainted(node: document.NodeFuture) -> str:
     may_be = node.ranges.get("taintedSeconds")
     return _range(may_be) if may_be is not None else _dash(node.tainted_seconds)
 
 
-def _deletions(node: NodeFuture) -> str:
+def _deletions(node: document.NodeFuture) -> str:
     """How many pods taint eviction or the garbage collector deletes, from when to when."""
     first, last = node.ranges.get("firstDeletionSeconds"), node.ranges.get("lastDeletionSeconds")
     begins = first.earliest_seconds if first is not None else node.first_deletion_seconds
     if begins is None:
         return "-"
     ends = last.latest_seconds if last is not None else node.last_deletion_seconds
-    return f"{node.evicted_range.text} in {_range(InstantRange(begins, ends))}"
+    return f"{node.evicted_range.text} in {_range(document.InstantRange(begins, ends))}"
 
 
-def _node_row(node: NodeFuture) -> list[object]:
+def _node_row(node: document.NodeFuture) -> list[object]:
     return [
         node.name,
         node.zone,
@@ -283,7 +271,7 @@ def _node_row(node: NodeFuture) -> list[object]:
     ]
 
 
-def _budget_row(budget: BudgetFuture) -> list[object]:
+def _budget_row(budget: document.BudgetFuture) -> list[object]:
     return [
         budget.namespace,
         budget.name,
@@ -304,7 +292,7 @@ def _dash(at: float | None) -> str:
     return "-" if at is None else human_seconds(at)
 
 
-def _range(span: InstantRange) -> str:
+def _range(span: document.InstantRange) -> str:
     """To the nearest second: `50s-55s`, `50s` where both ends are shown alike, `50s or never`."""
     low, latest = human_seconds(round(span.earliest_seconds)), span.latest_seconds
     if latest is None:
@@ -340,7 +328,7 @@ _MOST_CHARTS: Final = 60
 _MOST_RECORDS: Final = 600
 
 
-def html_page(answer: WhatIf) -> str:
+def html_page(answer: document.WhatIf) -> str:
     """The page as HTML."""
     parts = html.parts_of(_blocks(answer, wide=True))
     last = _last(answer)
@@ -368,7 +356,7 @@ def html_page(answer: WhatIf) -> str:
     )
 
 
-def _last(answer: WhatIf) -> float:
+def _last(answer: document.WhatIf) -> float:
     """The last instant worth showing: nothing happens after it, or it was looked no further."""
     horizon = answer.horizon
     until = horizon.ended_seconds if horizon.ended == "quiet" else horizon.until_seconds
@@ -376,7 +364,7 @@ def _last(answer: WhatIf) -> float:
     return max(1.0, until, *(min(end, horizon.until_seconds) for end in ends))
 
 
-def _rows(answer: WhatIf, last: float) -> Iterator[html.Row]:
+def _rows(answer: document.WhatIf, last: float) -> Iterator[html.Row]:
     """Acts, zones and nodes, each with what it is at when."""
     for act in answer.acts:
         end = last if act.for_seconds is None else act.at_seconds + act.for_seconds
@@ -389,7 +377,7 @@ def _rows(answer: WhatIf, last: float) -> Iterator[html.Row]:
     yield from html.rows_of(folded(_fate(node) for node in answer.nodes), last, human_seconds)
 
 
-def _fate(node: NodeFuture) -> Fate:
+def _fate(node: document.NodeFuture) -> Fate:
     steps = []
     for says, (first, first_range), (last, last_range) in _INSTANTS:
         low_s, high_s = getattr(node, first), getattr(node, last)
@@ -405,11 +393,11 @@ def _fate(node: NodeFuture) -> Fate:
     return Fate(node.name, node.zone, state, node.lost_seconds, tuple(steps), stays)
 
 
-def _who_serves(workloads: Sequence[WorkloadFuture], last: float) -> html.LaneChart:
+def _who_serves(workloads: Sequence[document.WorkloadFuture], last: float) -> html.LaneChart:
     return html.draw_lanes([_served_lane(workload, last) for workload in workloads], 0.0, last)
 
 
-def _served_lane(workload: WorkloadFuture, last: float) -> html.Row:
+def _served_lane(workload: document.WorkloadFuture, last: float) -> html.Row:
     """Pods that serve (line) and that are ready in the API (dashes), over how bad that is."""
     lowest = {workload.low.lowest_serving, workload.lowest_serving, workload.high.lowest_serving}
     few = f"{min(lowest)}" if len(lowest) == 1 else f"{min(lowest)} to {max(lowest)}"
@@ -431,7 +419,7 @@ def _served_lane(workload: WorkloadFuture, last: float) -> html.Row:
     )
 
 
-def _levels(workload: WorkloadFuture, last: float) -> list[html.Bar]:
+def _levels(workload: document.WorkloadFuture, last: float) -> list[html.Bar]:
     """When fewer pods serve than before, and when none does."""
     before = workload.series[0].serving if workload.series else 0
     bars: list[html.Bar] = []
@@ -450,13 +438,13 @@ def _spans(series: Sequence[Any], last: float) -> Iterable[tuple[Any, float]]:
     return zip(series, [*ends, last], strict=True) if series else ()
 
 
-def _back_range(workload: WorkloadFuture, last: float) -> Iterator[html.Bar]:
+def _back_range(workload: document.WorkloadFuture, last: float) -> Iterator[html.Bar]:
     band = _back_between(workload, last)
     if band is not None:
         yield html.Bar(*band, html.RANGE)
 
 
-def _back_between(workload: WorkloadFuture, last: float) -> tuple[float, float] | None:
+def _back_between(workload: document.WorkloadFuture, last: float) -> tuple[float, float] | None:
     """From when to when the three plays say that it is back; None where they agree."""
     if workload.first_seconds is None:
         return None
@@ -465,18 +453,18 @@ def _back_between(workload: WorkloadFuture, last: float) -> tuple[float, float] 
     return (min(ends), max(ends)) if min(ends) < max(ends) else None
 
 
-def _points(workload: WorkloadFuture) -> list[BudgetPoint]:
+def _points(workload: document.WorkloadFuture) -> list[BudgetPoint]:
     """Pods that serve and that are ready in the API, as the two lines of a chart."""
     return [BudgetPoint(p.at, p.serving, p.ready, 0) for p in workload.series]
 
 
-def _level_row(workload: WorkloadFuture) -> list[str]:
+def _level_row(workload: document.WorkloadFuture) -> list[str]:
     first = workload.series[0] if workload.series else None
     counts = ("", "") if first is None else (str(first.serving), str(first.ready))
     return [f"{workload.namespace}/{workload.name}", *counts]
 
 
-def _record(difference: Difference) -> tuple[str, ...]:
+def _record(difference: document.Difference) -> tuple[str, ...]:
     obj = difference.object
     name = f"{obj.namespace}/{obj.name}" if obj.namespace else obj.name
     return (
