@@ -4,7 +4,9 @@ from typing import Any
 
 from kubectl_nodelife.controllers.upgrade import claims
 from kubectl_nodelife.controllers.upgrade.document import Step, StepNode
+from kubectl_nodelife.kube.node import Taint
 from tests.upgrade.stand import Stand
+from tests.upgrade.vector_cases import words
 
 
 def candidates(*names: str) -> list[claims.UpgradeCandidate]:
@@ -93,3 +95,42 @@ def test_all_zones_at_once() -> None:
     assert stage(sliding(), ["a1", "b1", "c1"], [], zones=2).zones == ("a", "b")
     begun = sliding("a1", "b1")
     assert stage(begun, ["c1"], ["b1"], zones=2).zones == ("b", "c"), "no soak: b goes on anyway"
+
+
+def test_claims_that_the_document_does_not_name_yet_count_for_the_step_of_the_next_leader() -> None:
+    s = Stand(grown=False, nodes=["a", "b", "c", "d"], canary=2, maxUnavailable=4)
+    s.add_nodes("a", "b", "c", "d", "e", "f", "g", "h")
+    while not s.claimed():
+        s.step()
+    assert s.claimed() == ["a", "b"] and s.document.step.nodes == {}, "the leader dies here"
+    s.lead(2)
+    s.settle()
+    assert s.claimed() == ["a", "b"] and s.document.step.nodes.keys() == {"a", "b"}
+
+
+def test_nothing_is_done_to_a_node_before_the_document_names_it() -> None:
+    s = Stand(nodes=["a"], maxUnavailable=1)
+    s.add_nodes("a", "b", "c")
+    s.add_pod("web-1", "a")
+    while not s.claimed():
+        s.step()
+    s.refuse["UpdateRun"] = (403, "forbidden")
+    s.run(59)
+    assert s.state("a") == "Draining" and "EvictPod" not in words(s.did)
+    s.refuse.clear()
+    s.run(60)
+    assert "EvictPod" in words(s.did) and s.state("a") == "Working"
+
+
+def test_a_node_given_back_to_be_taken_again_makes_room_in_its_step() -> None:
+    s = Stand(grown=False, nodes=["a", "b"], canary=1, maxUnavailable=4)
+    s.add_nodes("a", "b", "c", "d", "e", "f", "g", "h")
+    for name in ("a", "b"):
+        s.add_pod(f"web-{name}", name)
+        s.verdicts[name] = claims.DrainVerdict("ready", moving=(("default", f"web-{name}"),))
+    s.settle()
+    assert s.claimed() == ["a"] and s.document.step.nodes.keys() == {"a"}
+    taint = Taint("karpenter.sh/disrupted", "NoSchedule")
+    s.edit("a", spec={"taints": (*s.node("a").spec.taints, taint)})
+    s.settle()
+    assert s.state("a") == "" and s.claimed() == ["a", "b"], "no soak for a step without a node"
