@@ -55,14 +55,14 @@ def run(nodes: int, pods: int, seed: int, stopwatch: Stopwatch) -> dict[str, obj
             until_upgraded=lambda done: None,
         )
     came = done.upgrade
-    assert came is not None
+    assert came is not None and planned.estimate is not None
     decided = sum(action.controller == "upgrade" for _, action in done.timeline.entries)
     longest = sum(
         came["longestState"].get(s, 0.0) for s in ("Draining", "Working", "Settling", "Proving")
     )
     return {
         "planSeconds": round(plan_seconds, 3),
-        "plannedSeconds": round(planned.expected_seconds, 1),
+        "plannedSeconds": round(planned.estimate.expected, 1),
         "seconds": came["seconds"],
         "boundSeconds": -(-nodes // (nodes // 10)) * longest,
         "doneNodes": len(came["done"]),

@@ -36,7 +36,7 @@ def upgrade_plan_document(plan: UpgradePlan, source: Json) -> Json:
             "lowSeconds": round(estimate.low, 1),
             "highSeconds": round(estimate.high, 1),
             "coldSeconds": estimate.cold,
-            "expectedSeconds": round(plan.expected_seconds, 1),
+            "expectedSeconds": round(estimate.expected, 1),
         },
         lowest=lowest_of(course),
         evictions=course.evictions,

@@ -83,7 +83,7 @@ def summary(plan: UpgradePlan) -> str:
     steps = counted(len(plan.course.steps), "step")
     low, high = clock(plan.estimate.low), clock(plan.estimate.high)
     are = "is" if done == 1 else "are"
-    text += f" {are} done in {steps}, in about {clock(plan.expected_seconds)} ({low} to {high})"
+    text += f" {are} done in {steps}, in about {clock(plan.estimate.expected)} ({low} to {high})"
     others = {"would fail": failing, "skipped": counts["skip"], "held": counts["hold"]}
     others["by chance"] = sum(node.by_chance for node in plan.nodes)
     return ", ".join([text, *(f"{count} {word}" for word, count in others.items() if count)])

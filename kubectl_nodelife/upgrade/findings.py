@@ -31,7 +31,7 @@ from kubectl_nodelife.kube.names import first_names, subject
 from kubectl_nodelife.kube.node import Lease, Node
 from kubectl_nodelife.kube.pod import stays_on_its_node
 from kubectl_nodelife.kube.taints import find_matching_untolerated_taint
-from kubectl_nodelife.kube.times import MINUTE_NS, SECOND_NS
+from kubectl_nodelife.kube.times import MINUTE_NS
 from kubectl_nodelife.kube.wellknown import NO_SCHEDULE
 from kubectl_nodelife.kube.workload import DaemonSet
 from kubectl_nodelife.sim.upgrade_course import PlayedNode, PlayedRun
@@ -59,9 +59,12 @@ class PreflightFinding(NamedTuple):
 
 
 class UpgradeEstimate(NamedTuple):
-    """How long the run takes, in seconds. `cold`: what passes before the first claim."""
+    """How long the run takes, in seconds: at least, as it was played, at most. `cold`: what passes
+    before the first claim.
+    """
 
     low: float
+    expected: float
     high: float
     cold: float
 
@@ -117,12 +120,6 @@ class UpgradePlan:
     assumptions: list[str] = field(default_factory=list)
     not_evaluated: list[str] = field(default_factory=list)
     rights: list[str] = field(default_factory=list)
-
-    @property
-    def expected_seconds(self) -> float:
-        """How long the run takes as it was played."""
-        cold = self.estimate.cold if self.estimate is not None else 0.0
-        return cold + self.course.end_ns / SECOND_NS
 
     @property
     def done(self) -> list[PlannedNode]:

@@ -209,15 +209,15 @@ class _Planning:
         leader foretold it, and by as much later, or sooner, as they came to their end."""
         # A leader watches for one grace period before it claims.
         cold = self._settings.node_monitor_grace_period_ns / SECOND_NS
-        most, lows, highs = max(map(_done, courses)), [], []
+        best, lows, highs = max(courses, key=_done), [], []
         for course in courses:
-            if _done(course) < most:
+            if _done(course) < _done(best):
                 continue
             end, left = course.end_ns / SECOND_NS, course.foretold
             low, expected, high = (left.low, left.expected, left.high) if left else (end, end, end)
             lows.append(cold + max(0.0, low + min(0.0, end - expected)))
             highs.append(cold + max(claims.SLACK * end, high + claims.SLACK * (end - expected)))
-        return UpgradeEstimate(min(lows), max(highs), cold)
+        return UpgradeEstimate(min(lows), cold + best.end_ns / SECOND_NS, max(highs), cold)
 
     @cached_property
     def _renewal_ns(self) -> int | None:
