@@ -17,12 +17,13 @@ import subprocess
 import tempfile
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from tests.real.audit_policy import audit_policy
 
+T = TypeVar("T")
 ASSETS = "KUBEBUILDER_ASSETS"
 MANAGER = "NODELIFE_MANAGER"
 """The kube-controller-manager of another release, by its path (.ci/kube-manager builds one)."""
@@ -419,6 +420,19 @@ def control_plane(
     finally:
         plane.close()
         shutil.rmtree(folder, ignore_errors=True)
+
+
+def until(holds: Callable[[], T], what: object = "", seconds: float = 180.0) -> T:
+    """What `holds` gives, as soon as that is something. Raises AssertionError where it never is.
+
+    `what`: what is waited for, or a function that says how things are instead.
+    """
+    deadline = time.monotonic() + seconds
+    while not (found := holds()):
+        in_time = time.monotonic() < deadline
+        assert in_time, f"after {seconds:g} s not so: {what() if callable(what) else what}"
+        time.sleep(0.2)
+    return found
 
 
 def free_ports(count: int) -> list[int]:

@@ -10,14 +10,13 @@ import json
 import shlex
 import subprocess
 import time
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from kubectl_nodelife.kube.kinds import KINDS, OPTIONAL_KINDS, find_kind
 from tests.real.audited import Write, writes
-from tests.real.control_plane import ControlPlane
+from tests.real.control_plane import ControlPlane, until
 from tests.real.drain_objects import Json, Setup
 from tests.real.kubelets import Kubelets
 
@@ -51,21 +50,21 @@ def prepare(plane: ControlPlane, kubelets: Kubelets, setups: tuple[Setup, ...]) 
     for setup in setups:
         for name, labels in setup.nodes.items():
             kubelets.add_node(setup.node(name), {"setup": setup.name, **labels})
-    wait_until(lambda: nodes_take_pods(plane), "the nodes")
+    until(lambda: nodes_take_pods(plane), "the nodes")
     for setup in setups:
         for obj in (setup.namespace(), *setup.placed(setup.objects)):
             create(plane, obj)
     for setup in setups:
         if setup.then:
-            wait_until(lambda s=setup: has_begun(plane, s), f"what comes first in {setup.name}")
+            until(lambda s=setup: has_begun(plane, s), f"what comes first in {setup.name}")
         for obj in setup.placed(setup.then):
             create(plane, obj)
     for setup in setups:
-        wait_until(lambda s=setup: is_there(plane, s), f"the pods of {setup.name}")
+        until(lambda s=setup: is_there(plane, s), f"the pods of {setup.name}")
     for setup in setups:
         for name, labels in setup.later.items():
             kubelets.add_node(setup.node(name), {"setup": setup.name, **labels})
-    wait_until(lambda: nodes_take_pods(plane), "the later nodes")
+    until(lambda: nodes_take_pods(plane), "the later nodes")
     for setup in setups:
         if setup.silent:
             kubelets.stop(setup.node(setup.silent))
@@ -102,7 +101,7 @@ def just_before(plane: ControlPlane, setup: Setup) -> None:
     """What the set-up wants to happen right before its objects are recorded."""
     if setup.silent:
         node = setup.node(setup.silent)
-        wait_until(lambda: ready_status(node_of(plane, node)) == "Unknown", f"the loss of {node}")
+        until(lambda: ready_status(node_of(plane, node)) == "Unknown", f"the loss of {node}")
     for verb, path, patch in setup.before:
         plane.api.call(verb, path, patch, "application/merge-patch+json")
     if setup.before:
@@ -203,11 +202,3 @@ def ready_status(obj: Json) -> str:
     """The status of condition Ready, "" without one."""
     conditions = obj["status"].get("conditions") or []
     return next((c["status"] for c in conditions if c["type"] == "Ready"), "")
-
-
-def wait_until(holds: Callable[[], bool], what: str, seconds: float = 90) -> None:
-    """Raises AssertionError."""
-    deadline = time.monotonic() + seconds
-    while not holds():
-        assert time.monotonic() < deadline, f"{what}: not within {seconds} s"
-        time.sleep(0.2)

@@ -12,13 +12,12 @@ import os
 import re
 import shutil
 import subprocess
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tests.real.control_plane import ControlPlane, assets, control_plane
+from tests.real.control_plane import ControlPlane, assets, control_plane, until
 from tests.real.enforcing import Enforcer, least_privilege
 
 UPSTREAM_NAMES = (
@@ -86,12 +85,11 @@ class Stand:
         with (self.folder / "kwok.log").open("ab") as log:
             command = [str(self.programs / "kwok"), *flags]
             self._processes.append(subprocess.Popen(command, stdout=log, stderr=log))
-        deadline = time.monotonic() + _READY_S
-        while time.monotonic() < deadline:
-            if sum(_is_ready(n) for n in self.plane.api.get("/api/v1/nodes")["items"]) == NODES:
-                return
-            time.sleep(0.2)
-        raise AssertionError(f"kwok's nodes were not Ready in {_READY_S}s")
+
+        def are_ready() -> bool:
+            return sum(map(_is_ready, self.plane.api.get("/api/v1/nodes")["items"])) == NODES
+
+        until(are_ready, "kwok's nodes are Ready", _READY_S)
 
     def begin(self, *flags: str) -> Enforcer:
         """Start the daemon in the controllers' place; returns when it says that it enforces."""

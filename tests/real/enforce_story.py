@@ -6,11 +6,10 @@ brings it back; `roll` gives the DaemonSet another template. Each waits until th
 the real controllers would leave it, whatever befalls the writes meanwhile.
 """
 
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
-from tests.real.control_plane import ControlPlane, Refused
+from tests.real.control_plane import ControlPlane, Refused, until
 from tests.real.kubelets import Kubelets
 
 Json = dict[str, Any]
@@ -52,16 +51,18 @@ class Story:
 
     def wait_for_daemon_pods(self) -> None:
         """One ready pod of the DaemonSet on each node, of the newest template."""
-        self._until("one daemon pod of the newest template on each node", self._is_rolled_out)
+        until(
+            self._is_rolled_out, "one daemon pod of the newest template on each node", _PATIENCE_S
+        )
 
     def lose_and_return(self, node: str) -> None:
         """The node's kubelet falls silent until the pod is evicted; then it comes back."""
         self.kubelets.stop(node)
-        self._until(f"{node} is unreachable", lambda: self._is_tainted(node))
-        self._until(f"the pod of {node} is deleted", lambda: self._is_deleted(f"web-{node}"))
+        until(lambda: self._is_tainted(node), f"{node} is unreachable", _PATIENCE_S)
+        until(lambda: self._is_deleted(f"web-{node}"), f"the pod of {node} is deleted", _PATIENCE_S)
         self.kubelets.start(node)
-        self._until(f"{node} is free of taints", lambda: not self._taints(node))
-        self._until("its daemon pod is ready", self._is_rolled_out)
+        until(lambda: not self._taints(node), f"{node} is free of taints", _PATIENCE_S)
+        until(self._is_rolled_out, "its daemon pod is ready", _PATIENCE_S)
 
     def roll(self) -> None:
         """Another template, until it is everywhere."""
@@ -100,12 +101,6 @@ class Story:
             return _is_terminating(self.api.get(f"{_PODS}/{pod}"))
         except Refused as refused:
             return refused.code == 404
-
-    def _until(self, what: str, holds: Callable[[], bool]) -> None:
-        deadline = time.monotonic() + _PATIENCE_S
-        while not holds():
-            assert time.monotonic() < deadline, f"after {_PATIENCE_S}s not so: {what}"
-            time.sleep(0.2)
 
 
 def _is_terminating(pod: Json) -> bool:

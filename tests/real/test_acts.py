@@ -11,7 +11,7 @@ import pytest
 from kubectl_nodelife.kube.times import SECOND_NS, format_time
 from tests.acts.program import Ended, nodelife
 from tests.objects import manifest
-from tests.real.control_plane import ControlPlane, Refused, control_plane
+from tests.real.control_plane import ControlPlane, Refused, control_plane, until
 from tests.real.test_enforce import STOP
 
 SETS = "/apis/apps/v1/namespaces/default/daemonsets"
@@ -104,13 +104,12 @@ def daemon_set(name: str, image: str) -> dict[str, Any]:
 
 def observed(plane: ControlPlane, name: str, revisions: int) -> None:
     path = "/apis/apps/v1/namespaces/default/controllerrevisions"
-    deadline = time.monotonic() + 30
-    while time.monotonic() < deadline:
-        found = plane.api.get(path)["items"]
-        if sum(r["metadata"]["name"].startswith(f"{name}-") for r in found) == revisions:
-            return
-        time.sleep(0.2)
-    raise AssertionError(f"{name} has no {revisions} revisions")
+
+    def found() -> int:
+        names = (revision["metadata"]["name"] for revision in plane.api.get(path)["items"])
+        return sum(one.startswith(f"{name}-") for one in names)
+
+    until(lambda: found() == revisions, f"{name} has {revisions} revisions")
 
 
 def comparable(plane: ControlPlane, name: str) -> str:

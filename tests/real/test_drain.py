@@ -5,7 +5,6 @@ nothing: what stays on the nodes, and where replacements land.
 """
 
 import json
-import time
 from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -31,7 +30,7 @@ from tests.drain.recorded import (
     parse_command,
     read,
 )
-from tests.real.control_plane import ControlPlane, control_plane
+from tests.real.control_plane import ControlPlane, control_plane, until
 from tests.real.drain_runs import just_before, outcome_of, pods_of, prepare, record, run
 from tests.real.drain_setups import SETUPS, Setup
 from tests.real.kubelets import Kubelets
@@ -217,10 +216,11 @@ def test_what_stays(case: Drained) -> None:
     if told_by_chance(case):
         return
     planned = counted(case.recorded, [full_name(p) for p in case.plan.pods() if p.gone is None])
-    deadline = time.monotonic() + GOES_WITHIN_S
-    while counted(case.recorded, staying(case)) != planned:
-        assert time.monotonic() < deadline, (planned, staying(case))
-        time.sleep(0.2)
+    until(
+        lambda: counted(case.recorded, staying(case)) == planned,
+        lambda: (planned, staying(case)),
+        GOES_WITHIN_S,
+    )
 
 
 def staying(case: Drained) -> list[str]:
@@ -244,10 +244,11 @@ def test_where_replacements_land(case: Drained) -> None:
         owner = owner_of(case, pod.namespace, pod.name)
         wanted[owner] += bool(nodes)
         allowed.setdefault(owner, set()).update(nodes)
-    deadline = time.monotonic() + LANDS_WITHIN_S
-    while Counter(owner for owner, _ in landed(case)) != +wanted:
-        assert time.monotonic() < deadline, (wanted, landed(case))
-        time.sleep(0.2)
+    until(
+        lambda: Counter(owner for owner, _ in landed(case)) == +wanted,
+        lambda: (wanted, landed(case)),
+        LANDS_WITHIN_S,
+    )
     assert all(node in allowed[owner] for owner, node in landed(case))
 
 

@@ -18,9 +18,9 @@ import pytest
 
 from tests.acts.program import nodelife
 from tests.real.audited import writes
-from tests.real.control_plane import ControlPlane, control_plane
+from tests.real.control_plane import ControlPlane, control_plane, until
 from tests.real.drain_objects import Setup, bare_pod, deployment, guarded
-from tests.real.drain_runs import create, node_of, pods_of, prepare, ready_status, wait_until
+from tests.real.drain_runs import create, node_of, pods_of, prepare, ready_status
 from tests.real.kubelets import Kubelets
 
 ROOT = Path(__file__).parents[2]
@@ -123,14 +123,14 @@ def one_of_a_zone_at_a_time(told: str) -> bool:
 
 def test_the_script_stops_where_a_node_cannot_be_drained(plane: ControlPlane) -> None:
     """Somebody starts a pod without a controller on a node of the first wave: kubectl refuses."""
-    wait_until(lambda: is_whole(plane), "the workload")
+    until(lambda: is_whole(plane), "the workload")
     text = script(plane, "2s")
     waves: list[Any] = re.findall(r"^  drain_all (.*)$", text, re.MULTILINE)
     first, second = waves[0].split(), waves[1].split()
     lonely = SHOP.placed((bare_pod("lonely"),))[0]
     lonely["spec"]["nodeName"] = first[0]
     create(plane, lonely)
-    wait_until(
+    until(
         lambda: any(
             pod["metadata"]["name"] == "lonely" and ready_status(pod) == "True"
             for pod in pods_of(plane, "shop")
@@ -155,7 +155,7 @@ def test_a_drain_is_looked_back_on(plane: ControlPlane) -> None:
     node = max(DRAINED, key=lambda name: len(pods_on(plane, name)))
     left = pods_on(plane, node)
     plane.kubectl("drain", node)
-    wait_until(lambda: is_whole(plane), "the workload")
+    until(lambda: is_whole(plane), "the workload")
     since = f"{int(time.time() - begun) + 60}s"
     review = json.loads(program(plane, "replay", "--drain", node, "--since", since, "-o", "json"))
     assert review["cordoned"]["by"].startswith("kubectl")

@@ -2,12 +2,12 @@
 
 import re
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
-from tests.real.control_plane import Api, ControlPlane, control_plane
+from tests.real.control_plane import Api, ControlPlane, control_plane, until
 from tests.real.enforcing import CONTROLLERS, Enforcer, enforcer, least_privilege
 
 STOPPED = f"--assume-stopped={','.join(CONTROLLERS)}"
@@ -40,15 +40,6 @@ def plane() -> Iterator[ControlPlane]:
         for name in ("n1", "n2"):
             plane.api.create("/api/v1/nodes", {"metadata": {"name": name}})
         yield plane
-
-
-def until(question: Callable[[], Any], seconds: float = 30) -> Any:
-    deadline = time.monotonic() + seconds
-    while time.monotonic() < deadline:
-        if found := question():
-            return found
-        time.sleep(0.2)
-    raise AssertionError(f"not within {seconds}s: {question}")
 
 
 def pods(api: Api) -> list[dict[str, Any]]:

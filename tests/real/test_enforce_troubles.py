@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from tests.real.control_plane import ControlPlane, control_plane
+from tests.real.control_plane import ControlPlane, control_plane, until
 from tests.real.enforcing import Enforcer, enforcer, least_privilege
 from tests.real.kubelets import Kubelets
-from tests.real.test_enforce import DAEMON_SET, LEASE, RESTART, SETS, until
+from tests.real.test_enforce import DAEMON_SET, LEASE, RESTART, SETS
 
 SILENT = "/api/v1/nodes/silent"
 PODS = "/api/v1/namespaces/default/pods"

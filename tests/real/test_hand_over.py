@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from tests.real.control_plane import ControlPlane, control_plane
+from tests.real.control_plane import ControlPlane, control_plane, until
 from tests.real.enforcing import enforcer
-from tests.real.test_enforce import DAEMON_SET, LEASE, PODS, RESTART, SETS, STOPPED, pods, until
+from tests.real.test_enforce import DAEMON_SET, LEASE, PODS, RESTART, SETS, STOPPED, pods
 
 REVISIONS = "/apis/apps/v1/namespaces/default/controllerrevisions"
 MANAGER = ("--controllers=daemonset-controller",)
@@ -38,7 +38,7 @@ def state(plane: ControlPlane) -> dict[str, Any]:
 def test_nothing_is_made_anew(plane: ControlPlane, first: str) -> None:
     def real() -> None:
         plane.start_controller_manager(*MANAGER)
-        until(lambda: len(pods(plane.api)) == 2, 60)
+        until(lambda: len(pods(plane.api)) == 2)
         time.sleep(10)
         plane.stop("kube-controller-manager")
 
@@ -68,6 +68,6 @@ def test_a_stolen_lease_stops_us_until_the_thief_is_gone(plane: ControlPlane) ->
         plane.api.create(SETS, DAEMON_SET)
         time.sleep(3)
         assert plane.api.get(PODS)["items"] == [], "another one holds the Lease"
-        until(lambda: len(pods(plane.api)) == 2, 60)
+        until(lambda: len(pods(plane.api)) == 2)
         assert plane.api.get(LEASE)["spec"]["leaseTransitions"] >= 1
         assert one.stop() == 0

@@ -1,15 +1,14 @@
 """`snapshot` and `replay` on a real cluster: a node is lost and comes back, one is drained."""
 
 import json
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from kubectl_nodelife.cli import main
-from tests.real.control_plane import ControlPlane, control_plane
+from tests.real.control_plane import ControlPlane, control_plane, until
 from tests.real.kubelets import Kubelets
 from tests.snapshot.test_sandbox import without_time
 
@@ -40,13 +39,6 @@ def deployment() -> dict[str, Any]:
     template = {"metadata": {"labels": labels}, "spec": spec}
     spec = {"replicas": 4, "selector": {"matchLabels": labels}, "template": template}
     return {"metadata": {"name": "web"}, "spec": spec}
-
-
-def until(wanted: Callable[[], object], what: Callable[[], str], seconds: float = 180) -> None:
-    ends = time.monotonic() + seconds
-    while not wanted():
-        assert time.monotonic() < ends, what()
-        time.sleep(0.2)
 
 
 @pytest.fixture(scope="module")

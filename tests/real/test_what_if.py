@@ -20,7 +20,7 @@ import pytest
 
 from kubectl_nodelife.cli import main
 from tests.real.audited import instant, records
-from tests.real.control_plane import ControlPlane, control_plane
+from tests.real.control_plane import ControlPlane, control_plane, until
 from tests.real.kubelets import Kubelets
 from tests.real.predictions import BUSY_S
 
@@ -87,10 +87,7 @@ class Steady:
 
     def until(self, wanted: Callable[[], bool]) -> None:
         """Wait for it."""
-        ends = time.monotonic() + 180
-        while not wanted():
-            assert time.monotonic() < ends, self.plane.kubectl("get", "pods,nodes", "-o", "wide")
-            time.sleep(0.2)
+        until(wanted, lambda: self.plane.kubectl("get", "pods,nodes", "-o", "wide"))
 
 
 @pytest.fixture

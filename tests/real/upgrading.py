@@ -19,7 +19,7 @@ from typing import Any
 
 import yaml
 
-from tests.real.control_plane import ControlPlane, Refused, control_plane
+from tests.real.control_plane import ControlPlane, Refused, control_plane, until
 from tests.real.kubelets import Kubelets
 
 Json = dict[str, Any]
@@ -67,7 +67,7 @@ class Fleet:
     def until(self, what: str, holds: Callable[[], bool], seconds: float = PATIENCE_S) -> None:
         """Wait until it is so; what everybody said is told where it never is."""
         try:
-            until(what, holds, seconds)
+            until(holds, what, seconds)
         except AssertionError as error:
             self.plane.assert_running()
             said = "\n".join(f"{one.folder.name}:\n{one.said()}" for one in self.operators)
@@ -84,7 +84,7 @@ class Fleet:
         self.deployment("web", 6)
         self.budget("web", {"maxUnavailable": 1})
         self.kubeconfig, self.account = _least_privilege(self.plane)
-        until("all pods are ready", lambda: self.ready_pods() == len(self.nodes) + 6)
+        until(lambda: self.ready_pods() == len(self.nodes) + 6, "all pods are ready")
 
     def deployment(self, name: str, replicas: int, affinity: Json | None = None) -> None:
         """A Deployment in the shop; `affinity`: to which nodes, as a nodeAffinity."""
@@ -128,7 +128,7 @@ class Fleet:
                 return bool(self.api.merge(f"/api/v1/nodes/{node}", patch))
             return False
 
-        until(f"{node} is tainted by another program", is_done)
+        until(is_done, f"{node} is tainted by another program")
 
     def node(self, name: str) -> Json:
         """A node."""
@@ -295,14 +295,6 @@ def operating(cluster: Fleet) -> Iterator[Operator]:
     cluster.plane.assert_running()
     if cluster.traces():
         cluster.sweep()
-
-
-def until(what: str, holds: Callable[[], bool], seconds: float = PATIENCE_S) -> None:
-    """Wait until it is so."""
-    deadline = time.monotonic() + seconds
-    while not holds():
-        assert time.monotonic() < deadline, f"after {seconds:.0f}s not so: {what}"
-        time.sleep(0.2)
 
 
 def is_ready(obj: Json) -> bool:
