@@ -1,4 +1,4 @@
-"""One file for each verb: parse flags, look at the cluster, make the answer, print it.
+"""A file for each verb, or two of one subject: parse flags, look at the cluster, answer, print it.
 
 A verb is a click command, listed in `cli.VERB_GROUPS` with its line of help; its module is imported
 only when it is called. A command returns nothing, or its exit code. What verbs share: `flags` (in
