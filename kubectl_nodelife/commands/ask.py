@@ -10,7 +10,6 @@ import os
 import time
 
 from kubectl_nodelife.daemon import client, paths
-from kubectl_nodelife.daemon.paths import CachedIdentity, log_path, remember
 from kubectl_nodelife.errors import EXIT_NO, BadInput, Failed, NodelifeError, Unreachable
 from kubectl_nodelife.report import terminal
 from kubectl_nodelife.report.terminal import this_screen
@@ -39,7 +38,7 @@ class DaemonEndpoint:
 
     __slots__ = ("known", "socket")
 
-    def __init__(self, socket: str | client.Way, known: CachedIdentity) -> None:
+    def __init__(self, socket: str | client.Way, known: paths.CachedIdentity) -> None:
         self.socket = socket
         self.known = known
 
@@ -59,11 +58,11 @@ class DaemonEndpoint:
 
         terminal.note(f"{other.what}: it is started anew")
         runtime, identity = os.path.dirname(str(self.socket)), self.known.identity
-        log = log_path(dict(os.environ), runtime, identity)
+        log = paths.log_path(dict(os.environ), runtime, identity)
         restart(Instance(runtime, identity), log, {"token": token} if token else {})
 
 
-def resolve(connection: Connection, runtime: str = "") -> CachedIdentity:
+def resolve(connection: Connection, runtime: str = "") -> paths.CachedIdentity:
     """The slow way: read the kubeconfig. With `runtime` the finding is kept there.
 
     Raises BadInput.
@@ -73,13 +72,13 @@ def resolve(connection: Connection, runtime: str = "") -> CachedIdentity:
 
     overrides = connection._replace(namespace=None)
     target = find_target(overrides, os.environ)
-    cluster = CachedIdentity(
+    cluster = paths.CachedIdentity(
         cluster_identity(target), target.server, target.context, target.namespace
     )
     if target.files and runtime:
         files = kubeconfig_files(overrides.kubeconfig, os.environ)
         authority = target.cluster.certificate_authority
-        remember(
+        paths.remember(
             runtime, connection, os.environ, cluster, (*files, *([authority] if authority else []))
         )
     return cluster
@@ -226,11 +225,10 @@ def kept_changes(connection: Connection, question: ChangesQuestion) -> dict[str,
     from sqlite3 import Error
 
     from kubectl_nodelife.daemon.changes import changes_of_acts, document, read_only
-    from kubectl_nodelife.daemon.paths import journal_path
 
     answer = ask(connection, "changes", **question._asdict())
     cluster = resolve(connection) if (line := find(connection)) is None else line.known
-    path = journal_path(dict(os.environ), cluster.identity)
+    path = paths.journal_path(dict(os.environ), cluster.identity)
     folder, wanted = os.path.dirname(path), question.chosen(time.time_ns())
     kept = answer or {"items": [], "server": cluster.server, "identity": cluster.identity}
     kind: str | None = "daemon"
