@@ -8,8 +8,8 @@ import click
 import pytest
 
 from kubectl_nodelife.cli import main, nodelife
-from kubectl_nodelife.commands.cluster import look as look_module
-from kubectl_nodelife.commands.cluster.look import DrainLook
+from kubectl_nodelife.commands import cluster
+from kubectl_nodelife.commands.cluster import DrainLook
 from kubectl_nodelife.commands.flags import DefaultGroup, Where
 from kubectl_nodelife.errors import BadInput
 from kubectl_nodelife.kube.names import (
@@ -85,9 +85,9 @@ def test_a_drain_takes_each_spelling(
     spelling: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Its cluster is the dump here: the names are looked for in what was read."""
-    of_cluster = look_module.look_for_drain
+    of_cluster = cluster.look_for_drain
     look = functools.partial(_look_at_dump, of_cluster)
-    monkeypatch.setattr(look_module, "look_for_drain", look)
+    monkeypatch.setattr(cluster, "look_for_drain", look)
     words = ["drain", *spelling.split(), "--ignore-daemonsets", "--force", "--dry-run=client"]
     assert main(words) == 0, capsys.readouterr().err
     assert "w-behind" in capsys.readouterr().out
