@@ -37,11 +37,10 @@ class CopyOnWriteDict(dict[K, V]):
 
     The dict itself holds what was written since, `_hidden` the shared keys that were deleted since.
     `copy_value`: values can be changed in place, so that one is copied when it is first read here.
-    `shows_copies`: the copies differ from what is shared, so that who only looks gets one as well.
     `in_order`: brings the shared one in its order, when entries are first gone through.
     """
 
-    __slots__ = ("_copy_value", "_hidden", "_in_order", "_shared", "_shows_copies")
+    __slots__ = ("_copy_value", "_hidden", "_in_order", "_shared")
 
     def __init__(
         self,
@@ -50,7 +49,6 @@ class CopyOnWriteDict(dict[K, V]):
         own: Iterable[tuple[K, V]] = (),
         hidden: Iterable[K] = (),
         *,
-        shows_copies: bool = False,
         in_order: Callable[[dict[K, V]], dict[K, V]] | None = None,
     ) -> None:
         super().__init__(own)
@@ -58,7 +56,6 @@ class CopyOnWriteDict(dict[K, V]):
         self._in_order = in_order
         self._hidden = set(hidden)
         self._copy_value = copy_value
-        self._shows_copies = shows_copies
 
     # Look-ups
 
@@ -106,9 +103,7 @@ class CopyOnWriteDict(dict[K, V]):
         return repr(dict(self))
 
     def peek(self, key: K) -> V | None:
-        """The value, or None; a shared one is not copied, unless copies differ."""
-        if self._shows_copies:
-            return self.get(key)
+        """The value, or None; a shared one is not copied."""
         value: Any = _get(self, key, _MISSING)
         if value is not _MISSING:
             return value
@@ -168,11 +163,7 @@ class CopyOnWriteDict(dict[K, V]):
         return bool(self._hidden) or super().__len__() > 0
 
     def merged(self) -> dict[K, V]:
-        """A plain dict of the same, made without a call for each entry: no value is copied, unless
-        copies differ.
-        """
-        if self._shows_copies:
-            return dict(self)
+        """A plain dict of the same, made without a call for each entry: no value is copied."""
         merged = dict(self._ordered())
         for key in self._hidden:
             del merged[key]
@@ -241,13 +232,10 @@ class CopyOnWriteDict(dict[K, V]):
         entries = list(zip(super().__iter__(), super().values(), strict=True))
         if copy_value is not None:
             entries = [(key, copy_value(value)) for key, value in entries]
-        shows_copies = self._shows_copies
-        of_shared = self._copy_value if shows_copies else copy_value
-        return self, CopyOnWriteDict(
-            *(self._shared, of_shared, entries, self._hidden),
-            shows_copies=shows_copies,
-            in_order=self._in_order,
+        other = CopyOnWriteDict(
+            self._shared, copy_value, entries, self._hidden, in_order=self._in_order
         )
+        return self, other
 
 
 class ValuesInOrder(Iterable[V]):
@@ -277,14 +265,56 @@ def fork_dict(
     return _share(present, copy_value)
 
 
+class _MadeLater(dict[K, V]):
+    """What `make` makes of each value of another dict, once for all who share it."""
+
+    __slots__ = ("_make", "_of")
+
+    def __init__(self, of: dict[K, T], make: Callable[[T], V]) -> None:
+        super().__init__()
+        self._of: dict[K, Any] = of
+        self._make: Callable[[Any], V] = make
+
+    def __missing__(self, key: K) -> V:
+        value = self[key] = self._make(self._of[key])
+        return value
+
+    def get(self, key: K, default: Any = None, /) -> Any:
+        """As of a dict."""
+        return self[key] if key in self._of else default
+
+    def __contains__(self, key: object) -> bool:
+        return key in self._of
+
+    def __len__(self) -> int:
+        return len(self._of)
+
+    def __iter__(self) -> Iterator[K]:
+        return iter(self._of)
+
+    def keys(self) -> Any:
+        """As of a dict."""
+        return KeysView(self)
+
+    def values(self) -> Any:
+        """As of a dict, in a list."""
+        return [self[key] for key in self._of]
+
+    def items(self) -> Any:
+        """As of a dict, in a list."""
+        return [(key, self[key]) for key in self._of]
+
+
 def made_later(
-    of: dict[K, T], make: Callable[[T], V], own: Mapping[K, V] = MappingProxyType({})
+    of: dict[K, T],
+    make: Callable[[T], V],
+    copy_value: Callable[[V], V] | None = None,
+    own: Mapping[K, V] = MappingProxyType({}),
 ) -> dict[K, V]:
-    """What `make` makes of each value, when it is first asked for, after the entries of `own`;
-    `of` is not to be changed any more.
+    """What `make` makes of each value, when it or a fork's is first asked for, and the entries of
+    `own`. Neither `of` nor what `make` looks at is changed any more; `copy_value`: as of a fork.
     """
-    shared, copy_value = cast("dict[K, V]", of), cast("Callable[[V], V]", make)
-    return CopyOnWriteDict(shared, copy_value, own.items(), shows_copies=True)
+    return CopyOnWriteDict(_MadeLater(of, make), copy_value, own.items())
 
 
 def _share(

@@ -568,7 +568,7 @@ class Cache:
 
 def _each_sorted(groups: dict[str, dict[Key, T]]) -> dict[str, dict[Key, T]]:
     """Groups of pods, each of which is brought in order when it is first looked at."""
-    return made_later(groups, lambda group: dict(in_key_order(group)))
+    return made_later(groups, lambda group: dict(in_key_order(group)), copy_of_dict)
 
 
 def is_settled(pod: Pod) -> bool:

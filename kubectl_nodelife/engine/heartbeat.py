@@ -225,7 +225,7 @@ def followed(
             heartbeat.follow(schedule(name), now_ns)
         return heartbeat
 
-    return made_later({name: name for name in (*before, *nodes)}, of_node)
+    return made_later({name: name for name in (*before, *nodes)}, of_node, copy)
 
 
 class Leases(Protocol):

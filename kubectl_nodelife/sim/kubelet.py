@@ -214,7 +214,7 @@ class Kubelets:
             own = own_conditions(node)
             return Kubelet.joined(node.name, own, every_ns, joined.get(node.name))
 
-        made = made_later(nodes, of_node)
+        made = made_later(nodes, of_node, Kubelet.copy)
         self._kubelets, self.silent = made, nodes.keys() - joined.every_ns.keys()
         for name in joined:
             node = nodes.get(name)

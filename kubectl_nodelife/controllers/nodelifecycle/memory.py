@@ -307,7 +307,7 @@ def take_over(memory: Memory, cache: Cache, now_ns: int) -> None:
             return _health(placed[1], beats.get(placed[1].name), now_ns, memory)
 
         zones.take_over(at_rest)
-        memory.health = made_later(at_rest, health_of, memory.health)
+        memory.health = made_later(at_rest, health_of, copy, memory.health)
     _take_over_states(memory, now_ns)
     if memory.begins_cold:
         noticed = {name: health.probe_ns for name, health in memory.health.items()}

@@ -165,8 +165,8 @@ class Zones:
             if not is_excluded(node, self._settings):
                 counted[name] = placed
                 self._counts.setdefault(zone, [0, 0])[0] += 1
-        self._places = made_later(at_rest, _place_of, self._places)
-        self._samples = made_later(counted, _ready_in, self._samples)
+        self._places = made_later(at_rest, _place_of, own=self._places)
+        self._samples = made_later(counted, _ready_in, own=self._samples)
 
     def forget(self, name: str) -> None:
         """The node is gone."""
