@@ -10,13 +10,13 @@ such a node a pod must fit with the nominated pods and without them
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from copy import copy
 from functools import partial
 from typing import Final, NamedTuple, TypeAlias
 
-from kubectl_nodelife.copy_on_write import fork_dict
+from kubectl_nodelife.copy_on_write import fork_dict, made_later
 from kubectl_nodelife.kube.node import Node
 from kubectl_nodelife.kube.pod import TERMINAL_PHASES, Pod, PodSpec, is_daemon_pod
 from kubectl_nodelife.workloads.placement_rules import PlacementRules, SchedulerCache, SoftRules
@@ -96,6 +96,7 @@ class PlacementSimulator:
         self._classes = classes
         self._candidates: dict[Demands, Candidates] = {}
         self._stale: dict[Demands, set[str]] = {}
+        self._groups: list[list[str]] | None = None
         self._rules = PlacementRules(cache)
         self._soft = SoftRules(cache)
         self._nominated: dict[str, tuple[str, Pod]] = {}
@@ -139,6 +140,7 @@ class PlacementSimulator:
             info.node = new
         if old is None or new is None or old.status.allocatable != new.status.allocatable:
             self._infos.pop(name, None)
+        self._groups = None
         for stale in self._stale.values():
             stale.add(name)
         self._rules.node_changed(old, new)
@@ -170,10 +172,11 @@ class PlacementSimulator:
         self._rules.pod_moved(pod, name, by)
 
     def prepare(self, pods: Iterable[Pod]) -> None:
-        """Find the nodes for each class of these pods now, and what each node has left: forks then
-        share what was found."""
-        for name in self._cache.nodes:
-            self.info(name)
+        """Find the nodes for each class of these pods now, and what each node has left once it is
+        asked: forks share what is found. Nothing is placed here from then on, only in forks."""
+        if len(self._infos) < self._count:
+            names = {name: name for name in self._cache.nodes}
+            self._infos = made_later(names, self._cache.stock, NodeInfo.copy, self._infos)
         pods = tuple(pods)
         self.prepare_for(pods)
         if self._count <= SMALL:
@@ -434,7 +437,11 @@ class PlacementSimulator:
         if candidates is None:
             candidates = self._scoring.candidates(self, self._prefers(demands))
             self._candidates[demands] = candidates
-            self._stale[demands] = set(self._cache.nodes)
+            self._stale[demands] = set()
+            spec, sample = demands.wanted.pod.spec, demands.wanted.pod
+            for names in self._alike(by_labels=asks_for_labels(spec)):
+                admitted = self._keeps_off(sample, self._cache.nodes[names[0]]) is None
+                candidates.update_alike(names, admitted)
         stale = self._stale[demands]
         if stale:
             nodes, sample = self._cache.nodes, demands.wanted.pod
@@ -446,9 +453,30 @@ class PlacementSimulator:
             stale.clear()
         return candidates
 
+    def _alike(self, *, by_labels: bool) -> Iterable[list[str]]:
+        """The nodes in groups that nothing but their room tells apart, and, unless that is asked
+        for, their labels and names; each in the order in which they were first seen.
+        """
+        nodes = self._cache.nodes
+        if by_labels:
+            return [[name] for name in self.in_order(n for n in nodes if n in self._ranks)]
+        if self._groups is None:
+            groups = defaultdict[Hashable, list[str]](list)
+            for name in self.in_order(n for n in nodes if n in self._ranks):
+                spec, keeps_off = nodes[name].spec, self._cache.keeps_off(nodes[name])
+                groups[spec.unschedulable, spec.taints, keeps_off].append(name)
+            self._groups = list(groups.values())
+        return self._groups
+
     def _prefers(self, demands: Demands) -> Prefers:
         """The preference of pods with these demands for a node."""
         return lambda name: preference_of(demands.wanted.pod, self._cache.nodes[name])
+
+
+def asks_for_labels(spec: PodSpec) -> bool:
+    """True if the pod asks anything of the labels or the name of a node."""
+    affinity = spec.affinity
+    return bool(spec.node_selector) or (affinity is not None and affinity.node_affinity is not None)
 
 
 def priority(pod: Pod) -> int:

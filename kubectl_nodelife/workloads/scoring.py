@@ -93,6 +93,9 @@ class Candidates(Protocol):
     def update(self, name: str, admitted: bool) -> None:
         """The node changed, or lost a pod; `admitted`: whether pods of the kind may go there."""
 
+    def update_alike(self, names: Sequence[str], admitted: bool) -> None:
+        """`update` of nodes to which pods of the kind may go alike, and which they prefer alike."""
+
     def names(self) -> Iterable[str]:
         """All of them, in no particular order."""
 
@@ -171,6 +174,11 @@ class _Heap:
         if self._listed.get(name) != listed:
             self._listed[name] = listed
             heapq.heappush(self._own_heap(), (*listed, self._nodes.rank(name), name))
+
+    def update_alike(self, names: Sequence[str], admitted: bool) -> None:
+        """Each by itself: they may have more or fewer pods."""
+        for name in names:
+            self.update(name, admitted)
 
     def names(self) -> Iterable[str]:
         """All of them, those without room included."""
@@ -267,6 +275,13 @@ class _Round:
         elif name in self._liked and self._liked[name] != (preference := self._prefers(name)):
             self._liked[name] = preference
             self._preferred = None
+
+    def update_alike(self, names: Sequence[str], admitted: bool) -> None:
+        """All of them at once; none of them is known yet."""
+        self._admitted.update(dict.fromkeys(names, admitted))
+        self._names = self._preferred = None
+        if admitted:
+            self._liked.update(dict.fromkeys(names, self._prefers(names[0])))
 
     def names(self) -> list[str]:
         """All of them, in the order in which the cluster's nodes were first seen."""
