@@ -179,6 +179,11 @@ class Cache:
             return self.pods.values()
         return self.objects.get(kind, {}).values()
 
+    def as_now(self, kind: str) -> dict[Key, KubeObject]:
+        """The objects of a kind but Node and Pod, as they will still be when those here change."""
+        self.objects[kind], now = fork_dict(self.objects.get(kind, {}))
+        return now
+
     def everything(self) -> Iterator[KubeObject]:
         """All objects: the nodes, those of each other kind, and the pods."""
         yield from self.nodes.values()

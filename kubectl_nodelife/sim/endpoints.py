@@ -8,10 +8,12 @@ Services that exist at the start are followed.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
 from copy import copy
+from typing import cast
 
-from kubectl_nodelife.copy_on_write import fork_dict
+from kubectl_nodelife.copy_on_write import fork_dict, made_later
 from kubectl_nodelife.engine.actions import Action
 from kubectl_nodelife.engine.cache import Key
 from kubectl_nodelife.engine.events import ConditionsChange
@@ -54,7 +56,8 @@ class EndpointsController:
     def __init__(self, api: Api, agenda: Agenda) -> None:
         self._api = api
         self._agenda = agenda
-        self._index: SelectorIndex[Key] = SelectorIndex()
+        self._indexes: dict[str, SelectorIndex[Key]] = {}
+        """By namespace."""
         self._endpoints: dict[Key, ServiceEndpoints] = {}
         self._pods: LabelledPods | None = None
 
@@ -72,29 +75,39 @@ class EndpointsController:
         first of them changes.
         """
         self._pods = pods
-        for service in self._api.store.all("Service"):
-            if not isinstance(service, Service) or service.spec.publish_not_ready_addresses:
-                continue
-            if service.spec.selector:
-                selector = LabelSelector(match_labels=service.spec.selector)
-                one = self._endpoints[service.key] = ServiceEndpoints(service)
-                self._index.add(service.namespace, selector, one.service.key)
-        if not self._endpoints:
+        services = cast("dict[Key, Service]", self._api.store.as_now("Service"))
+        if not services:
             return
+
+        def index_of(keys: Iterable[Key]) -> SelectorIndex[Key]:
+            index: SelectorIndex[Key] = SelectorIndex()
+            for key in keys:
+                service = services[key]
+                if _is_followed(service):
+                    index.add(key[0], LabelSelector(match_labels=service.spec.selector), key)
+            return index
+
+        by_namespace = defaultdict[str, list[Key]](list)
+        for key in services:
+            by_namespace[key[0]].append(key)
+        self._indexes = made_later(by_namespace, index_of)
+        self._endpoints = made_later(services, ServiceEndpoints, ServiceEndpoints.fork)
         if not joined:
-            for one in self._endpoints.values():
-                self._ready_of(one)
+            for key, service in services.items():
+                if _is_followed(service):
+                    self._ready_of(self._endpoints[key])
         self._api.on_pod(self._pod_changed)
         self._api.on_pod_conditions(self._conditions_changed)
 
     def services_of(self, pod: Pod) -> list[Key]:
         """The Services that are followed and select the pod."""
-        return self._index.find(pod.namespace, pod.metadata.labels)
+        index = self._indexes.get(pod.namespace)
+        return index.find(pod.namespace, pod.metadata.labels) if index is not None else []
 
     def pods_at_start(self, service: Key) -> Iterator[Pod]:
         """The pods that a Service selects at t=0, as they were, in a cluster that was joined."""
         one = self._endpoints.get(service)
-        if one is not None and self._pods is not None:
+        if one is not None and _is_followed(one.service) and self._pods is not None:
             selector = LabelSelector(match_labels=one.service.spec.selector)
             yield from self._pods.matching(one.service.namespace, selector)
 
@@ -152,6 +165,10 @@ class EndpointsController:
                 done = event_record(one.service, reason, because, cause=one.cause, warning=warning)
                 self._api.note(done)
         one.lost, one.back, one.cause = set(), set(), None
+
+
+def _is_followed(service: Service) -> bool:
+    return bool(service.spec.selector) and not service.spec.publish_not_ready_addresses
 
 
 def _counts(service: Service, pod: Pod) -> bool:
