@@ -15,7 +15,7 @@ from collections.abc import Hashable, Iterable, Iterator
 from copy import copy
 from typing import Any, Final
 
-from kubectl_nodelife.copy_on_write import fork_dict
+from kubectl_nodelife.copy_on_write import fork_dict, unchanging
 from kubectl_nodelife.engine.actions import (
     Action,
     AfterWrites,
@@ -91,13 +91,15 @@ class PodGCController:
 
     def start(self, cache: Cache, now_ns: int) -> Actions:
         """The first run is at once."""
-        for node in cache.nodes.values():
-            self._note_node(node, None)
+        nodes = unchanging(cache.nodes)
+        for node in nodes.values():
+            if node.spec.taints:
+                self._note_node(node, None)
         for pod in cache.unsettled_pods():
             if pod.status.phase not in _ALIVE_PHASES or pod.metadata.deletion_timestamp:
                 self._note_pod(pod.key, pod, None)
         for name in cache.nodes_with_pods():
-            if name not in cache.nodes:
+            if name not in nodes:
                 self._unknown[name] = None
         yield from self.reconcile(_RUN, cache, now_ns)
 

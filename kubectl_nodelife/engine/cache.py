@@ -33,12 +33,11 @@ from kubectl_nodelife.engine.events import (
     Put,
     Unreadable,
 )
-from kubectl_nodelife.engine.heartbeat import Heartbeat, followed
+from kubectl_nodelife.engine.heartbeat import Heartbeat, first_heartbeats, followed
 from kubectl_nodelife.engine.quarantine import Quarantine
 from kubectl_nodelife.kube.meta import KubeObject, ObjectMeta, controller_of
 from kubectl_nodelife.kube.node import Lease, Node
 from kubectl_nodelife.kube.pod import Pod
-from kubectl_nodelife.kube.times import parse_time
 from kubectl_nodelife.kube.wellknown import NAMESPACE_NODE_LEASE
 
 Key = tuple[str, str]
@@ -264,10 +263,10 @@ class Cache:
         self.heartbeats = followed(unchanging(self.heartbeats), every_ns, schedule, now_ns)
         self._renews_every = dict(every_ns)
 
-    def renews_every(self, node: str) -> int | None:
-        """How often the node's kubelet renews its Lease, ns, if it goes on by the schedule that was
-        taken in with all others; None: see the node's heartbeat."""
-        return self._renews_every.get(node)
+    def renew_for_ever(self) -> Mapping[str, int]:
+        """How often kubelets renew their Leases that go on by the schedules that were taken in
+        together, ns, by node. Of others their heartbeats tell."""
+        return unchanging(self._renews_every)
 
     def heartbeats_now(self) -> Mapping[str, Heartbeat]:
         """The heartbeats, as they will still be when these here have changed."""
@@ -386,12 +385,12 @@ class Cache:
         other.nodes = in_key_order(forked.nodes)
         other.pods = CopyOnWriteDict(unchanging(forked.pods), in_order=in_key_order)
         for kind in kinds:
-            objects = forked.objects.get(kind, {})
+            objects = unchanging(forked.objects.get(kind, {}))
             if kind == "Lease":
-                for lease in in_key_order(objects).values():
-                    other.apply(Put(kind, lease), now_ns)
-            elif objects:
-                other.objects[kind] = CopyOnWriteDict(unchanging(objects), in_order=in_key_order)
+                objects = in_key_order(objects)
+                other.heartbeats = first_heartbeats(cast("dict[Key, Lease]", objects), now_ns)
+            if objects:
+                other.objects[kind] = CopyOnWriteDict(objects, in_order=in_key_order)
         on_nodes = unchanging(forked._pods_by_node)
         if gone := on_nodes.keys() - other.nodes.keys():
             on_nodes = dict(on_nodes)
@@ -539,8 +538,8 @@ class Cache:
         heartbeat = self._heartbeat(name)
         if not heartbeat.observe(*seen):
             return None
-        if old is None and (write := lease.touched()) is not None:
-            heartbeat.was_touched(int(parse_time(write.time)))
+        if old is None:
+            heartbeat.first_seen(lease)
         return self._heartbeat_change(name, cause)
 
     def _drop_lease(self, node: str, now_ns: int, cause: Action | None) -> Change | None:
@@ -559,7 +558,8 @@ class Cache:
 
     def _heartbeat(self, node: str) -> Heartbeat:
         """The node's heartbeat, which is about to change."""
-        self._renews_every.pop(node, None)
+        if self._renews_every:
+            self._renews_every.pop(node, None)
         heartbeat = self.heartbeats.get(node)
         if heartbeat is None:
             heartbeat = self.heartbeats[node] = Heartbeat()

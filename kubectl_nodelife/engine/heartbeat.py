@@ -24,7 +24,7 @@ from kubectl_nodelife.engine.actions import Action
 from kubectl_nodelife.engine.events import Heartbeats
 from kubectl_nodelife.kube.meta import KubeObject
 from kubectl_nodelife.kube.node import Lease, Node
-from kubectl_nodelife.kube.times import SECOND_NS
+from kubectl_nodelife.kube.times import SECOND_NS, parse_time
 from kubectl_nodelife.kube.wellknown import NAMESPACE_NODE_LEASE
 
 _LOOKED_AT_AFTER_NS = 600 * SECOND_NS
@@ -93,9 +93,14 @@ class Heartbeat:
             return True
         return renew_ns != last_ns
 
-    def was_touched(self, at_ns: int) -> None:
-        """The Lease that was first seen as it is had been written to since its last renewal."""
-        self.touched_ns, self._touch_version, self._version = at_ns, self._version, 0
+    def first_seen(self, lease: Lease) -> None:
+        """The Lease that was observed is the first: it may have been written to since its last
+        renewal.
+        """
+        write = lease.touched()
+        if write is not None:
+            self.touched_ns = int(parse_time(write.time))
+            self._touch_version, self._version = self._version, 0
 
     def version(self, now_ns: int) -> int:
         """The version of the Lease that was there at that instant; 0: there was none."""
@@ -207,6 +212,21 @@ class Heartbeat:
             stop_ns = s.unseen_ns if stop_ns is None else min(stop_ns, s.unseen_ns)
         last = _last_of(s.first_ns, s.every_ns, stop_ns, now_ns)
         return last if last is not None and last >= self._from_ns else None
+
+
+def first_heartbeats(leases: dict[tuple[str, str], Lease], now_ns: int) -> dict[str, Heartbeat]:
+    """The heartbeats of all nodes when these Leases are listed first, at that instant: each is made
+    when it is first asked for.
+    """
+
+    def of_lease(lease: Lease) -> Heartbeat:
+        heartbeat = Heartbeat()
+        heartbeat.observe(lease.spec.renew_time, now_ns, lease.metadata.resource_version)
+        heartbeat.first_seen(lease)
+        return heartbeat
+
+    of_nodes = {key[1]: lease for key, lease in leases.items() if key[0] == NAMESPACE_NODE_LEASE}
+    return made_later(of_nodes, of_lease, copy)
 
 
 def followed(

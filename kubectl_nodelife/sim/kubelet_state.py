@@ -237,8 +237,8 @@ def alike(a: NodeCondition, b: NodeCondition) -> bool:
 
 def may_be_overwritten(node: Node) -> bool:
     """False if the node shows a Ready, and no condition that the monitor wrote."""
-    conditions = node.status.conditions
-    return node.ready() is None or any(c.reason in SILENT_REASONS for c in conditions)
+    reasons = [condition.reason for condition in node.status.conditions]
+    return node.ready() is None or not SILENT_REASONS.isdisjoint(reasons)
 
 
 def overwritten(seen: Mapping[str, NodeCondition], node: Node) -> bool:

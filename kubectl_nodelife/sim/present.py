@@ -19,9 +19,9 @@ present's.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
-from typing import Final
+from typing import Final, NamedTuple
 
 import msgspec
 from msgspec.structs import replace
@@ -30,14 +30,15 @@ from kubectl_nodelife.controllers import make_controllers
 from kubectl_nodelife.controllers.daemonset import DaemonSetController, hash_of_all
 from kubectl_nodelife.controllers.daemonset.history import new_revision
 from kubectl_nodelife.controllers.nodelifecycle import NodeLifecycleController
+from kubectl_nodelife.copy_on_write import unchanging
 from kubectl_nodelife.engine.cache import Cache
 from kubectl_nodelife.engine.controller import Controller
 from kubectl_nodelife.engine.engine import Engine, EngineHost
 from kubectl_nodelife.engine.events import Synced
-from kubectl_nodelife.engine.heartbeat import LastSignOfLife, sign_of_life
+from kubectl_nodelife.engine.heartbeat import Heartbeat, LastSignOfLife, sign_of_life
 from kubectl_nodelife.engine.pace import FASTER_QPS, pace_of
 from kubectl_nodelife.engine.settings import Settings
-from kubectl_nodelife.kube.meta import Time
+from kubectl_nodelife.kube.meta import KubeObject, Time
 from kubectl_nodelife.kube.node import Node, NodeMeta
 from kubectl_nodelife.kube.selectors import matches
 from kubectl_nodelife.kube.times import SECOND_NS, human_duration
@@ -392,14 +393,30 @@ _ON_DELETE = "OnDelete"
 
 def joined_kubelets(setting: Setting) -> JoinedKubelets:
     """The kubelets that go on."""
-    every_ns, alive = {}, {}
-    for node in (*setting.cluster.nodes.values(), *_nodes_that_are_gone(setting.cluster)):
-        sign = last_sign(setting, node)
+    cluster, every_ns, alive = setting.cluster, {}, {}
+    seen = _LeasesSeen(unchanging(cluster.heartbeats), cluster)
+    for node in (*cluster.nodes.values(), *_nodes_that_are_gone(cluster)):
+        sign = sign_of_life(node, seen, setting.start_ns, setting.leases_count)
         if goes_on(node, sign, setting.start_ns, late_renew=setting.late_kubelets_renew):
             name = node.name
             every_ns[name] = setting.scenario.kubelet.lease_renew_interval_ns or sign.every_ns
             alive[name] = node, sign
     return JoinedKubelets(every_ns, lambda name: _heartbeats_of(setting, *alive[name]))
+
+
+class _LeasesSeen(NamedTuple):
+    """The Leases of a cluster, of whose heartbeats none is copied, since none is changed here."""
+
+    heartbeats: Mapping[str, Heartbeat]
+    cluster: Cache
+
+    def heartbeat(self, node: str) -> Heartbeat | None:
+        """See `Cache`."""
+        return self.heartbeats.get(node)
+
+    def get(self, kind: str, key: tuple[str, str]) -> KubeObject | None:
+        """See `Cache`."""
+        return self.cluster.get(kind, key)
 
 
 def _add_parts(world: World, setting: Setting) -> None:
@@ -417,9 +434,10 @@ def _nodes_that_are_gone(cluster: Cache) -> Iterator[Node]:
     """An empty Node for each Lease without one: a kubelet outlives its Node object, and belongs to
     a Node of the same name that is made later.
     """
-    for lease in cluster.all("Lease"):
-        if lease.namespace == NAMESPACE_NODE_LEASE and lease.name not in cluster.nodes:
-            yield Node(NodeMeta(name=lease.name))
+    for name in cluster.heartbeats:
+        key = NAMESPACE_NODE_LEASE, name
+        if name not in cluster.nodes and cluster.get("Lease", key) is not None:
+            yield Node(NodeMeta(name=name))
 
 
 def last_sign(setting: Setting, node: Node) -> LastSignOfLife:

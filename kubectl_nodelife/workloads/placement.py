@@ -463,7 +463,8 @@ class PlacementSimulator:
         if self._groups is None:
             groups = defaultdict[Hashable, list[str]](list)
             for name in self.in_order(n for n in nodes if n in self._ranks):
-                spec, keeps_off = nodes[name].spec, self._cache.keeps_off(nodes[name])
+                node = nodes[name]
+                spec, keeps_off = node.spec, self._cache.keeps_off(node)
                 groups[spec.unschedulable, spec.taints, keeps_off].append(name)
             self._groups = list(groups.values())
         return self._groups

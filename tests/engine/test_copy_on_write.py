@@ -9,6 +9,7 @@ from kubectl_nodelife.copy_on_write import (
     copy_of_dict,
     entries_of,
     fork_dict,
+    made_later,
     peek,
     values_at,
 )
@@ -50,13 +51,18 @@ def check(forked: dict[int, int], copied: dict[int, int]) -> None:
             assert forked.pop(key, -1) == -1
 
 
+@pytest.mark.parametrize("later", [False, True], ids=["there", "made-later"])
 @pytest.mark.parametrize("seed", range(50))
-def test_forks_are_as_copies(seed: int) -> None:
+def test_forks_are_as_copies(seed: int, later: bool) -> None:
     dice = random.Random(seed)
     first: dict[int, int] = {}
     for _ in range(30):
         change(dice, first)
-    pairs = [(first, dict(first))]
+    own = {key: -key for key in range(0, 40, 7)} if later else {}
+    copied = {**first, **own}
+    if later:
+        first = made_later({key: str(value) for key, value in first.items()}, int, own=own)
+    pairs = [(first, copied)]
     for _ in range(60):
         i = dice.randrange(len(pairs))
         forked, copied = pairs[i]
@@ -68,6 +74,22 @@ def test_forks_are_as_copies(seed: int) -> None:
             change(dice, forked, copied)
         for forked, copied in pairs:
             check(forked, copied)
+
+
+def test_what_is_made_later_is_made_once_for_all_forks_and_copied_for_each() -> None:
+    made: list[str] = []
+
+    def numbers(text: str) -> dict[int, int]:
+        made.append(text)
+        return {int(text): 1}
+
+    mine, theirs = fork_dict(made_later({"a": "1", "b": "2"}, numbers, copy_of_dict), copy_of_dict)
+    assert (len(mine), list(theirs), "a" in mine, made) == (2, ["a", "b"], True, [])
+    assert peek(mine, "a") == {1: 1} == mine["a"]
+    mine["a"][3] = 3
+    assert theirs.get("a") == {1: 1} and theirs["b"] == {2: 1}
+    assert made == ["1", "2"]
+    assert mine["a"] == {1: 1, 3: 3}
 
 
 def test_values_that_change_in_place_are_copied_when_they_are_read() -> None:
@@ -95,12 +117,12 @@ def test_many_changes_become_a_shared_dict_of_their_own() -> None:
     assert mine == theirs == dict.fromkeys(range(100), 1)
 
 
-def test_copies_that_differ_are_what_everybody_sees() -> None:
+def test_what_is_made_is_what_everybody_sees() -> None:
     def in_order(group: dict[int, int]) -> dict[int, int]:
         return dict(sorted(group.items()))
 
     shared = {"a": {2: 2, 1: 1}, "b": {4: 4, 3: 3}}
-    groups = CopyOnWriteDict(shared, in_order, shows_copies=True)
+    groups = made_later(shared, in_order, copy_of_dict)
     mine, theirs = fork_dict(groups, copy_of_dict)
     assert [list(group) for _, group in entries_of(mine)] == [[1, 2], [3, 4]]
     theirs["a"][0] = 0

@@ -109,6 +109,6 @@ def test_nodes_at_rest_need_no_first_look(seed: int, monkeypatch: pytest.MonkeyP
     forks = chance.random() < 0.5
     some_at_rest = _played(present, events, forks)
     with monkeypatch.context() as patched:
-        patched.setattr(Cache, "renews_every", lambda cache, node: None)
+        patched.setattr(Cache, "renew_for_ever", lambda cache: {})
         assert _played(present, events, forks) == some_at_rest
     assert some_at_rest or not any(isinstance(e.what, KubeletEvent) for e in events)

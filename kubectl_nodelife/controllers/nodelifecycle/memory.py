@@ -110,13 +110,14 @@ class Memory:
     silence. `owed`: the version of a Lease that the watch has yet to show; no node is looked at
     before. `silent`: the nodes whose time is over. `lease_reads`: how many Leases were read, one of
     each node whose time is over in each pass.
+    `slack_ns`: where signs of life without an end come sooner than in a grace period less that, no
+    pass calls the node lost.
     `begins_cold`: a join must not call a node lost for silence before it (see `watch_afresh`).
     `stays_beside`: the controller that was joined goes on, and for it silence before a cold join
     (at `afresh_ns`) counts; `noticed_by_it`: when it noticed the last sign of life of each node.
     """
 
     def __init__(self, settings: Settings, pass_drift_ns: int = 0) -> None:
-        self.settings = settings
         self.zones = Zones(settings)
         self.health: dict[str, NodeHealth] = {}
         self.known: dict[str, Node] = {}
@@ -141,6 +142,7 @@ class Memory:
         self.open_pass: OpenPass | None = None
         self.loop_zone: str | None = None
         self.drift_ns = pass_drift_ns
+        self._follow(settings)
         self.begins_cold = self.stays_beside = False
         self.noticed_by_it: dict[str, int] = {}
         self.afresh_ns = 0
@@ -219,10 +221,6 @@ class Memory:
         """Nodes a second for a zone of that state and size, while not all zones are dark."""
         return eviction_rate(state, size, self.settings)
 
-    def beats_in_time(self, every_ns: int, grace_ns: int) -> bool:
-        """True if no node is called lost whose signs of life come so far apart, without an end."""
-        return every_ns + 2 * (self.settings.node_monitor_period_ns + self.drift_ns) < grace_ns
-
     def passes_that_saw(self, node: str, now_ns: int) -> Passes:
         """Those in which the node was there, of which the one at `now_ns` sees it."""
         if not self.unseen_since:  # as nearly always
@@ -270,9 +268,13 @@ class Memory:
         """Go on with other periods, rates and thresholds, and with all clocks and queues as they
         are. The profile and the gates must be the same.
         """
-        self.settings = settings
+        self._follow(settings)
         self.zones.change_settings(settings, now_ns)
         self.look_at.update(self.health)
+
+    def _follow(self, settings: Settings) -> None:
+        self.settings = settings
+        self.slack_ns = 2 * (settings.node_monitor_period_ns + self.drift_ns)
 
 
 def take_over(memory: Memory, cache: Cache, now_ns: int) -> None:
@@ -280,9 +282,10 @@ def take_over(memory: Memory, cache: Cache, now_ns: int) -> None:
     need not look at is made when it is asked for.
     """
     zones, at_rest = memory.zones, dict[str, tuple[str, Node]]()
+    every_ns = cache.renew_for_ever() if memory.leases_count else {}
     for name, node in sorted(cache.nodes.items()):
         memory.known[name] = node
-        if _is_at_rest(memory, node, cache):
+        if _is_at_rest(memory, node, every_ns.get(name), cache):
             zone = zones.key(node)
             zones.ensure(zone)
             at_rest[name] = zone, node
@@ -315,14 +318,13 @@ def take_over(memory: Memory, cache: Cache, now_ns: int) -> None:
         memory.noticed_by_it = noticed if memory.stays_beside else {}
 
 
-def _is_at_rest(memory: Memory, node: Node, cache: Cache) -> bool:
+def _is_at_rest(memory: Memory, node: Node, every_ns: int | None, cache: Cache) -> bool:
     """True if a pass finds nothing to decide about the node while it is as it is: it is Ready, has
-    no taints, and its kubelet goes on.
+    no taints, and its kubelet renews so often, for ever.
     """
-    every_ns = cache.renews_every(node.name) if memory.leases_count else None
     if every_ns is None or node.spec.taints or not node.is_ready:
         return False
-    in_time = memory.beats_in_time(every_ns, memory.settings.node_monitor_grace_period_ns)
+    in_time = every_ns + memory.slack_ns < memory.settings.node_monitor_grace_period_ns
     return in_time and not cache.is_quarantined("Node", ("", node.name))
 
 

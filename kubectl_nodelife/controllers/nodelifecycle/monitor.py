@@ -428,7 +428,7 @@ def _plan_next_look(
     expires = verdict.expires_ns
     if expires is not None and heartbeat is not None:
         every_ns = heartbeat.beats_for_ever(memory.leases_count)
-        if every_ns is not None and memory.beats_in_time(every_ns, verdict.grace_ns):
+        if every_ns is not None and every_ns + memory.slack_ns < verdict.grace_ns:
             expires = None
     if not memory.settings.taint_mode and verdict.current is not None:
         timeout_ns = memory.settings.pod_eviction_timeout_ns
