@@ -72,9 +72,7 @@ def _blocks(answer: document.WhatIf, *, wide: bool) -> Iterator[Block]:
     gaining = {f"{w.namespace}/{w.kind}/{w.name}" for w in answer.workloads if sentences.gained(w)}
     if still_down := [name for name in answer.already_down if name not in gaining]:
         yield f"down before, and left out: {_targets(still_down)}"
-    lines = [_horizon_line(answer)]
-    if answer.ignored:
-        lines.append(f"left out as asked: {answer.ignored} workloads or Services")
+    lines = [_horizon_line(answer), *_left_out_as_asked(answer)]
     lines += [f"assumed: {sentence}" for sentence in answer.assumed] if wide else []
     lines += [f"no {each.kind} was read: {each.means}" for each in answer.not_evaluated]
     yield "\n".join(lines)
@@ -97,6 +95,11 @@ def ranking_page(answer: WhatIfRanking) -> Page:
         yield Table(_POINTS[act], rows)
 
     return Page(blocks, lambda: answer, lambda: (f"{kind}/{item.target}" for item in harmful))
+
+
+def _left_out_as_asked(answer: document.WhatIf | WhatIfRanking) -> Iterator[str]:
+    if answer.ignored:
+        yield f"left out as asked: {answer.ignored} workloads or Services"
 
 
 def _horizon_line(answer: document.WhatIf) -> str:
@@ -149,6 +152,7 @@ def _lines_of_the_rest(answer: WhatIfRanking, more: int) -> Iterator[str]:
         nodes = counted(answer.without_group, "node")
         what = answer.each.removeprefix(f"{PAIR_OF} ").replace("=", " ")
         yield f"left out: {nodes} without a {what}"
+    yield from _left_out_as_asked(answer)
 
 
 def _ranked_row(item: RankedTarget, *, drains: bool) -> list[object]:

@@ -1,9 +1,10 @@
 """Holds the ranking of `what-if --each` against a naive count of each target's play, and against
 the plain question that it names for each.
 
-In the clusters nodes are well, late, or lost already, pods are leaving, without a node or without
-an owner. Counted are workloads and Services at zero and for how long, budgets, pods without a
-place, stuck and evicted ones, always as far as it is not so without the act as well.
+In the clusters nodes are well, late, or lost already, pods are leaving, without a node, without an
+owner, or a Job's. Targets are narrowed by -l and --zone, and workloads left out by --ignore.
+Counted are workloads and Services at zero and for how long, budgets, pods without a place, stuck
+and evicted ones, always as far as it is not so without the act as well.
 """
 
 import json
@@ -11,7 +12,9 @@ import random
 import re
 import shlex
 from collections import Counter
+from collections.abc import Callable
 from copy import deepcopy
+from itertools import combinations
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -20,7 +23,7 @@ import pytest
 from tests import objects
 from tests.claims.naive_play import Course, courses
 from tests.claims.test_what_if import NOTHING, drains_of, random_question, run, span_of
-from tests.what_if.stand import at, service
+from tests.what_if.stand import at, service, workload
 
 Document = dict[str, Any]
 NOW = ("--now", "2026-01-01T12:00:00Z")
@@ -37,10 +40,39 @@ class Case(NamedTuple):
 
     items: list[Document]
     each: str
+    ignored: tuple[str, ...] = ()
+
+    @property
+    def words(self) -> list[str]:
+        return [*self.each.split(), *(f"--ignore={each}" for each in self.ignored)]
+
+    @property
+    def left_out(self) -> set[str]:
+        """The names of the workloads that --ignore means."""
+        return {re.split("[/=]", each)[-1] for each in self.ignored}
+
+    @property
+    def kind(self) -> str:
+        """The kind of what is lost: node, zone, label, or pair-of one of them."""
+        return re.match(r"(?:pair-of )?[a-z]+", self.each)[0]  # type: ignore[index]
+
+    @property
+    def targets(self) -> set[str]:
+        """The names of the nodes, zones and groups that have a node of those that are chosen."""
+        nodes = {o["metadata"]["name"]: o for o in self.items if o["kind"] == "Node"}
+        pools = {name: node["metadata"]["labels"].get("pool") for name, node in nodes.items()}
+        chosen = {n for n in nodes if "-l pool=blue" not in self.each or pools[n] == "blue"}
+        chosen = {n for n in chosen if "--zone a" not in self.each or n[0] == "a"}
+        if self.kind.endswith("zone"):
+            return {name[0] for name in chosen}
+        if self.kind == "label":
+            return {pool for name in chosen if (pool := pools[name])}
+        pairs = combinations(sorted(chosen), 2)
+        return {f"{a} + {b}" for a, b in pairs} if "pair-of" in self.each else chosen
 
     @property
     def until_s(self) -> float:
-        return 3600.0 if self.each.startswith("zone") else 600.0
+        return 600.0 if self.kind.endswith("node") else 3600.0
 
 
 def random_case(seed: int) -> Case:
@@ -61,7 +93,37 @@ def random_case(seed: int) -> Case:
         bare["metadata"] = {"name": "bare", "namespace": "default", "uid": "bare"}
         bare["metadata"]["creationTimestamp"] = at(-3600)
         items.append(bare)
-    return Case(items, rng.choice(EACH))
+    return _narrowed(Case(items, rng.choice(EACH)), random.Random(f"narrowed {seed}"))
+
+
+def _narrowed(case: Case, rng: random.Random) -> Case:
+    """The same with a Job, with labels and flags by which targets are fewer, or without one of its
+    workloads."""
+    items, each = case.items, case.each
+    if rng.random() < 0.3:
+        items += _job(rng, sorted(o["metadata"]["name"] for o in items if o["kind"] == "Node"))
+    for number, node in enumerate(o for o in items if o["kind"] == "Node"):
+        pool = rng.choice(["blue", "red", ""]) if number else "blue"
+        node["metadata"]["labels"] |= {"pool": pool} if pool else {}
+    if rng.random() < 0.5 and "pair-of" not in each:
+        each = rng.choice([f"{each} -l pool=blue", re.sub("^zone", "label=pool", each)])
+    owners = [o for o in items if "template" in o.get("spec", ())]
+    ignored = [
+        rng.choice([f"app={o['metadata']['name']}", f"default/{o['kind']}/{o['metadata']['name']}"])
+        for o in rng.sample(owners, rng.choice([0, 0, 1, min(2, len(owners))]))
+    ]
+    return Case(items, each, tuple(ignored))
+
+
+def _job(rng: random.Random, names: list[str]) -> list[Document]:
+    owner, *pods = workload("batch", [rng.choice(names) for _ in range(rng.choice([1, 2]))], "Job")
+    spec = {"template": owner["spec"]["template"], "parallelism": len(pods)}
+    owner |= {"apiVersion": "batch/v1", "spec": spec, "status": {}}
+    for pod in pods:
+        pod |= {"apiVersion": "v1"}
+        pod["spec"]["restartPolicy"] = "Never"
+        pod["metadata"]["ownerReferences"][0]["apiVersion"] = "batch/v1"
+    return [owner, *pods]
 
 
 def _lose(node: Document, items: list[Document], since_s: float) -> None:
@@ -84,7 +146,7 @@ def _lose(node: Document, items: list[Document], since_s: float) -> None:
 class Counted(NamedTuple):
     """What a naive reader finds in a play: the courses of workloads and of Services, budgets that
     fewer pods come to hold than they ask for, and by workload how many pods are stuck and evicted;
-    drains that do not end."""
+    drains that do not end; `left_out`: what would be told of but for --ignore."""
 
     workloads: dict[str, Course]
     services: dict[str, Course]
@@ -92,10 +154,12 @@ class Counted(NamedTuple):
     stuck: Counter[str]
     evicted: Counter[str]
     undrained: int
+    left_out: set[str]
 
 
-def counted(items: list[Document], records: list[Document]) -> Counted:
-    """That of a play of these objects."""
+def counted(case: Case, records: list[Document]) -> Counted:
+    """That of a play of its objects, without what is left out."""
+    items, ignored = case.items, case.left_out
     in_api = courses(items, records, in_api=True)
     named = {(o["kind"], o["metadata"]["name"]): o for o in items}
     budgets = [o for o in items if o["kind"] == "PodDisruptionBudget"]
@@ -127,10 +191,18 @@ def counted(items: list[Document], records: list[Document]) -> Counted:
             leaving = leaving - {name} if is_gone else leaving | {name}
             evicted[owner[name]] += name in disrupted - asked
             asked |= {name} & disrupted
-    stuck = Counter(owner[name] for name in leaving)
+    stuck = Counter(owner[name] for name in leaving if owner[name] not in ignored)
     services = {name: course for name, course in in_api.items() if ("Service", name) in named}
     undrained = sum(end != "Drained" for end in drains_of(records).values())
-    return Counted(courses(items, records), services, below, stuck, evicted, undrained)
+    serving = courses(items, records)
+    workloads = {n: course for n, course in serving.items() if n not in ignored}
+    left_out = {
+        n
+        for n, course in serving.items()
+        if len(course.points) > 1 or len(in_api[n].points) > 1 or course.pending or evicted[n]
+    }
+    evicted = Counter({n: count for n, count in evicted.items() if n not in ignored})
+    return Counted(workloads, services, below, stuck, evicted, undrained, left_out & ignored)
 
 
 class Harm(NamedTuple):
@@ -190,11 +262,16 @@ def happened(records: list[Document]) -> list[tuple[Any, ...]]:
 
 
 class Told(NamedTuple):
-    """What was said, and what the targets' plays have more; `same`: those that differ in nothing;
-    `lost`: those of which is said that they are lost already; `unlike`: where a target's own
-    question has other figures."""
+    """What was said, as a page, as a document and by `-o name`, and what the targets' plays have
+    more; `same`: those that differ in nothing; `lost`: those of which is said that they are lost
+    already; `unlike`: where a target's own question has other figures; `left_out`: the workloads
+    that --ignore leaves out of the answer."""
 
+    case: Case
     text: str
+    left_out: set[str]
+    document: Document
+    names: list[str]
     harms: dict[str, Harm]
     same: set[str]
     lost: list[str]
@@ -205,21 +282,24 @@ def ask(folder: Path, case: Case) -> Told:
     dump = folder / "dump.json"
     dump.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": case.items}))
     where = ("-f", str(dump), *NOW)
-    words = ("what-if", "--each", *case.each.split(), "--jobs", "1", *where)
-    text = run(*words, "-o", "wide")[1]
-    targets = json.loads(run(*words, "-o", "json")[1])["items"]
+    words = ("what-if", "--each", *case.words, "--jobs", "1", *where)
+    text, names = run(*words, "-o", "wide")[1], run(*words, "-o", "name")[1].splitlines()
+    document = json.loads(run(*words, "-o", "json")[1])
+    targets = document["items"]
 
     def played(*words: str) -> list[Document]:
         records: list[Document] = json.loads(run(*words, *where, "-o", "timeline")[1])["records"]
         return records
 
     base = played("what-if", *NOTHING.split(), "--until", f"{case.until_s:g}s")
-    without = counted(case.items, base)
-    harms, same, unlike = {}, set(), []
+    without = counted(case, base)
+    harms, same, unlike, left_out = {}, set(), [], set[str]()
     for target in targets:
         name, command = target["target"], shlex.split(target["command"])[2:]
         records = played(*command)
-        harms[name] = harm_of(counted(case.items, records), without, case.until_s)
+        play = counted(case, records)
+        harms[name] = harm_of(play, without, case.until_s)
+        left_out |= play.left_out
         if happened(records) == happened(base):
             same.add(name)
         verdict = json.loads(run(*command, *where, "-o", "json")[1])["verdict"]
@@ -228,7 +308,7 @@ def ask(folder: Path, case: Case) -> Told:
             if any(plain[play] != both[play] for play in both if both[play] is not None):
                 unlike.append(f"{name}: {figure} {both}, and {plain}")
     lost = [each["target"] for each in targets if each["lostAlready"]]
-    return Told(text, harms, same, lost, unlike)
+    return Told(case, text, left_out, document, names, harms, same, lost, unlike)
 
 
 def rows_of(text: str) -> dict[str, list[str]]:
@@ -251,9 +331,10 @@ def lies_of_ranking(told: Told) -> list[str]:
         elif row is not None:
             lies += lies_of_row(row, harm, told.text)
     lies += [f"{name} makes a difference" for name in told.lost if name not in told.same]
-    ends = {r"\.\.\. and (\d+) that (?:is|are) lost already": len(told.lost)}
-    harmless = sum(not h.is_harm for h in told.harms.values()) - len(told.lost)
-    ends[r"\.\.\. and (\d+) that (?:does|do) no harm"] = harmless
+    harmless = {name for name, harm in told.harms.items() if not harm.is_harm}
+    lost = len(harmless.intersection(told.lost))
+    ends = {r"\.\.\. and (\d+) that (?:is|are) lost already": lost}
+    ends[r"\.\.\. and (\d+) that (?:does|do) no harm"] = len(harmless) - lost
     for pattern, count in ends.items():
         found = re.search(pattern, text)
         if int(found[1] if found else 0) != count:
@@ -261,7 +342,42 @@ def lies_of_ranking(told: Told) -> list[str]:
     order = [told.harms[name][:2] for name in rows if name in told.harms]
     if order != sorted(order, reverse=True):
         lies.append(f"in this order: {order}")
-    return [*lies, *lies_of_points(told)]
+    return [*lies, *lies_of_points(told), *lies_of_document(told)]
+
+
+FIGURES = ("workloads_at_zero", "services_without_endpoints", "budgets_below", "pods_pending")
+FIGURES += ("pods_stuck", "drains_unfinished", "pods_evicted")
+
+
+def lies_of_document(told: Told) -> list[str]:
+    """What the document and the names claim that the page has as well, and which targets."""
+    lies, items = [], told.document["items"]
+    if {each["target"] for each in items} != told.case.targets or len(items) != len(told.harms):
+        lies.append(f"{[each['target'] for each in items]}, and {told.case.targets}")
+    for each in items:
+        harm, more = told.harms[each["target"]], each["more"]
+        true = (harm.at_zero, harm.services, harm.budgets, harm.pending, harm.stuck)
+        if tuple(more[f] for f in FIGURES) != (*true, harm.undrained, harm.evicted):
+            lies.append(f"{each['target']}: {more}, and {harm}")
+        if abs(each["downSeconds"] - harm.for_s) > 0.1 or abs(
+            more["seconds_at_zero"] - harm.longer_s
+        ) > 0.1 * (1 + len(told.case.items)):
+            lies.append(f"{each['target']}: {each['downSeconds']} s, and {harm}")
+        if {name.rpartition("/")[2] for name in each["down"]} != {
+            name.rpartition("/")[2] for name in harm.down
+        }:
+            lies.append(f"{each['target']}: {each['down']}, and {harm.down}")
+    harmful = [each["target"] for each in items if told.harms[each["target"]].is_harm]
+    if told.names != [f"{told.case.kind}/{name}" for name in harmful]:
+        lies.append(f"{told.names}, and {harmful}")
+    counts = [told.document[key] for key in ("futures", "harmless", "ignored")]
+    true_counts = [len(items), len(items) - len(harmful), len(told.left_out)]
+    if counts != true_counts:
+        lies.append(f"{counts}, and {true_counts}")
+    said = re.search(r"left out as asked: (\d+)", told.text)
+    if int(said[1] if said else 0) != len(told.left_out):
+        lies.append(f"{said and said[0]}, and {told.left_out}")
+    return lies
 
 
 def lies_of_points(told: Told) -> list[str]:
@@ -323,6 +439,7 @@ LIES = (
     (r"(?m)^\.\.\. and (\d+) that", r"... and 1\1 that"),
     (r"(?m)^(\.\.\. and \d+ that).*", r"\1 is lost already"),
     (r"\S+( +\w+)$", r"nobody\1"),
+    (r"left out as asked: (\d+)", r"left out as asked: 1\1"),
 )
 
 
@@ -335,3 +452,35 @@ def test_a_lie_of_a_ranking_is_caught(told_before: list[Told], truth: str, lie: 
             planted += 1
             assert lies_of_ranking(told._replace(text=false)), (told.text, false)
     assert planted, "no ranking has such a part"
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"items": lambda items: items[1:]},
+        {"items": lambda items: [{**each, "target": "nobody"} for each in items]},
+        {"items": lambda items: [{**each, "downSeconds": 7777.0} for each in items]},
+        {"items": lambda items: [{**each, "down": ["default/Job/x"]} for each in items]},
+        *(
+            {
+                "items": lambda items, f=f: [
+                    each | {"more": {**each["more"], f: 77}} for each in items
+                ]
+            }
+            for f in (*FIGURES, "seconds_at_zero")
+        ),
+        {"harmless": lambda count: count + 1},
+        {"ignored": lambda count: count + 1},
+    ],
+)
+def test_a_lie_of_a_rankings_document_is_caught(
+    told_before: list[Told], change: dict[str, Callable[[Any], Any]]
+) -> None:
+    ((field, falsify),) = change.items()
+    for told in told_before:
+        false = {**told.document, field: falsify(told.document[field])}
+        harms = {**told.harms, "nobody": next(iter(told.harms.values()))}
+        assert lies_of_document(told._replace(document=false, harms=harms))
+    assert any(told.names for told in told_before)
+    for told in told_before:
+        assert not told.names or lies_of_document(told._replace(names=told.names[1:]))

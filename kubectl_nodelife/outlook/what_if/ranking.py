@@ -207,7 +207,7 @@ class TargetOutcome(NamedTuple):
     down: list[ServedObject]
     down_seconds: float
     lost_already: bool
-    ignored: int
+    ignored: frozenset[ServedObject]
 
 
 class Ranker:
@@ -246,7 +246,7 @@ class Ranker:
             down,
             in_seconds(longest_ns),
             set(act.nodes) == set(lost_already(act, self.before, self._plays.present)),
-            len(after.ignored),
+            frozenset(after.ignored),
         )
 
 
@@ -340,7 +340,7 @@ def ranked(
     return Ranked(
         futures=len(outcomes),
         harmless=sum(not item.does_harm for item in items),
-        ignored=max((outcome.ignored for outcome in outcomes), default=0),
+        ignored=len(frozenset().union(*(outcome.ignored for outcome in outcomes))),
         items=items,
         single_points=single,
     )
