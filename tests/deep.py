@@ -117,6 +117,7 @@ DEEP: Final = {
         tests/claims/test_what_if.py::test_a_lie_of_what_if_is_caught
         tests/claims/test_what_if.py::test_a_wrong_exit_code_is_caught
         tests/claims/test_each.py::test_a_lie_of_a_ranking_is_caught
+        tests/claims/test_each.py::test_a_lie_of_a_rankings_document_is_caught
         tests/claims/test_explained.py::test_lies_about_a_pod_and_its_node_are_caught
         tests/claims/test_divergence.py::test_a_lie_about_withheld_writes_is_caught
         tests/claims/test_divergence_causes.py::test_a_lie_about_a_cause_is_caught

@@ -111,7 +111,8 @@ class _Counter:
             self.off.discard(name)
             self.cut_off -= self._on(name) & self.leaving
         elif event in ("Scheduled", "FailedScheduling") and name in self.node:
-            self.node[name] = "somewhere" if event == "Scheduled" else ""
+            fits_on = detail["message"].rpartition(" ")[2]  # "the pod fits on b1"
+            self.node[name] = fits_on if event == "Scheduled" else ""
         elif action == "CreatePod":
             self._add(name, detail["owner"], detail.get("node") or "")
         elif action == "SetPodCondition" and detail["type"] == "Ready" and name in self.ready:

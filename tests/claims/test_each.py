@@ -438,7 +438,7 @@ LIES = (
     (r"(?m)^1   .*\n", ""),
     (r"(?m)^\.\.\. and (\d+) that", r"... and 1\1 that"),
     (r"(?m)^(\.\.\. and \d+ that).*", r"\1 is lost already"),
-    (r"\S+( +\w+)$", r"nobody\1"),
+    (r"\S+( {3,}\S+)$", r"nobody\1"),
     (r"left out as asked: (\d+)", r"left out as asked: 1\1"),
 )
 
