@@ -389,7 +389,8 @@ def _left_out(nodes: Sequence[PlannedNode]) -> Iterator[PreflightFinding]:
         ),
         (UNDRAINABLE, "drains", "{} cannot be drained as things are, and would be skipped"),
     ):
-        yield from _warning(check, text, [node.name for node in nodes if node.left_out == why])
+        named = [n.name for n in nodes if n.left_out == why and n.decision != CLAIM]
+        yield from _warning(check, text, named)
 
 
 def _owners_of_machines(

@@ -266,7 +266,7 @@ def _take_turn(node: PlannedNode, course: PlayedRun, refusals: Sequence[str]) ->
     elif turn is not None and turn.restored:
         node.decision, node.reason = SKIP, turn.restored
     elif turn is not None and turn.failed:
-        node.reason = f"it would fail: {turn.failed}"
+        node.decision, node.reason = CLAIM, f"it would fail: {turn.failed}"
     elif turn is not None:
         node.decision, node.reason = CLAIM, ""
 

@@ -55,6 +55,12 @@ class Fleet(NamedTuple):
             and (not is_control_plane(node) or self.spec.get("includeControlPlane"))
         ]
 
+    def is_emptied(self, planned: Document) -> bool:
+        """True if a node of a plan is claimed though its drain cannot end now: the time of its pods
+        is over, so that taint-eviction deletes them. The runs show whether it is claimed."""
+        is_taken = planned["decision"] == "claim" and self.spec.get("unhealthy") == "include"
+        return is_taken and self.states[planned["name"]] == "sick"
+
     def pods_on(self, name: str) -> list[Document]:
         return [i for i in self.items if i["kind"] == "Pod" and i["spec"]["nodeName"] == name]
 

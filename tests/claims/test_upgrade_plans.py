@@ -47,17 +47,16 @@ LEFT_ALONE = ("failed", "there", "held", "deleting", "cordoned")
 
 
 BLUE = {"labels": {"pool": "blue"}}
-DIFFERED = (6, 12, 20, 24, 59, 66)
+DIFFERED = (6, 12, 20, 24, 59, 66, 140)
 """Seeds of which something else was said once: that a node cannot be done, and what is to be done
-for it, which is there already (6, 66); a least time that a run undercut, where proofs are quick and
-budgets refill as soon as a replacement is Ready (12, 20, 59); that a node is done
-which fails (24)."""
+for it, which is there already (6, 66); a least time that a run undercut (12, 20, 59); that a node
+is done which fails (24), and that -1 are, where one fails that was to be skipped (140)."""
 
 
 ODD = (13, 26, 90, 110)
 """Seeds of odd fleets of which something else was said once: that nothing can be done where there
 is a `--gate` (13), two nodes of the control plane at once (26), all where two are left out (90), a
-least time in which a node waited for the proof of the one before in its zone (110)."""
+least time that waits for the proof of the node before (110)."""
 
 
 class Told(NamedTuple):
@@ -203,7 +202,7 @@ def lies_of_objects(fleet: Fleet, told: Told) -> list[str]:
     if list(told.nodes) != fleet.selected:
         lies.append(f"the run is said to be about {list(told.nodes)}, and not {fleet.selected}")
     for name, node in told.nodes.items():
-        why = why_left_out(fleet, name)
+        why = "" if fleet.is_emptied(node) else why_left_out(fleet, name)
         if why and not (node["decision"] == "skip" and node["reason"].startswith(why)):
             lies.append(f"{name}: {node['decision']} {node['reason']!r}, and {why}")
         if not why and node["decision"] == "skip" and node["times"] is None:
@@ -224,7 +223,8 @@ def lies_of_objects(fleet: Fleet, told: Told) -> list[str]:
 
 def _lies_of_warnings(fleet: Fleet, told: Told) -> list[str]:
     """Who is said to be left out for its health or its drain."""
-    lies, why = [], {name: why_left_out(fleet, name) for name in fleet.selected}
+    lies, emptied = [], {name for name, node in told.nodes.items() if fleet.is_emptied(node)}
+    why = {name: why_left_out(fleet, name) for name in fleet.selected if name not in emptied}
     for check, begins in (("unhealthy nodes", "unhealthy"), ("drains", "drain: ")):
         texts = [f["text"] for f in told.plan["findings"] if f["check"] == check]
         true = [name for name, reason in why.items() if reason.startswith(begins)]
