@@ -299,8 +299,9 @@ class NodeLifecycleController:
 
         Follows `doNodeProcessingPassWorker`.
         """
-        for name in [name for name in self._to_work if name not in self._working]:
-            if len(self._working) >= NODE_WORKERS:
+        while len(self._working) < NODE_WORKERS:
+            name = next((name for name in self._to_work if name not in self._working), None)
+            if name is None:
                 return
             cause = self._to_work.pop(name)
             if (node := cache.node(name)) is not None:
