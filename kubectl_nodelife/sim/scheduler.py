@@ -429,9 +429,12 @@ class StoreCache:
         return other
 
     def pod_changed(self, old: Pod | None, new: Pod | None) -> None:
-        """Note which pods keep others away, and which nodes are to be counted anew."""
+        """Note which pods keep others away, and which nodes are to be counted anew: a pod that has
+        ended takes no room."""
         if old is not None and new is not None and old.spec is new.spec:
-            return
+            was, now = old.status.phase, new.status.phase
+            if (was in TERMINAL_PHASES) is (now in TERMINAL_PHASES):
+                return
         for pod in (old, new):
             if pod is not None:
                 self._rooms.forget(pod.spec.node_name)

@@ -422,6 +422,11 @@ def test_the_ranking_is_so(tmp_path: Path, seeds: range) -> None:
         assert lies_of_ranking(told) == [], (seed, case.each, told.text)
 
 
+def test_a_pod_that_has_ended_takes_no_room(tmp_path: Path) -> None:
+    """A Job's, on a node of which nothing was asked before: the plain question still counted it."""
+    assert lies_of_ranking(ask(tmp_path, random_case(74))) == []
+
+
 @pytest.fixture(scope="module")
 def told_before(tmp_path_factory: pytest.TempPathFactory) -> list[Told]:
     """What is said of some cases, all of it so."""
