@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from kubectl_nodelife.commands import ask, flags
+from kubectl_nodelife.commands import flags
 from kubectl_nodelife.errors import BadInput
 from kubectl_nodelife.report import terminal
 
@@ -67,6 +67,7 @@ def replay(
       kubectl nodelife replay -f must-gather.tar.gz
       kubectl nodelife replay --drain worker-1 --since 6h -f monday.json.gz
     """
+    from kubectl_nodelife.commands import ask
     from kubectl_nodelife.commands.answering.replay import read_traces, review_page, traces_of_dump
     from kubectl_nodelife.outlook.replay.timeline import ReplayFilter
 
@@ -74,11 +75,10 @@ def replay(
     _check_drain(drain, plan, output)
     where.check()
     node, namespace, pod = ask.node_or_pod(subject, where)
-    of_drain = drain is not None
     if where.filename:
-        traces = traces_of_dump(where.filename, where.now, of_drain=of_drain)
+        traces = traces_of_dump(where.filename, where.now, of_drain=drain is not None)
     else:
-        traces = read_traces(where.connection, since_ns, of_drain=of_drain)
+        traces = read_traces(where.connection, since_ns, of_drain=drain is not None)
     begin_ns = traces.now_ns - since_ns
     if drain is not None:
         output.show(review_page(traces, begin_ns, drain, plan))
