@@ -20,15 +20,7 @@ import msgspec
 
 from kubectl_nodelife.acts.node_drain import DRAIN, NodeDrain, Overtaken
 from kubectl_nodelife.acts.session import ActSession, Show, make_carrier
-from kubectl_nodelife.drain.results import (
-    CORDON_BY_WAVE,
-    NEVER,
-    REFUSED,
-    DrainPlan,
-    Estimate,
-    WaveOptions,
-    WavePlan,
-)
+from kubectl_nodelife.drain import results
 from kubectl_nodelife.engine.actions import SetUnschedulable
 from kubectl_nodelife.engine.calls import Get, Request
 from kubectl_nodelife.engine.calls.call import collection_path
@@ -57,7 +49,7 @@ class WaveRun(msgspec.Struct):
     """
 
     nodes: list[str]
-    promised: Estimate | None
+    promised: results.Estimate | None
     pods: int = 0
     gone: int = 0
     seconds: float | None = None
@@ -67,13 +59,13 @@ class WaveRun(msgspec.Struct):
 class DrainOrder(msgspec.Struct, frozen=True):
     """The nodes to drain, and how."""
 
-    plan: DrainPlan
+    plan: results.DrainPlan
     options: DrainOptions
-    waves: WaveOptions | None = None
+    waves: results.WaveOptions | None = None
     chunk_size: int = 500
 
 
-Replan = Callable[[Sequence[str]], Awaitable[DrainPlan]]
+Replan = Callable[[Sequence[str]], Awaitable[results.DrainPlan]]
 
 
 class Drain:
@@ -102,7 +94,7 @@ class Drain:
         waves = self._order.plan.waves
         nodes: dict[str, Node] = {}
         cordon = self._order.plan.cordon
-        if cordon is None or cordon.when != CORDON_BY_WAVE:
+        if cordon is None or cordon.when != results.CORDON_BY_WAVE:
             nodes = {name: await self._cordon(name) for wave in waves for name in wave.nodes}
         for number, wave in enumerate(waves):
             if number and not self._session.order.dry_run:
@@ -176,12 +168,12 @@ class Drain:
 
     async def _hold_while_overtaken(self, names: Sequence[str]) -> None:
         """Wait while what is left could not be carried out, if the plan had said it could."""
-        if self._order.plan.verdict in (NEVER, REFUSED):
+        if self._order.plan.verdict in (results.NEVER, results.REFUSED):
             return
         warned_of = ""
         while True:
             plan = await self._replan(names)
-            if plan.verdict not in (NEVER, REFUSED):
+            if plan.verdict not in (results.NEVER, results.REFUSED):
                 if warned_of:
                     self._show("goes on")
                 return
@@ -191,7 +183,7 @@ class Drain:
                 self._warn(f"held before the next wave, for the plan is overtaken: {because}")
             await asyncio.sleep(HOLD_S)
 
-    async def _run_wave(self, wave: WavePlan, nodes: dict[str, Node]) -> None:
+    async def _run_wave(self, wave: results.WavePlan, nodes: dict[str, Node]) -> None:
         run = WaveRun(list(wave.nodes), wave.estimate)
         self.runs.append(run)
         self._began = time.monotonic()
@@ -253,9 +245,9 @@ class Drain:
         run.gone = sum(one.outcome is not None for turn in turns for one in turn.pods)
 
 
-def why_not(plan: DrainPlan) -> str:
+def why_not(plan: results.DrainPlan) -> str:
     """The reason why a plan does not go on, in one line."""
-    stopped = [pod for pod in plan.pods() if pod.verdict in (NEVER, REFUSED)]
+    stopped = [pod for pod in plan.pods() if pod.verdict in (results.NEVER, results.REFUSED)]
     words = [f"pod {p.namespace}/{p.name}: {p.reason or p.gate}" for p in stopped[:3]]
     more = f" and {len(stopped) - 3} pods more" if len(stopped) > 3 else ""
     return ("; ".join(words) or f"the plan says {plan.verdict}") + more

@@ -28,19 +28,11 @@ from kubectl_nodelife.kube.node import Node
 from kubectl_nodelife.kube.pod import Pod
 from kubectl_nodelife.kube.times import SECOND_NS
 from kubectl_nodelife.kube.unreadable import InputError
-from kubectl_nodelife.sim.kubectl.conversation import (
-    FAILED,
-    LOOK_NS,
-    TIMED_OUT,
-    NodeRun,
-    PodDeletion,
-    aggregate,
-    client_bucket,
-)
+from kubectl_nodelife.sim.kubectl import conversation
 from kubectl_nodelife.sim.kubectl.options import DrainOptions, asked_daemon_set
 
 DRAIN: Final = "drain"
-LOOK_S: Final = LOOK_NS / SECOND_NS
+LOOK_S: Final = conversation.LOOK_NS / SECOND_NS
 NODE_LOOKS: Final = 5
 ENDLESS: Final = (
     "kubectl drain would now wait for these pods, which nobody deletes in a dry run, until "
@@ -69,7 +61,7 @@ class SeenPod:
         return self.pod.metadata.deletion_timestamp is not None
 
 
-Target = PodDeletion[SeenPod]
+Target = conversation.PodDeletion[SeenPod]
 
 
 class NodeDrain:
@@ -96,7 +88,7 @@ class NodeDrain:
         self._chunk_size = chunk_size
         self._held = ""
         self._refusals: dict[str, str] = {}
-        self._turn: NodeRun[SeenPod] = NodeRun(
+        self._turn: conversation.NodeRun[SeenPod] = conversation.NodeRun(
             node.name, options, say=self._show_line, dry_run=session.order.dry_run
         )
 
@@ -136,12 +128,14 @@ class NodeDrain:
             return ""
         if not self._session.order.dry_run:
             self._turn.say_left(errors)
-        return aggregate(errors)
+        return conversation.aggregate(errors)
 
     def _carrier(self) -> Carrier:
         if self._session.order.dry_run:
             return ServerDryRun(self._session)
-        return LiveCarrier(self._session, client_bucket(), self._note_held, self._note_answer)
+        return LiveCarrier(
+            self._session, conversation.client_bucket(), self._note_held, self._note_answer
+        )
 
     async def _remove_all(self, carrier: Carrier) -> None:
         seconds = self._options.timeout_ns / SECOND_NS or None
@@ -149,7 +143,7 @@ class NodeDrain:
             if self._options.disable_eviction:
                 for target in self.pods:  # one after another; the first hard error ends the node
                     await self._remove(carrier, target)
-                    if target.outcome == FAILED:
+                    if target.outcome == conversation.FAILED:
                         return
             async with asyncio.timeout(seconds), asyncio.TaskGroup() as tasks:
                 tasks.create_task(self._look_until_gone())
@@ -158,7 +152,7 @@ class NodeDrain:
                         tasks.create_task(self._remove(carrier, target))
         except TimeoutError:
             for target in self.pods:
-                self._turn.finish(target, TIMED_OUT)
+                self._turn.finish(target, conversation.TIMED_OUT)
 
     # Which pods
 
@@ -219,7 +213,7 @@ class NodeDrain:
         if self._options.disable_eviction:
             turn.deleted(target, code, result.message, now_ns)
         elif turn.evicted(target, code, result.message, now_ns) == ASK_AGAIN:
-            turn.finish(target, FAILED, result.message)  # a dry run asks once
+            turn.finish(target, conversation.FAILED, result.message)  # a dry run asks once
 
     def _action(self, pod: Pod) -> EvictPod | DeletePod:
         kind = DeletePod if self._options.disable_eviction else EvictPod
@@ -283,7 +277,7 @@ class NodeDrain:
         if pod is not None and pod.uid != actor.pod.uid:
             actor.gone = True
             because = "it is gone, and another pod has come in its place"
-            self._turn.finish(target, FAILED, because)
+            self._turn.finish(target, conversation.FAILED, because)
             return
         if pod is None:
             actor.gone = True

@@ -19,21 +19,13 @@ from msgspec.structs import replace
 
 from kubectl_nodelife.drain.results import EvictionWebhook
 from kubectl_nodelife.drain.snapshot import PlanSnapshot
+from kubectl_nodelife.kube import lifecycle
 from kubectl_nodelife.kube.admission import (
     MutatingWebhookConfiguration,
     ValidatingWebhookConfiguration,
     Webhook,
 )
 from kubectl_nodelife.kube.cel import CelError, Unknown
-from kubectl_nodelife.kube.lifecycle import (
-    Eviction,
-    EvictionRequest,
-    EvictionTarget,
-    PodGroup,
-    ResponderStatus,
-    TargetPod,
-    TargetResponder,
-)
 from kubectl_nodelife.kube.meta import KubeObject
 from kubectl_nodelife.kube.names import counted, first_names
 from kubectl_nodelife.kube.pod import TERMINAL_PHASES, Pod
@@ -76,8 +68,8 @@ _ENDED: Final = ("TargetEvicted", "Failed")
 class Responder(NamedTuple):
     """One responder of an Eviction: what its controller says of it, and what it says itself."""
 
-    target: TargetResponder
-    status: ResponderStatus
+    target: lifecycle.TargetResponder
+    status: lifecycle.ResponderStatus
 
     @property
     def heartbeat_ns(self) -> int | None:
@@ -91,17 +83,17 @@ def ended(conditions: Iterable[Condition]) -> Condition | None:
     return next((c for c in conditions if c.type in _ENDED and c.status == TRUE), None)
 
 
-def is_wanted(request: EvictionRequest) -> bool:
+def is_wanted(request: lifecycle.EvictionRequest) -> bool:
     """True if the request still asks for the pod's eviction."""
     return request.spec.intent == "Eviction" and ended(request.status.conditions) is None
 
 
-def responders_of(eviction: Eviction) -> list[Responder]:
+def responders_of(eviction: lifecycle.Eviction) -> list[Responder]:
     """Its responders in the order in which they are asked: by priority, then by their domains'
     labels, the top one first (`selectNextResponder`)."""
     statuses = {status.name: status for status in eviction.status.responders}
     responders = [
-        Responder(target, statuses.get(target.name, ResponderStatus()))
+        Responder(target, statuses.get(target.name, lifecycle.ResponderStatus()))
         for target in eviction.status.target_responders
     ]
     return sorted(responders, key=_order)
@@ -119,18 +111,18 @@ class EvictionRequests:
     """The requests and Evictions of a cluster, by the pods that they name."""
 
     def __init__(self, snapshot: PlanSnapshot) -> None:
-        self._requests: dict[Key, list[EvictionRequest]] = defaultdict(list)
-        self._evictions: dict[Key, list[Eviction]] = defaultdict(list)
-        for request in snapshot.all_of(EvictionRequest):
+        self._requests: dict[Key, list[lifecycle.EvictionRequest]] = defaultdict(list)
+        self._evictions: dict[Key, list[lifecycle.Eviction]] = defaultdict(list)
+        for request in snapshot.all_of(lifecycle.EvictionRequest):
             self._requests[_key(request.namespace, request.spec.target)].append(request)
-        for eviction in snapshot.all_of(Eviction):
+        for eviction in snapshot.all_of(lifecycle.Eviction):
             self._evictions[_key(eviction.namespace, eviction.spec.target)].append(eviction)
 
-    def requests(self, pod: Pod) -> list[EvictionRequest]:
+    def requests(self, pod: Pod) -> list[lifecycle.EvictionRequest]:
         """Those that name this pod, with its uid."""
         return self._requests.get((*pod.key, pod.uid), [])
 
-    def going(self, pod: Pod) -> list[Eviction]:
+    def going(self, pod: Pod) -> list[lifecycle.Eviction]:
         """The Evictions that were made of them and are not over."""
         evictions = self._evictions.get((*pod.key, pod.uid), [])
         return [one for one in evictions if ended(one.status.conditions) is None]
@@ -247,7 +239,7 @@ def _gangs(snapshot: PlanSnapshot, moved: Iterable[Sequence[Pod]]) -> Iterator[s
 
 def _min_count(group: KubeObject) -> int:
     """How many a gang needs; 0 where its pods are placed one by one."""
-    gang = group.spec.scheduling_policy.gang if isinstance(group, PodGroup) else None
+    gang = group.spec.scheduling_policy.gang if isinstance(group, lifecycle.PodGroup) else None
     return gang.min_count if gang is not None else 0
 
 
@@ -278,6 +270,6 @@ def _requested(snapshot: PlanSnapshot, moved: Iterable[Pod]) -> Iterator[str]:
         )
 
 
-def _key(namespace: str, target: EvictionTarget) -> Key:
-    pod = target.pod or TargetPod()
+def _key(namespace: str, target: lifecycle.EvictionTarget) -> Key:
+    pod = target.pod or lifecycle.TargetPod()
     return namespace, pod.name, pod.uid

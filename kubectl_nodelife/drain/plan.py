@@ -11,43 +11,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
+from kubectl_nodelife.drain import estimates, results
 from kubectl_nodelife.drain.bounds import kubectl_bound, waves_bound
-from kubectl_nodelife.drain.estimates import (
-    SAMPLE_NODES,
-    Again,
-    add_doubts,
-    add_doubts_of_margin,
-    emptying_most,
-    estimate,
-    in_full,
-    in_time_by_margin,
-    is_open,
-    set_wave_estimates,
-    variants,
-)
 from kubectl_nodelife.drain.notices import eviction_webhooks, passed_by
 from kubectl_nodelife.drain.play import Play, play_kubectl
 from kubectl_nodelife.drain.remedies import add_remedies
-from kubectl_nodelife.drain.results import (
-    KEPT,
-    NEVER,
-    READY,
-    REFUSED,
-    SLOW,
-    UNKNOWN,
-    Bound,
-    BudgetPlan,
-    BudgetPoint,
-    DrainPlan,
-    EvictionWebhook,
-    KeptPod,
-    NodePlan,
-    PodFault,
-    PodPlan,
-    WaveOptions,
-    WavePlan,
-    worst,
-)
 from kubectl_nodelife.drain.snapshot import PlanSnapshot, Scope, Unread
 from kubectl_nodelife.drain.verdicts import Judge, workload_plans
 from kubectl_nodelife.drain.waves import choose_cordon, nodes_together, plan_waves, play_waves
@@ -74,8 +42,8 @@ def planned(
     snapshot: PlanSnapshot,
     names: Sequence[str],
     options: DrainOptions,
-    waves: WaveOptions | None,
-) -> DrainPlan:
+    waves: results.WaveOptions | None,
+) -> results.DrainPlan:
     """The plan for those of the nodes that are there: `make_plan`'s, or `make_wave_plan`'s where
     there are wave options.
 
@@ -88,7 +56,9 @@ def planned(
 
 
 @without_collector(stay=True)  # `Play.end` undoes the circles
-def make_plan(snapshot: PlanSnapshot, nodes: Sequence[str], options: DrainOptions) -> DrainPlan:
+def make_plan(
+    snapshot: PlanSnapshot, nodes: Sequence[str], options: DrainOptions
+) -> results.DrainPlan:
     """The plan of `kubectl drain NODE...` with these options.
 
     Raises ValueError for a --pod-selector that cannot be read, and KeyError for an unknown node.
@@ -97,17 +67,17 @@ def make_plan(snapshot: PlanSnapshot, nodes: Sequence[str], options: DrainOption
     scope = _scope_of(snapshot, nodes)
     middle = play_kubectl(scope, options, MIDDLE)
     sample = scope
-    if len(nodes) > SAMPLE_NODES and not is_open(middle):
-        sample = Scope(snapshot, nodes[:SAMPLE_NODES])
+    if len(nodes) > estimates.SAMPLE_NODES and not estimates.is_open(middle):
+        sample = Scope(snapshot, nodes[: estimates.SAMPLE_NODES])
 
-    def again(timing: Timing, *, late_renew: bool = False) -> Again:
+    def again(timing: Timing, *, late_renew: bool = False) -> estimates.Again:
         return lambda given: play_kubectl(sample, given, timing, nodes, late_renew=late_renew)
 
-    others = [again(timing) for timing in variants(nodes)]
+    others = [again(timing) for timing in estimates.variants(nodes)]
     if snapshot.late:
         others.append(again(MIDDLE, late_renew=True))
     plan = _of_plays(middle, [again(MIDDLE), *others], kubectl_bound(snapshot, nodes, options))
-    if plan.verdict == NEVER and snapshot.late:
+    if plan.verdict == results.NEVER and snapshot.late:
         slow = play_kubectl(scope, options, MIDDLE, late_renew=True)
         plan.assumptions += if_late_were_slow(slow)
         slow.end()
@@ -117,8 +87,8 @@ def make_plan(snapshot: PlanSnapshot, nodes: Sequence[str], options: DrainOption
 
 @without_collector(stay=True)  # `Play.end` undoes the circles
 def make_wave_plan(
-    snapshot: PlanSnapshot, nodes: Sequence[str], options: DrainOptions, waves: WaveOptions
-) -> DrainPlan:
+    snapshot: PlanSnapshot, nodes: Sequence[str], options: DrainOptions, waves: results.WaveOptions
+) -> results.DrainPlan:
     """The plan of our own waves: which nodes together, in which order, and when.
 
     Raises ValueError and KeyError as `make_plan`.
@@ -130,16 +100,16 @@ def make_wave_plan(
         waves, lambda tried: _settle_waves(scope, options, tried, bound.waves)
     )
     sample, part = scope, cut
-    if len(nodes) > SAMPLE_NODES and not is_open(middle):
+    if len(nodes) > estimates.SAMPLE_NODES and not estimates.is_open(middle):
         part = _first_waves(cut)
         sample = Scope(snapshot, [name for wave in part for name in wave])
 
-    def again(timing: Timing) -> Again:
+    def again(timing: Timing) -> estimates.Again:
         return lambda given: play_waves(sample, given, waves, part, timing, nodes)
 
     homeless = bool(middle.world.waiting)
     maintenance = waves.maintenance_ns / SECOND_NS
-    plays = [again(timing) for timing in (MIDDLE, *variants(nodes))]
+    plays = [again(timing) for timing in (MIDDLE, *estimates.variants(nodes))]
     plan = _of_plays(middle, plays, bound, maintenance)
     plan.own_waves, plan.cordon = True, cordon
     if homeless and not maintenance:
@@ -157,56 +127,61 @@ def _scope_of(snapshot: PlanSnapshot, nodes: Sequence[str]) -> Scope:
 
 
 def _complete(
-    plan: DrainPlan, scope: Scope, options: DrainOptions, anew: Callable[[DrainOptions], DrainPlan]
+    plan: results.DrainPlan,
+    scope: Scope,
+    options: DrainOptions,
+    anew: Callable[[DrainOptions], results.DrainPlan],
 ) -> None:
     """Add which nodes go together, looked for where there are nodes to choose among, and not too
     many; and where kubectl refuses, the plan with the flags that it asks for.
     """
     if 1 < len(scope.nodes) <= MOST_TOGETHER:
         plan.together = nodes_together(scope, options)
-    if plan.verdict == REFUSED and plan.flags_needed:
+    if plan.verdict == results.REFUSED and plan.flags_needed:
         plan.with_flags = anew(options.with_flags(tuple(plan.flags_needed)))
         plan.not_evaluated = plan.with_flags.not_evaluated
 
 
 def _of_plays(
-    middle: Play, again: Sequence[Again], bound: Bound, maintenance: float = 0.0
-) -> DrainPlan:
+    middle: Play, again: Sequence[estimates.Again], bound: results.Bound, maintenance: float = 0.0
+) -> results.DrainPlan:
     """The plan and its estimates. `again` plays anew, with the middle assumptions first, perhaps
     only the first nodes. All plays are ended.
     """
     options, plays = middle.options, [middle]
-    if is_open(middle):
+    if estimates.is_open(middle):
         plays += [play(options) for play in again[1:]]
-    told = emptying_most(plays)
+    told = estimates.emptying_most(plays)
     full: list[Play] = []
     in_time = None
-    if is_open(middle) and not told.empties_all():
-        full = [in_full(play, anew) for play, anew in zip(plays, again, strict=True)]
-        in_time = in_time_by_margin(told, full)
+    if estimates.is_open(middle) and not told.empties_all():
+        full = [estimates.in_full(play, anew) for play, anew in zip(plays, again, strict=True)]
+        in_time = estimates.in_time_by_margin(told, full)
     told = told if in_time is None else replace(in_time, options=options)
     plan = assemble(told)
     plan.bound, plan.maintenance = bound, maintenance
     if plan.verdict in _FINISHES and len(plays) == 1:
         plays += [play(options) for play in again[1:]]
-    add_doubts(plan, told, plays if in_time is None else [*plays, told])
+    estimates.add_doubts(plan, told, plays if in_time is None else [*plays, told])
     if plan.verdict in _FINISHES:
-        full = full or [in_full(play, anew) for play, anew in zip(plays, again, strict=True)]
+        full = full or [
+            estimates.in_full(play, anew) for play, anew in zip(plays, again, strict=True)
+        ]
         told = in_time or full[plays.index(told)]
         others = [play for play in full if play.empties_all()]
-        plan.estimate = estimate(told, others, plan)
-        set_wave_estimates(plan.waves, told, others)
-        add_doubts_of_margin(plan, options)
+        plan.estimate = estimates.estimate(told, others, plan)
+        estimates.set_wave_estimates(plan.waves, told, others)
+        estimates.add_doubts_of_margin(plan, options)
         plan.warnings += _late_nodes(plan)
     for play in (*plays, *(each for each in full if each not in plays)):
         play.end()
     return plan
 
 
-_FINISHES: Final = (READY, SLOW, UNKNOWN)
+_FINISHES: Final = (results.READY, results.SLOW, results.UNKNOWN)
 
 
-def _late_nodes(plan: DrainPlan) -> list[str]:
+def _late_nodes(plan: results.DrainPlan) -> list[str]:
     """The nodes that may not be drained, and how long each takes."""
     took = {name: wave.estimate for wave in plan.waves for name in wave.nodes}
     warned = []
@@ -223,8 +198,8 @@ class PodInDrain:
     """The plan's word on one pod (None: kubectl does not touch it), the objections of kubectl that
     flags must lift before, and the kinds that the plan lacks."""
 
-    planned: PodPlan | None
-    lifted: list[PodFault]
+    planned: results.PodPlan | None
+    lifted: list[results.PodFault]
     lacking: list[str]
 
 
@@ -245,10 +220,10 @@ def plan_of_pod(snapshot: PlanSnapshot, pod: Pod, options: DrainOptions) -> PodI
     _add_doubts(node, unread)
     planned = next((p for p in pods if (p.namespace, p.name) == pod.key), None)
     flags = tuple(flag for flag in _FLAG_ORDER if any(f.flag == flag for f in node.faults))
-    if node.verdict == REFUSED and flags:
+    if node.verdict == results.REFUSED and flags:
         play.end()
         with_flags = plan_of_pod(snapshot, pod, options.with_flags(flags))
-        if planned is not None and planned.verdict == REFUSED:
+        if planned is not None and planned.verdict == results.REFUSED:
             return replace(with_flags, lifted=planned.faults)
         return PodInDrain(planned, [], with_flags.lacking)
     if planned is not None:
@@ -261,7 +236,7 @@ def plan_of_pod(snapshot: PlanSnapshot, pod: Pod, options: DrainOptions) -> PodI
 def _settle_waves(
     scope: Scope,
     options: DrainOptions,
-    waves: WaveOptions,
+    waves: results.WaveOptions,
     at_least: int,
 ) -> tuple[list[list[str]], Play]:
     """Cut waves and play them; nodes that turn out to hold up their wave for ever go last."""
@@ -282,21 +257,21 @@ def _first_waves(cut: list[list[str]]) -> list[list[str]]:
     part: list[list[str]] = []
     for wave in cut:
         part.append(wave)
-        if sum(map(len, part)) >= SAMPLE_NODES:
+        if sum(map(len, part)) >= estimates.SAMPLE_NODES:
             break
     return part
 
 
-def assemble(play: Play) -> DrainPlan:
+def assemble(play: Play) -> results.DrainPlan:
     """Everything but estimate and bound, from the middle run."""
     unread = Unread(play.scope.snapshot)
     judge = Judge(play, unread)
-    waves: list[WavePlan] = []
-    nodes: list[NodePlan] = []
+    waves: list[results.WavePlan] = []
+    nodes: list[results.NodePlan] = []
     flags: set[str] = set()
     doubts: list[str] = []
     for index, wave in enumerate(play.waves):
-        pods: list[PodPlan] = []
+        pods: list[results.PodPlan] = []
         for name in wave.nodes:
             of_node = judge.pods(name)
             pods += of_node
@@ -305,18 +280,18 @@ def assemble(play: Play) -> DrainPlan:
             flags.update(fault.flag for fault in node.faults)
             nodes.append(node)
         start, end = in_seconds(wave.start_ns), in_seconds(wave.end_ns)
-        waves.append(WavePlan(index, start, end, list(wave.nodes), pods))
+        waves.append(results.WavePlan(index, start, end, list(wave.nodes), pods))
     planned = [pod for wave in waves for pod in wave.pods]
     add_remedies(play, planned, play.scope.nodes)
     _look_behind(play, planned)
-    return DrainPlan(
-        verdict=worst([node.verdict for node in nodes]),
+    return results.DrainPlan(
+        verdict=results.worst([node.verdict for node in nodes]),
         flags_needed=[flag for flag in _FLAG_ORDER if flag in flags],
         estimate=None,
         waves=waves,
         nodes=nodes,
         not_evaluated=unread.listed(),
-        bound=Bound(0, 0.0),
+        bound=results.Bound(0, 0.0),
         budgets=_budget_plans(play, planned),
         workloads=workload_plans(play),
         assumptions=assumptions(play),
@@ -329,7 +304,7 @@ MOST_BEHIND: Final = 10
 """So many of the nodes behind one that is not drained are judged by themselves."""
 
 
-def _look_behind(play: Play, pods: Sequence[PodPlan]) -> None:
+def _look_behind(play: Play, pods: Sequence[results.PodPlan]) -> None:
     """Say of nodes that kubectl never comes to what would stop each by itself, and what helps."""
     behind = [name for name in play.scope.nodes if name not in play.runs]
     for name in behind[:MOST_BEHIND]:
@@ -337,7 +312,7 @@ def _look_behind(play: Play, pods: Sequence[PodPlan]) -> None:
         alone = play_kubectl(Scope(snapshot, [name]), play.options, MIDDLE, play.scope.nodes)
         by_itself = Judge(alone, Unread(snapshot)).pods(name)
         add_remedies(alone, by_itself, play.scope.nodes)
-        stuck = {(p.namespace, p.name): p for p in by_itself if p.verdict == NEVER}
+        stuck = {(p.namespace, p.name): p for p in by_itself if p.verdict == results.NEVER}
         for pod in pods:
             own = stuck.get((pod.namespace, pod.name)) if pod.node == name else None
             if own is not None and own.gate != "none":
@@ -346,43 +321,47 @@ def _look_behind(play: Play, pods: Sequence[PodPlan]) -> None:
         alone.end()
 
 
-def _webhooks(play: Play, waves: list[WavePlan]) -> list[EvictionWebhook]:
+def _webhooks(play: Play, waves: list[results.WavePlan]) -> list[results.EvictionWebhook]:
     admission = play.scope.admission
     if not admission.webhooks:
         return []
-    going = {(p.namespace, p.name) for wave in waves for p in wave.pods if p.verdict != KEPT}
+    going = {
+        (p.namespace, p.name) for wave in waves for p in wave.pods if p.verdict != results.KEPT
+    }
     pods = [pod for pod in play.scope.snapshot.pods if pod.key in going]
     return list(eviction_webhooks(admission, pods))
 
 
-def _add_doubts(node: NodePlan, unread: Unread) -> list[str]:
+def _add_doubts(node: results.NodePlan, unread: Unread) -> list[str]:
     """`unknown` where pods may run on the node that were not read. What is to be said of that."""
     hidden = unread.unreadable_on(node.name)
-    if (unread.pods() and node.verdict == READY) or (hidden and node.verdict in (READY, SLOW)):
-        node.verdict = UNKNOWN
+    if (unread.pods() and node.verdict == results.READY) or (
+        hidden and node.verdict in (results.READY, results.SLOW)
+    ):
+        node.verdict = results.UNKNOWN
     if not hidden:
         return []
     return [f"whether node {node.name} is drained depends on {', '.join(hidden)}: cannot be read"]
 
 
-def _node_plan(play: Play, name: str, pods: list[PodPlan]) -> NodePlan:
+def _node_plan(play: Play, name: str, pods: list[results.PodPlan]) -> results.NodePlan:
     node = play.scope.snapshot.nodes[name]
     faults = [fault for pod in pods for fault in pod.faults]
     run = play.runs.get(name)
     options = play.options.with_flags(tuple(fault.flag for fault in faults))
-    verdicts = [pod.verdict for pod in pods if pod.verdict != KEPT]
+    verdicts = [pod.verdict for pod in pods if pod.verdict != results.KEPT]
     if run is None and not verdicts:
-        verdicts = [NEVER]
-    return NodePlan(
+        verdicts = [results.NEVER]
+    return results.NodePlan(
         name=name,
         zone=zone_display(zone_key(node.metadata.labels)),
-        verdict=worst(verdicts),
+        verdict=results.worst(verdicts),
         command=options.command(name),
         faults=faults,
         kept=[
-            KeptPod(pod.namespace, pod.name, pod.gate, pod.reason)
+            results.KeptPod(pod.namespace, pod.name, pod.gate, pod.reason)
             for pod in pods
-            if pod.verdict == KEPT
+            if pod.verdict == results.KEPT
         ],
         start=in_seconds(run.start_ns) if run is not None else None,
         end=in_seconds(run.end_ns) if run is not None else None,
@@ -391,7 +370,7 @@ def _node_plan(play: Play, name: str, pods: list[PodPlan]) -> NodePlan:
     )
 
 
-def _budget_plans(play: Play, pods: Sequence[PodPlan]) -> list[BudgetPlan]:
+def _budget_plans(play: Play, pods: Sequence[results.PodPlan]) -> list[results.BudgetPlan]:
     """Of the budgets that guard a pod of the plan, one that lands meanwhile included."""
     landed = {(pod.namespace, name) for pod in pods for name in pod.budgets}
     plans = []
@@ -400,14 +379,14 @@ def _budget_plans(play: Play, pods: Sequence[PodPlan]) -> list[BudgetPlan]:
         status = play.scope.ledger(key).budget.status
         ledger = disruption.ledger(key)
         plans.append(
-            BudgetPlan(
+            results.BudgetPlan(
                 *key,
                 rule=rule_of(ledger.budget.spec),
                 expected=status.expected_pods,
                 desired=status.desired_healthy,
                 healthy=status.current_healthy,
                 allowed=status.disruptions_allowed,
-                points=list(map(BudgetPoint.of, ledger.entries)),
+                points=list(map(results.BudgetPoint.of, ledger.entries)),
             )
         )
     return plans

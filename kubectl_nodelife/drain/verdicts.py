@@ -12,24 +12,8 @@ from __future__ import annotations
 from collections import Counter
 from itertools import pairwise
 
+from kubectl_nodelife.drain import results
 from kubectl_nodelife.drain.play import PlannedPod, Play, Workload, new_pod, went
-from kubectl_nodelife.drain.results import (
-    DEGRADED,
-    FULL,
-    KEPT,
-    NEVER,
-    NONE,
-    NOT_READ,
-    OUTAGE_ORDER,
-    READY,
-    REFUSED,
-    SLOW,
-    UNKNOWN,
-    PlannedPlacement,
-    PodFault,
-    PodPlan,
-    WorkloadPlan,
-)
 from kubectl_nodelife.drain.snapshot import Unread
 from kubectl_nodelife.kube.deletion import grace_seconds
 from kubectl_nodelife.kube.kinds import find_kind
@@ -63,7 +47,7 @@ class Judge:
         self._unread = unread
         self._selector = play.options.selector() if play.options.pod_selector else None
         self._begun_ns = min((run.start_ns for run in play.runs.values()), default=0)
-        self._places: dict[str, list[PlannedPlacement]] = {}
+        self._places: dict[str, list[results.PlannedPlacement]] = {}
         self._targets: dict[str, PodDeletion[PlannedPod]] = {
             target.actor.uid: target for run in play.runs.values() for target in run.targets
         }
@@ -73,7 +57,7 @@ class Judge:
 
     # --- a node's pods ---------------------------------------------------------------------------
 
-    def pods(self, node: str) -> list[PodPlan]:
+    def pods(self, node: str) -> list[results.PodPlan]:
         """Every pod that the node has at the plan's moment, and those that land there before
         kubectl cordons, so that it lists them.
         """
@@ -106,12 +90,12 @@ class Judge:
         now_ns = self._snapshot.now_ns + (run.start_ns if run else 0)
         return decide(pod, self._options, self._snapshot, now_ns)
 
-    def _pod(self, pod: Pod, node: str, decision: Decision, refused: bool) -> PodPlan:
+    def _pod(self, pod: Pod, node: str, decision: Decision, refused: bool) -> results.PodPlan:
         plan = self._blank(pod, node)
         if decision.verb == KEEP:
-            plan.verdict, plan.gate, plan.reason = KEPT, decision.gate, decision.message
+            plan.verdict, plan.gate, plan.reason = results.KEPT, decision.gate, decision.message
             if unread := self._unread.of_filters(pod, self._options):
-                plan.verdict = UNKNOWN
+                plan.verdict = results.UNKNOWN
                 plan.reason = (
                     f"kubectl reads {', '.join(unread)} before it drains the node, and touches "
                     "nothing there where that fails; it was not read"
@@ -120,7 +104,7 @@ class Judge:
         self._add_faults(plan, pod)
         self._add_losses(plan, pod)
         if refused:
-            plan.verdict = REFUSED
+            plan.verdict = results.REFUSED
             if decision.verb == REFUSE:
                 plan.gate, plan.reason = decision.gate, decision.message
             else:
@@ -138,23 +122,23 @@ class Judge:
         self._add_doubts(plan, pod)
         return plan
 
-    def _blank(self, pod: Pod, node: str) -> PodPlan:
+    def _blank(self, pod: Pod, node: str) -> results.PodPlan:
         owner = controller_of(pod.metadata)
-        return PodPlan(
+        return results.PodPlan(
             pod.namespace,
             pod.name,
             node,
-            READY,
+            results.READY,
             owner=f"{owner.kind}/{owner.name}" if owner is not None else None,
             budgets=[name for _, name in self._play.scope.budgets_of(pod)],
             grace=grace_seconds(pod, self._options.requested_grace),
         )
 
-    def _add_faults(self, plan: PodPlan, pod: Pod) -> None:
+    def _add_faults(self, plan: results.PodPlan, pod: Pod) -> None:
         objections = faults(pod, self._options, self._snapshot, self._snapshot.now_ns)
-        plan.faults = [PodFault(pod.namespace, pod.name, *fault) for fault in objections]
+        plan.faults = [results.PodFault(pod.namespace, pod.name, *fault) for fault in objections]
 
-    def _add_losses(self, plan: PodPlan, pod: Pod) -> None:
+    def _add_losses(self, plan: results.PodPlan, pod: Pod) -> None:
         """The loss that comes with the pod: itself, and what it keeps on its node."""
         if pod.status.phase in TERMINAL_PHASES:
             return
@@ -169,7 +153,7 @@ class Judge:
         return is_kind and self._snapshot.was_read(owner.kind)
 
     def _add_times(
-        self, plan: PodPlan, actor: PlannedPod, target: PodDeletion[PlannedPod] | None
+        self, plan: results.PodPlan, actor: PlannedPod, target: PodDeletion[PlannedPod] | None
     ) -> None:
         if target is not None:
             plan.start = in_seconds(target.accepted_ns)
@@ -183,22 +167,22 @@ class Judge:
     # --- verdict and gate ------------------------------------------------------------------------
 
     def _judge(
-        self, plan: PodPlan, actor: PlannedPod, target: PodDeletion[PlannedPod] | None
+        self, plan: results.PodPlan, actor: PlannedPod, target: PodDeletion[PlannedPod] | None
     ) -> None:
         if target is None or (not target.refused and target.accepted_ns is None):
             if target is not None and target.outcome == GONE:
                 self._goes(plan, actor, target)
                 return
             if target is None and actor.gone:
-                plan.verdict, plan.reason = READY, self._gone_before(actor)
+                plan.verdict, plan.reason = results.READY, self._gone_before(actor)
                 return
-            plan.verdict = NEVER
+            plan.verdict = results.NEVER
             plan.reason = self._not_reached(plan.node)
             return
         if went(target):
             self._goes(plan, actor, target)
             return
-        plan.verdict = NEVER
+        plan.verdict = results.NEVER
         if target.accepted_ns is not None or (actor.going and actor.held is not None):
             self._stays(plan, actor, target)
         elif target.refusal is not None:
@@ -216,10 +200,12 @@ class Judge:
             return f"kubectl never comes to {node}: draining {stuck} does not end"
         return "kubectl stops at another pod's refusal before it comes to this one"
 
-    def _goes(self, plan: PodPlan, actor: PlannedPod, target: PodDeletion[PlannedPod]) -> None:
-        plan.verdict = SLOW if target.refused else READY
+    def _goes(
+        self, plan: results.PodPlan, actor: PlannedPod, target: PodDeletion[PlannedPod]
+    ) -> None:
+        plan.verdict = results.SLOW if target.refused else results.READY
         if target.outcome == SKIPPED:
-            plan.verdict = SLOW
+            plan.verdict = results.SLOW
             plan.gate = actor.held[0] if actor.held else "none"
             plan.reason = "kubectl stops waiting (--skip-wait-for-delete-timeout); its object stays"
             return
@@ -273,7 +259,9 @@ class Judge:
             return False
         return bool(self._world.placement.needs(replacement.pod).pinned)
 
-    def _stays(self, plan: PodPlan, actor: PlannedPod, target: PodDeletion[PlannedPod]) -> None:
+    def _stays(
+        self, plan: results.PodPlan, actor: PlannedPod, target: PodDeletion[PlannedPod]
+    ) -> None:
         """Its eviction is accepted, and kubectl does not see it go."""
         if actor.held is not None:
             plan.gate, plan.reason = actor.held
@@ -353,25 +341,25 @@ class Judge:
         names = {a.workload.name for a in actors if a.workload is not None}
         return ", ".join(sorted(names))
 
-    def _add_doubts(self, plan: PodPlan, pod: Pod) -> None:
+    def _add_doubts(self, plan: results.PodPlan, pod: Pod) -> None:
         """`unknown` where nothing that was read stops it, and something else may."""
         nodes_unread = plan.gate == "landing" and not self._snapshot.was_read("Node")
-        if plan.verdict not in (READY, SLOW) and not nodes_unread:
+        if plan.verdict not in (results.READY, results.SLOW) and not nodes_unread:
             return
         doubt = self._admission.doubt(pod, deletion=self._options.disable_eviction)
         missing = self._unread.of(pod, self._options)
         if doubt is not None:
-            plan.verdict, plan.gate, plan.reason = UNKNOWN, GATE_WEBHOOK, doubt
+            plan.verdict, plan.gate, plan.reason = results.UNKNOWN, GATE_WEBHOOK, doubt
         elif missing:
-            plan.verdict = UNKNOWN
-            plan.reason += NOT_READ
+            plan.verdict = results.UNKNOWN
+            plan.reason += results.NOT_READ
         elif unread := self._unread.unreadable_for(pod, bool(plan.budgets), self._options):
-            plan.verdict = UNKNOWN
+            plan.verdict = results.UNKNOWN
             plan.reason += f"; cannot be read: {', '.join(unread)}"
 
     # --- landing ---------------------------------------------------------------------------------
 
-    def _landing(self, pod: Pod, actor: PlannedPod) -> list[PlannedPlacement]:
+    def _landing(self, pod: Pod, actor: PlannedPod) -> list[results.PlannedPlacement]:
         if actor.workload is None or actor.workload.rule.when == NOT_REPLACED:
             return []
         if pod.status.phase in TERMINAL_PHASES:
@@ -381,17 +369,19 @@ class Judge:
             return self._places_of(actor, replacement)
         return self._somewhere(actor)
 
-    def _places_of(self, actor: PlannedPod, replacement: PlannedPod) -> list[PlannedPlacement]:
+    def _places_of(
+        self, actor: PlannedPod, replacement: PlannedPod
+    ) -> list[results.PlannedPlacement]:
         """Its node, those that it might have got by chance as well, and others where it fits."""
         equals = self._world.equals(replacement)
         chance = [name for name in equals if name != replacement.node]
         taken = (replacement.node, *chance)
         others = [p for p in self._somewhere(actor) if p.node and p.node not in taken]
-        first = PlannedPlacement(node=replacement.node, by_chance=bool(chance))
-        alike = [PlannedPlacement(node=name, by_chance=True) for name in chance]
+        first = results.PlannedPlacement(node=replacement.node, by_chance=bool(chance))
+        alike = [results.PlannedPlacement(node=name, by_chance=True) for name in chance]
         return [first, *alike, *others][:ALTERNATIVES]
 
-    def _somewhere(self, actor: PlannedPod) -> list[PlannedPlacement]:
+    def _somewhere(self, actor: PlannedPod) -> list[results.PlannedPlacement]:
         """Places for another pod like this one, as the run leaves the nodes."""
         workload = actor.workload
         assert workload is not None
@@ -403,10 +393,13 @@ class Judge:
             if pod is None:
                 pod = new_pod(actor.pod, 0, self._snapshot.now_ns)
             names = self._world.placement.candidates(pod, ALTERNATIVES)
-            places = [PlannedPlacement(node=name) for name in names]
+            places = [results.PlannedPlacement(node=name) for name in names]
             if not places:
                 reasons = self._world.placement.no_room(pod).reasons
-                places = [PlannedPlacement(reason=reason, nodes=count) for reason, count in reasons]
+                places = [
+                    results.PlannedPlacement(reason=reason, nodes=count)
+                    for reason, count in reasons
+                ]
             self._places[key] = places
         return places
 
@@ -443,7 +436,7 @@ def _why_none(ledger: BudgetLedger) -> str:
     return "it does not refill"
 
 
-def workload_plans(play: Play) -> list[WorkloadPlan]:
+def workload_plans(play: Play) -> list[results.WorkloadPlan]:
     """The workloads that lose a pod, those that suffer most first."""
     evicted: Counter[str] = Counter()
     for run in play.runs.values():
@@ -451,27 +444,29 @@ def workload_plans(play: Play) -> list[WorkloadPlan]:
             if target.accepted_ns is not None and target.actor.workload is not None:
                 evicted[target.actor.workload.uid] += 1
     plans = [_plan(play, play.world.workloads[uid], count) for uid, count in evicted.items()]
-    return sorted(plans, key=lambda plan: (OUTAGE_ORDER[plan.outage], plan.namespace, plan.name))
+    return sorted(
+        plans, key=lambda plan: (results.OUTAGE_ORDER[plan.outage], plan.namespace, plan.name)
+    )
 
 
-def _plan(play: Play, workload: Workload, evicted: int) -> WorkloadPlan:
+def _plan(play: Play, workload: Workload, evicted: int) -> results.WorkloadPlan:
     before = workload.entries[0][1]
     lowest = min(ready for _, ready in workload.entries)
     if before == 0 or lowest >= before:
-        outage, limit = NONE, 0
+        outage, limit = results.NONE, 0
     elif lowest == 0:
-        outage, limit = FULL, 0
+        outage, limit = results.FULL, 0
     else:
-        outage, limit = DEGRADED, before - 1
+        outage, limit = results.DEGRADED, before - 1
     pod = play.scope.pods_of(workload.uid)[0]
     top = owner_chain(pod, play.scope.snapshot)[-1]
     took = play.scope.times.time_to_ready(pod)
-    return WorkloadPlan(
+    return results.WorkloadPlan(
         namespace=workload.namespace,
         kind=workload.kind,
         name=workload.name,
         outage=outage,
-        seconds=0.0 if outage == NONE else _time_at_most(workload, limit),
+        seconds=0.0 if outage == results.NONE else _time_at_most(workload, limit),
         ready=before,
         lowest=lowest,
         evicted=evicted,

@@ -38,15 +38,8 @@ from kubectl_nodelife.dumps.moment import (
     clocks_of,
     newest_sign,
 )
+from kubectl_nodelife.engine import settings
 from kubectl_nodelife.engine.cache import Cache
-from kubectl_nodelife.engine.settings import (
-    Profile,
-    Settings,
-    SettingsError,
-    followed_release,
-    make_settings,
-    parse_assignments,
-)
 from kubectl_nodelife.errors import BadInput
 from kubectl_nodelife.kube.field_managers import NOBODY
 from kubectl_nodelife.kube.kinds import kind_of
@@ -106,7 +99,7 @@ class Dump(NamedTuple):
     objects: list[KubeObject]
     moment_ns: int
     moment_origin: str
-    profile: Profile
+    profile: settings.Profile
     profile_origin: str
     kinds_read: frozenset[str]
     complete: bool
@@ -166,7 +159,7 @@ def read_dump(
     moment_ns, moment_origin = _moment(clocks, now, warnings, noted.get(ANNOTATION_MOMENT, ""))
     running = _running(noted.get(ANNOTATION_RUNNING, ""), warnings)
     noted_release = (running.version if running is not None else "", NOTED_VERSION)
-    followed = followed_release(
+    followed = settings.followed_release(
         ((profile or "", "--profile"),), noted_release, kubelet_versions(objects)
     )
     objects, doubted = _without_wrong_clocks(objects, clocks, moment_ns, followed.profile, warnings)
@@ -225,12 +218,14 @@ def _without_wrong_clocks(
     objects: list[KubeObject],
     clocks: Sequence[ClockSign],
     moment_ns: int,
-    profile: Profile,
+    profile: settings.Profile,
     warnings: list[str],
 ) -> tuple[list[KubeObject], tuple[DoubtedClock, ...]]:
     """The objects without the Lease whose age is not to be believed, and whose that was."""
     warnings += (clock.sentence for clock in clocks_ahead(clocks, moment_ns))
-    behind = clock_behind(clocks, moment_ns, make_settings(profile).node_monitor_grace_period_ns)
+    behind = clock_behind(
+        clocks, moment_ns, settings.make_settings(profile).node_monitor_grace_period_ns
+    )
     if behind is None:
         return objects, ()
     warnings.append(f"{behind.node}: {behind.sentence}; its age is not evaluated")
@@ -296,15 +291,15 @@ def _running(text: str, warnings: list[str]) -> DetectedSettings | None:
         return None
 
 
-def settings_of(dump: Dump, assignments: Sequence[str]) -> Settings:
+def settings_of(dump: Dump, assignments: Sequence[str]) -> settings.Settings:
     """The settings of the running controllers that the dump notes, with `--set FLAG=VALUE` on top.
 
     Raises BadInput.
     """
     if dump.running is None:
         try:
-            return make_settings(dump.profile, parse_assignments(assignments))
-        except SettingsError as error:
+            return settings.make_settings(dump.profile, settings.parse_assignments(assignments))
+        except settings.SettingsError as error:
             raise BadInput(str(error), on="--set") from None
     from kubectl_nodelife.daemon.settings import RequestedSettings, resolve_settings
 

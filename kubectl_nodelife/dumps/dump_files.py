@@ -24,21 +24,7 @@ from itertools import chain
 from pathlib import Path, PurePosixPath
 from typing import IO, Any, Final, NamedTuple, Self, cast
 
-from kubectl_nodelife.dumps.file_size import (
-    PACKED_SUFFIXES,
-    ZSTD_SUFFIXES,
-    Peekable,
-    Readable,
-    damage,
-    first_bytes,
-    is_strict,
-    limited_pieces,
-    most_bytes,
-    pieces_of,
-    pieces_of_stdin,
-    too_long,
-    unpacked,
-)
+from kubectl_nodelife.dumps import file_size
 from kubectl_nodelife.errors import BadInput
 from kubectl_nodelife.kube.kinds import Kind, find_resource, group_of
 from kubectl_nodelife.kube.names import first_names
@@ -52,7 +38,7 @@ _SONOBUOY: Final = re.compile(r"(?P<group>[a-z0-9.-]+)_v\d\w*_(?P<plural>[a-z]+)
 
 
 SUFFIXES: Final = (
-    *(".tar", *(f".tar{packed}" for packed in PACKED_SUFFIXES)),
+    *(".tar", *(f".tar{packed}" for packed in file_size.PACKED_SUFFIXES)),
     *(".tgz", ".tbz", ".tbz2", ".txz", ".zip", ".tar.zst", ".tzst"),
 )
 DEEPEST: Final = 4
@@ -109,13 +95,13 @@ class SkippedFiles:
 
     def skip(self, source: str, error: InputError) -> None:
         """Note a file without Kubernetes objects. Raises BadInput with --strict."""
-        if is_strict():
+        if file_size.is_strict():
             raise BadInput(error.what, on=source, remedy="take it out, or leave --strict away")
         self._strangers.append("/".join(PurePosixPath(source).parts[-2:]))
 
     def skip_archive(self, source: str, why: str) -> None:
         """Note an archive inside a folder or an archive. Raises BadInput with --strict."""
-        if is_strict():
+        if file_size.is_strict():
             raise BadInput(why, on=source, remedy="take it out, or leave --strict away")
         self._archives.append(f"{source} ({why})")
 
@@ -136,15 +122,15 @@ def dump_files(names: Sequence[str], skipped: SkippedFiles) -> Iterator[DumpFile
     for name in names:
         path = Path(name)
         if name == "-":
-            yield DumpFile(STDIN, pieces_of_stdin(), dump=STDIN)
+            yield DumpFile(STDIN, file_size.pieces_of_stdin(), dump=STDIN)
         elif path.is_dir():
             yield from _or_refused(_in_folder(path, skipped), name, "folder")
-        elif name.endswith(ZSTD_SUFFIXES):
+        elif name.endswith(file_size.ZSTD_SUFFIXES):
             raise BadInput("is packed with zstd", on=name, remedy="unpack it with 'zstd -d' first")
         elif holds_archive(path):
             yield from _or_refused(_in_archive(path, skipped), name, "archive")
         else:
-            yield DumpFile(name, pieces_of(path), kind_of_path(name), dump=name)
+            yield DumpFile(name, file_size.pieces_of(path), kind_of_path(name), dump=name)
 
 
 def kind_of_path(name: str) -> Kind | None:
@@ -191,7 +177,7 @@ def is_stranger(file: DumpFile, begins: bytes, error: InputError) -> bool:
 
 def _plain(name: str) -> str:
     """The name of what is packed in a file of that name."""
-    suffix = next((one for one in PACKED_SUFFIXES if name.endswith(one)), "")
+    suffix = next((one for one in file_size.PACKED_SUFFIXES if name.endswith(one)), "")
     return name.removesuffix(suffix)
 
 
@@ -206,7 +192,7 @@ def _in_folder(folder: Path, skipped: SkippedFiles) -> Iterator[DumpFile]:
                 yield from _archive_in_folder(path, skipped)
             elif _plain(name).endswith(_SUFFIXES):
                 name, kind = str(path), kind_of_path(str(path))
-                yield DumpFile(name, pieces_of(path), kind, found=True, dump=str(folder))
+                yield DumpFile(name, file_size.pieces_of(path), kind, found=True, dump=str(folder))
 
 
 def _archive_in_folder(path: Path, skipped: SkippedFiles) -> Iterator[DumpFile]:
@@ -265,11 +251,11 @@ def holds_archive(path: Path) -> bool:
     """True if a file is an archive, whatever its name: what a browser saved has lost its suffix."""
     if is_archive(path.name):
         return True
-    with suppress(OSError, *damage()):
+    with suppress(OSError, *file_size.damage()):
         if path.is_file():
             with path.open("rb") as file:
-                begins = first_bytes(file)
-                return begins.startswith(_ZIP) or _is_tar(unpacked(file).read(_TAR_BLOCK))
+                begins = file_size.first_bytes(file)
+                return begins.startswith(_ZIP) or _is_tar(file_size.unpacked(file).read(_TAR_BLOCK))
     return False
 
 
@@ -299,8 +285,8 @@ class _UnpackedBytes:
     def add(self, count: int) -> None:
         """Count bytes. Raises BadInput beyond the limit."""
         self._bytes += count
-        if self._bytes > most_bytes():
-            raise too_long(self._name)
+        if self._bytes > file_size.most_bytes():
+            raise file_size.too_long(self._name)
 
     def add_member(self) -> None:
         """Count a file. Raises BadInput beyond the limit."""
@@ -312,7 +298,7 @@ class _UnpackedBytes:
 class _LimitedStream(io.RawIOBase):
     """Counts the bytes that are unpacked of an archive."""
 
-    def __init__(self, file: Readable, counted: _UnpackedBytes) -> None:
+    def __init__(self, file: file_size.Readable, counted: _UnpackedBytes) -> None:
         self._file = file
         self._counted = counted
 
@@ -340,10 +326,10 @@ class _OpenedArchive:
         self._depth = depth
         self._begun = False
 
-    def files(self, file: Peekable) -> Iterator[ArchivedFile]:
+    def files(self, file: file_size.Peekable) -> Iterator[ArchivedFile]:
         """The files in it. Raises BadInput."""
         with self.damage_as_input_error():
-            if first_bytes(file).startswith(_ZIP):
+            if file_size.first_bytes(file).startswith(_ZIP):
                 yield from self._zipped(cast(IO[bytes], file))
             else:
                 yield from self._tarred(file)
@@ -353,7 +339,7 @@ class _OpenedArchive:
         """Raises BadInput for what reading a damaged archive raises."""
         try:
             yield
-        except _DAMAGE + damage() as error:
+        except _DAMAGE + file_size.damage() as error:
             refused = BadInput if self._begun else NotAnArchive
             what = f"is cut off or no tar or zip archive: {error}"
             raise refused(what, on=self.name, remedy="write it again") from None
@@ -361,8 +347,8 @@ class _OpenedArchive:
             what = f"cannot be read: {error.strerror or error}"
             raise BadInput(what, on=self.name, remedy="check the path") from None
 
-    def _tarred(self, file: Peekable) -> Iterator[ArchivedFile]:
-        stream = self._limited(unpacked(file))
+    def _tarred(self, file: file_size.Peekable) -> Iterator[ArchivedFile]:
+        stream = self._limited(file_size.unpacked(file))
         with tarfile.open(fileobj=stream, mode="r|", bufsize=_BUFFER, tarinfo=_Header) as archive:
             for member in archive:
                 self._begun = True
@@ -388,7 +374,7 @@ class _OpenedArchive:
                     name = member.filename.replace("\\", "/")
                     yield from self._member(name, self._limited(opened))
 
-    def _limited(self, file: Readable) -> io.BufferedReader:
+    def _limited(self, file: file_size.Readable) -> io.BufferedReader:
         return io.BufferedReader(_LimitedStream(file, self._counted), _BUFFER)
 
     def _member(self, name: str, file: IO[bytes]) -> Iterator[ArchivedFile]:
@@ -396,28 +382,32 @@ class _OpenedArchive:
         if _is_hidden(name):
             return
         if not is_archive(name):
-            packed = name.endswith(PACKED_SUFFIXES)
-            opened = self._limited(unpacked(cast(Peekable, file))) if packed else file
+            packed = name.endswith(file_size.PACKED_SUFFIXES)
+            opened = (
+                self._limited(file_size.unpacked(cast(file_size.Peekable, file)))
+                if packed
+                else file
+            )
             yield ArchivedFile(self.name, name, self._pieces(opened))
             return
         whole = f"{self.name}: {name}"
         inner = _OpenedArchive(whole, self._counted, self._not_opened, self._depth + 1)
         if self._depth == DEEPEST:
             self._not_opened(whole, "too many archives inside one another")
-        elif name.endswith(ZSTD_SUFFIXES):
+        elif name.endswith(file_size.ZSTD_SUFFIXES):
             self._not_opened(whole, "zstd is not read")
         else:
             yield from inner._inside(file)
 
     def _inside(self, file: IO[bytes]) -> Iterator[ArchivedFile]:
         """The files of this archive inside another. One that is none at all is passed over."""
-        source = cast(Peekable, file)
-        if first_bytes(source).startswith(_ZIP):
+        source = cast(file_size.Peekable, file)
+        if file_size.first_bytes(source).startswith(_ZIP):
             text = file.read(MOST_INNER_ZIP_BYTES + 1)
             if len(text) > MOST_INNER_ZIP_BYTES:
                 self._not_opened(self.name, "too long to be read inside another")
                 return
-            source = cast(Peekable, io.BufferedReader(io.BytesIO(text)))
+            source = cast(file_size.Peekable, io.BufferedReader(io.BytesIO(text)))
         try:
             yield from self.files(source)
         except NotAnArchive as error:
@@ -426,7 +416,7 @@ class _OpenedArchive:
     def _pieces(self, file: IO[bytes]) -> Iterator[bytes]:
         """A file's pieces; damage shows up while they are read, too."""
         with self.damage_as_input_error():
-            yield from limited_pieces(file, self.name)
+            yield from file_size.limited_pieces(file, self.name)
 
 
 def _is_hidden(name: str) -> bool:

@@ -30,6 +30,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import msgspec
 
+from kubectl_nodelife.kube import times
 from kubectl_nodelife.kube.field_managers import FieldManagers, read_field_managers
 from kubectl_nodelife.kube.kinds import KINDS, Kind, kind_named, kind_of, kind_of_type
 from kubectl_nodelife.kube.meta import (
@@ -44,13 +45,6 @@ from kubectl_nodelife.kube.names import LONGEST_NAME, is_dns_subdomain
 from kubectl_nodelife.kube.node import Lease, Node
 from kubectl_nodelife.kube.pod import Pod, PodSpec, ResourceRequirements
 from kubectl_nodelife.kube.quantity import Quantity, parse_quantity
-from kubectl_nodelife.kube.times import (
-    decode_shared_time,
-    decode_time,
-    format_micro_time,
-    format_time,
-    parse_time,
-)
 from kubectl_nodelife.kube.unreadable import InputError, Unreadable, reason, related
 from kubectl_nodelife.kube.workload import ControllerRevision, DaemonSet, Event, PodDisruptionBudget
 
@@ -69,12 +63,12 @@ def decode_hook(type_: type[KubeObject]) -> Callable[[type[Any], Any], Any]:
     """The `dec_hook` of a decoder of that type."""
     if type_ is Node:
         return _decode_part
-    return decode_time if type_ in _OWN_TIMES else decode_shared_time
+    return times.decode_time if type_ in _OWN_TIMES else times.decode_shared_time
 
 
 def _decode_part(type_: type[Any], raw: Any) -> Any:
     """Who wrote fields, or an instant."""
-    return read_field_managers(raw) if type_ is FieldManagers else decode_time(type_, raw)
+    return read_field_managers(raw) if type_ is FieldManagers else times.decode_time(type_, raw)
 
 
 DECODERS: dict[type[KubeObject], Callable[[Any], Any]] = {
@@ -170,7 +164,7 @@ def _left_out(field: str, value: Any) -> str:
 
 def _is_time(value: Any) -> bool:
     try:
-        return isinstance(value, str) and parse_time(value) is not None
+        return isinstance(value, str) and times.parse_time(value) is not None
     except ValueError:
         return False
 
@@ -463,9 +457,9 @@ def encode_part(value: Any) -> Any:
     Raises NotImplementedError for anything else.
     """
     if isinstance(value, MicroTime):
-        return format_micro_time(value)
+        return times.format_micro_time(value)
     if isinstance(value, Time):
-        return format_time(value)
+        return times.format_time(value)
     if isinstance(value, FieldManagers):
         return value.document()
     raise NotImplementedError(f"no encoding for {type(value)!r}")

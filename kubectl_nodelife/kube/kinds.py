@@ -9,38 +9,12 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-from kubectl_nodelife.kube.admission import (
-    MutatingWebhookConfiguration,
-    ValidatingAdmissionPolicy,
-    ValidatingAdmissionPolicyBinding,
-    ValidatingWebhookConfiguration,
-)
+from kubectl_nodelife.kube import admission, storage, workload
 from kubectl_nodelife.kube.lifecycle import Eviction, EvictionRequest, PodGroup
 from kubectl_nodelife.kube.meta import KubeObject
 from kubectl_nodelife.kube.node import Lease, Node
 from kubectl_nodelife.kube.pod import Pod
 from kubectl_nodelife.kube.service import EndpointSlice, Service
-from kubectl_nodelife.kube.storage import (
-    CSINode,
-    PersistentVolume,
-    PersistentVolumeClaim,
-    StorageClass,
-    VolumeAttachment,
-)
-from kubectl_nodelife.kube.workload import (
-    ControllerRevision,
-    DaemonSet,
-    Deployment,
-    Event,
-    HorizontalPodAutoscaler,
-    Job,
-    Namespace,
-    PodDisruptionBudget,
-    PriorityClass,
-    ReplicaSet,
-    ReplicationController,
-    StatefulSet,
-)
 
 
 class Kind(NamedTuple):
@@ -79,7 +53,7 @@ _STORAGE = tuple(f"storage.k8s.io/{v}" for v in ("v1", "v1beta1"))
 KINDS: tuple[Kind, ...] = (
     Kind("Node", Node, "nodes", False, ("v1",), ("no",)),
     Kind("Pod", Pod, "pods", True, ("v1",), ("po",)),
-    Kind("Namespace", Namespace, "namespaces", False, ("v1",), ("ns",)),
+    Kind("Namespace", workload.Namespace, "namespaces", False, ("v1",), ("ns",)),
     Kind(
         "Lease",
         Lease,
@@ -87,23 +61,23 @@ KINDS: tuple[Kind, ...] = (
         True,
         ("coordination.k8s.io/v1", "coordination.k8s.io/v1beta1"),
     ),
-    Kind("DaemonSet", DaemonSet, "daemonsets", True, _APPS_AND_EXTENSIONS, ("ds",)),
-    Kind("ControllerRevision", ControllerRevision, "controllerrevisions", True, _APPS),
-    Kind("ReplicaSet", ReplicaSet, "replicasets", True, _APPS_AND_EXTENSIONS, ("rs",)),
-    Kind("Deployment", Deployment, "deployments", True, _APPS_AND_EXTENSIONS, ("deploy",)),
-    Kind("StatefulSet", StatefulSet, "statefulsets", True, _APPS, ("sts",)),
+    Kind("DaemonSet", workload.DaemonSet, "daemonsets", True, _APPS_AND_EXTENSIONS, ("ds",)),
+    Kind("ControllerRevision", workload.ControllerRevision, "controllerrevisions", True, _APPS),
+    Kind("ReplicaSet", workload.ReplicaSet, "replicasets", True, _APPS_AND_EXTENSIONS, ("rs",)),
+    Kind("Deployment", workload.Deployment, "deployments", True, _APPS_AND_EXTENSIONS, ("deploy",)),
+    Kind("StatefulSet", workload.StatefulSet, "statefulsets", True, _APPS, ("sts",)),
     Kind(
         "ReplicationController",
-        ReplicationController,
+        workload.ReplicationController,
         "replicationcontrollers",
         True,
         ("v1",),
         ("rc",),
     ),
-    Kind("Job", Job, "jobs", True, ("batch/v1",)),
+    Kind("Job", workload.Job, "jobs", True, ("batch/v1",)),
     Kind(
         "PodDisruptionBudget",
-        PodDisruptionBudget,
+        workload.PodDisruptionBudget,
         "poddisruptionbudgets",
         True,
         ("policy/v1", "policy/v1beta1"),
@@ -111,56 +85,58 @@ KINDS: tuple[Kind, ...] = (
     ),
     Kind(
         "HorizontalPodAutoscaler",
-        HorizontalPodAutoscaler,
+        workload.HorizontalPodAutoscaler,
         "horizontalpodautoscalers",
         True,
         ("autoscaling/v2", "autoscaling/v2beta2", "autoscaling/v2beta1", "autoscaling/v1"),
         ("hpa",),
     ),
-    Kind("PersistentVolume", PersistentVolume, "persistentvolumes", False, ("v1",), ("pv",)),
+    Kind(
+        "PersistentVolume", storage.PersistentVolume, "persistentvolumes", False, ("v1",), ("pv",)
+    ),
     Kind(
         "PersistentVolumeClaim",
-        PersistentVolumeClaim,
+        storage.PersistentVolumeClaim,
         "persistentvolumeclaims",
         True,
         ("v1",),
         ("pvc",),
     ),
-    Kind("StorageClass", StorageClass, "storageclasses", False, _STORAGE, ("sc",)),
-    Kind("VolumeAttachment", VolumeAttachment, "volumeattachments", False, _STORAGE),
-    Kind("CSINode", CSINode, "csinodes", False, _STORAGE),
+    Kind("StorageClass", storage.StorageClass, "storageclasses", False, _STORAGE, ("sc",)),
+    Kind("VolumeAttachment", storage.VolumeAttachment, "volumeattachments", False, _STORAGE),
+    Kind("CSINode", storage.CSINode, "csinodes", False, _STORAGE),
     Kind(
         "ValidatingWebhookConfiguration",
-        ValidatingWebhookConfiguration,
+        admission.ValidatingWebhookConfiguration,
         "validatingwebhookconfigurations",
         False,
         _ADMISSION,
     ),
     Kind(
         "MutatingWebhookConfiguration",
-        MutatingWebhookConfiguration,
+        admission.MutatingWebhookConfiguration,
         "mutatingwebhookconfigurations",
         False,
         _ADMISSION,
     ),
     Kind(
         "ValidatingAdmissionPolicy",
-        ValidatingAdmissionPolicy,
+        admission.ValidatingAdmissionPolicy,
         "validatingadmissionpolicies",
         False,
         _ADMISSION,
     ),
     Kind(
         "ValidatingAdmissionPolicyBinding",
-        ValidatingAdmissionPolicyBinding,
+        admission.ValidatingAdmissionPolicyBinding,
         "validatingadmissionpolicybindings",
         False,
         _ADMISSION,
     ),
-    Kind("Event", Event, "events", True, ("v1", "events.k8s.io/v1"), ("ev",)),
+    Kind("Event", workload.Event, "events", True, ("v1", "events.k8s.io/v1"), ("ev",)),
     Kind(
         "PriorityClass",
-        PriorityClass,
+        workload.PriorityClass,
         "priorityclasses",
         False,
         ("scheduling.k8s.io/v1", "scheduling.k8s.io/v1beta1", "scheduling.k8s.io/v1alpha1"),

@@ -12,14 +12,9 @@ from typing import Any, Final
 
 from msgspec import field
 
+from kubectl_nodelife.kube import wellknown
 from kubectl_nodelife.kube.field_managers import NOBODY, FieldManagers
 from kubectl_nodelife.kube.meta import ApiStruct, Int64, KubeObject, MicroTime, ObjectMeta, Time
-from kubectl_nodelife.kube.wellknown import (
-    LABEL_REGION,
-    LABEL_REGION_BETA,
-    LABEL_ZONE,
-    LABEL_ZONE_BETA,
-)
 
 
 class NodeMeta(ObjectMeta, frozen=True):
@@ -208,12 +203,12 @@ def zone_key(labels: Mapping[str, str] | None, *, beta_only: bool = False) -> st
     """
     if not labels:
         return ""
-    region = labels.get(LABEL_REGION_BETA)
+    region = labels.get(wellknown.LABEL_REGION_BETA)
     if region is None:
-        region = "" if beta_only else labels.get(LABEL_REGION, "")
-    zone = labels.get(LABEL_ZONE_BETA)
+        region = "" if beta_only else labels.get(wellknown.LABEL_REGION, "")
+    zone = labels.get(wellknown.LABEL_ZONE_BETA)
     if zone is None:
-        zone = "" if beta_only else labels.get(LABEL_ZONE, "")
+        zone = "" if beta_only else labels.get(wellknown.LABEL_ZONE, "")
     return region + _SEPARATOR + zone if region or zone else ""
 
 

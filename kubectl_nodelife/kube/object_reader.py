@@ -23,17 +23,7 @@ from typing import Any, NamedTuple
 import msgspec
 from msgspec.structs import force_setattr
 
-from kubectl_nodelife.kube.codec import (
-    CHECKS,
-    DECODERS,
-    UNDECODABLE,
-    as_unreadable,
-    mended,
-    needs_mending,
-    plain,
-    unfit,
-    without_undecided,
-)
+from kubectl_nodelife.kube import codec
 from kubectl_nodelife.kube.documents import DUMP_AGAIN, Json, end_of_json, json_starts
 from kubectl_nodelife.kube.kinds import Kind, find_kind, find_resource, group_of
 from kubectl_nodelife.kube.meta import KubeObject
@@ -130,7 +120,7 @@ class ObjectReader:
         document: Json = memoryview(text)[start:] if start else text
         try:
             envelope = read_envelope(document)
-        except UNDECODABLE:
+        except codec.UNDECODABLE:
             try:
                 end = end_of_json(text, self.source, start)
             except InputError:
@@ -141,8 +131,8 @@ class ObjectReader:
             document = memoryview(text)[start:end]
             try:
                 envelope = read_envelope(document)
-            except UNDECODABLE:  # a bare array, or an object of a strange shape
-                self._read_document(plain(document, self.source, path), path)
+            except codec.UNDECODABLE:  # a bare array, or an object of a strange shape
+                self._read_document(codec.plain(document, self.source, path), path)
                 return end
         return self._read_envelope(envelope, document, path, end)
 
@@ -178,7 +168,7 @@ class ObjectReader:
     ) -> None:
         """Read an item of a List that wants a closer look."""
         try:
-            document = plain(item, self.source, path)
+            document = codec.plain(item, self.source, path)
         except InputError as error:
             raw = bytes(item)
             version = text_member(raw, b"apiVersion") or api_version
@@ -226,8 +216,12 @@ class ObjectReader:
         if isinstance(head.kind, str):
             self.count_unknown(head.kind)
             return 1
-        decode, begins, namespaced = DECODERS[head.kind.type], head.begins, head.kind.namespaced
-        check = CHECKS.get(head.kind.type)
+        decode, begins, namespaced = (
+            codec.DECODERS[head.kind.type],
+            head.begins,
+            head.kind.namespaced,
+        )
+        check = codec.CHECKS.get(head.kind.type)
         objects, previous = self.loaded.objects, self._pod
         for index in range(start, min(start + _PROGRESS_STEP, len(items))):
             item = items[index]
@@ -235,11 +229,11 @@ class ObjectReader:
                 break
             try:
                 obj = decode(item)
-            except UNDECODABLE:
+            except codec.UNDECODABLE:
                 break
             if not obj.metadata.name or (namespaced and not obj.metadata.namespace):
                 break
-            if check is not None and unfit(obj):
+            if check is not None and codec.unfit(obj):
                 break
             if type(obj) is Pod:
                 if previous is not None:
@@ -312,8 +306,8 @@ class ObjectReader:
         if kind is None:
             self.count_unknown(unknown_name(version, name))
             return
-        whole = mended(version, kind, raw)
-        obj, left_out = without_undecided(whole, kind.type, self.source, path)
+        whole = codec.mended(version, kind, raw)
+        obj, left_out = codec.without_undecided(whole, kind.type, self.source, path)
         named = f"{kind.name} {'/'.join(filter(None, obj.key))}"
         self.loaded.left_out += (f"{self.source}: {named}: {each}" for each in left_out)
         self._keep(obj, kind, path)
@@ -357,10 +351,10 @@ class ObjectReader:
         if kind.namespaced and not metadata.namespace:
             named = msgspec.structs.replace(metadata, namespace=_NAMESPACE)
             obj = msgspec.structs.replace(obj, metadata=named)
-        why = unfit(obj)
+        why = codec.unfit(obj)
         if why:
             fault = InputError(why, source=self.source, path=path, remedy="correct the value")
-            self._set_aside(as_unreadable(obj, why), fault)
+            self._set_aside(codec.as_unreadable(obj, why), fault)
             return
         if isinstance(obj, Pod):
             if self._pod is not None:
@@ -455,7 +449,7 @@ def damaged_list(document: bytes) -> Envelope | None:
     split = split_list(document)
     try:
         around = read_envelope(split.skeleton)
-    except UNDECODABLE:
+    except codec.UNDECODABLE:
         return None
     if not split.items or not is_list(around.api_version, around.kind, True):
         return None
@@ -481,7 +475,7 @@ def list_annotations(metadata: msgspec.Raw) -> dict[str, str] | None:
     """The annotations in a List's metadata, None where there are none."""
     try:
         list_meta = _read_list_meta(metadata)
-    except UNDECODABLE:
+    except codec.UNDECODABLE:
         return None
     return list_meta.annotations if list_meta is not None else None
 
@@ -519,4 +513,4 @@ def quick_kind(api_version: str, name: str) -> Kind | str | None:
     kind = find_kind(api_version, name)
     if kind is None:
         return None if name.endswith("List") else unknown_name(api_version, name)
-    return None if needs_mending(api_version, kind) else kind
+    return None if codec.needs_mending(api_version, kind) else kind

@@ -18,17 +18,7 @@ from typing import Final
 
 import msgspec
 
-from kubectl_nodelife.engine import actions
-from kubectl_nodelife.engine.calls import (
-    Answer,
-    Get,
-    ListObjects,
-    Read,
-    Result,
-    WaitUntil,
-    Write,
-    converse,
-)
+from kubectl_nodelife.engine import actions, calls
 from kubectl_nodelife.engine.calls.call import (
     NO_ANSWER,
     NOT_FOUND,
@@ -45,7 +35,7 @@ from kubectl_nodelife.kube.times import SECOND_NS
 from kubectl_nodelife.live.executor_port import ControllerWriter, ExecutorPort
 from kubectl_nodelife.live.worker_slots import WorkerSlots
 
-NOT_WANTED: Final = Result(200, "it is not wanted any more", moot=True)
+NOT_WANTED: Final = calls.Result(200, "it is not wanted any more", moot=True)
 """Its object is gone."""
 
 IN_FLIGHT: Final = 32
@@ -101,7 +91,7 @@ class ActionSender:
         self._untainting: Counter[str] = Counter()  # removals of taints on their way, by node
         self._own_nodes: dict[str, Node] = {}  # as answers to our own requests showed them
 
-    async def carry_out(self, item: QueuedAction) -> Result:
+    async def carry_out(self, item: QueuedAction) -> calls.Result:
         """Wait until it may be sent, and converse with the API server.
 
         Where the gate closes meanwhile, or others use a cap up first, it waits once more.
@@ -119,7 +109,7 @@ class ActionSender:
                 try:
                     result = await self._converse(item)
                 except Superseded as error:
-                    return Result(NOT_SENT, str(error))
+                    return calls.Result(NOT_SENT, str(error))
             if result.code != NOT_SENT or result.moot:
                 self._note_own(result)
                 return result
@@ -151,13 +141,13 @@ class ActionSender:
             return
         if guard.admit(action, self._port.view(), self._port.monotonic_ns()) != GO:
             return
-        conversation = converse(action, item.seen, item.decided_ns)
+        conversation = calls.converse(action, item.seen, item.decided_ns)
         call = next(conversation)
         conversation.close()
-        if not isinstance(call, (Get, ListObjects, WaitUntil)):
+        if not isinstance(call, (calls.Get, calls.ListObjects, calls.WaitUntil)):
             item.intent = asyncio.ensure_future(self._begin(action, call))
 
-    async def _begin(self, action: actions.Action, call: Write) -> int:
+    async def _begin(self, action: actions.Action, call: calls.Write) -> int:
         """Bring an intent to the disk. Raises OSError."""
         version = checked_by_server(call.preconditions).get("resourceVersion", "")
         request = request_of_call(call)
@@ -165,23 +155,27 @@ class ActionSender:
         digest = hashlib.sha256(content).hexdigest()
         return await self._port.journal.begin(action, version, digest)
 
-    async def _converse(self, item: QueuedAction) -> Result:
+    async def _converse(self, item: QueuedAction) -> calls.Result:
         action = item.action
         if (unproven := await self._lacks_evidence(action)) is not None:
             return unproven
-        conversation = converse(action, item.seen, item.decided_ns)
-        intent, answer, doubtful = 0, Answer(NOT_SENT), False  # of what became of the last write
-        result: Result
+        conversation = calls.converse(action, item.seen, item.decided_ns)
+        intent, answer, doubtful = (
+            0,
+            calls.Answer(NOT_SENT),
+            False,
+        )  # of what became of the last write
+        result: calls.Result
         try:
             call = next(conversation)
             while True:
-                if isinstance(call, WaitUntil):
+                if isinstance(call, calls.WaitUntil):
                     if not self._port.waits(action):
                         conversation.close()
-                        result = Result(answer.code, answer.message, answer.reason)
+                        result = calls.Result(answer.code, answer.message, answer.reason)
                         break
                     answer = await self._wait(call)
-                elif isinstance(call, (Get, ListObjects)):
+                elif isinstance(call, (calls.Get, calls.ListObjects)):
                     answer = await self._read(action.controller, call)
                     doubtful = doubtful and not (answer.ok or answer.code == NOT_FOUND)
                 else:
@@ -191,7 +185,7 @@ class ActionSender:
         except StopIteration as end:
             result = end.value
         except NotSent as error:
-            result = Result(NOT_SENT, str(error))
+            result = calls.Result(NOT_SENT, str(error))
         except Moot as error:
             result = error.result
         except (GivenUp, Superseded):
@@ -211,7 +205,7 @@ class ActionSender:
             self._port.journal.note(intent, state, result.code, result.recorded, version)
         return result
 
-    async def _admitted(self, item: QueuedAction, *, waited: bool) -> Result | None:
+    async def _admitted(self, item: QueuedAction, *, waited: bool) -> calls.Result | None:
         """Wait while a guard holds the action; None where it may be sent. `waited`: it has already
         waited, so that it may not be wanted any more.
         """
@@ -221,23 +215,23 @@ class ActionSender:
             now_ns = port.monotonic_ns()
             admission = port.guard.admit(action, port.view(), now_ns)
             if self.stopped:
-                return Result(NOT_SENT, "enforcing has ended")
+                return calls.Result(NOT_SENT, "enforcing has ended")
             if (reported or waited) and (moot := self._why_moot(item)) is not None:
                 return moot
             if admission == GO:
                 return None
             if isinstance(admission, Refuse):
                 port.recorder.held(action, admission.because, 0)
-                return Result(NOT_SENT, admission.because)
+                return calls.Result(NOT_SENT, admission.because)
             assert isinstance(admission, Hold)
             if admission.because != reported:
                 reported = admission.because
                 port.recorder.held(action, reported, admission.until_ns)
             if now_ns - item.since_ns > port.patience_ns and not _is_patient(action):
-                return Result(NOT_SENT, reported)
+                return calls.Result(NOT_SENT, reported)
             await asyncio.sleep(min(0.5, max(0.01, (admission.until_ns - now_ns) / SECOND_NS)))
 
-    def _why_moot(self, item: QueuedAction) -> Result | None:
+    def _why_moot(self, item: QueuedAction) -> calls.Result | None:
         """The end of what has waited for a while, and would not be decided again; None where it
         would.
 
@@ -270,7 +264,7 @@ class ActionSender:
         newer = shown.uid == own.uid and is_newer(own, shown.metadata.resource_version)
         return own if newer else shown
 
-    def _note_own(self, result: Result) -> None:
+    def _note_own(self, result: calls.Result) -> None:
         """Remember the node that the last answer showed."""
         if result.ok and isinstance(result.fresh, Node):
             self._note_node(result.fresh)
@@ -282,7 +276,7 @@ class ActionSender:
         if len(self._own_nodes) > 2 * len(cache.nodes):
             self._own_nodes = {n: own for n, own in self._own_nodes.items() if n in cache.nodes}
 
-    async def _lacks_evidence(self, action: actions.Action) -> Result | None:
+    async def _lacks_evidence(self, action: actions.Action) -> calls.Result | None:
         """Why a node cannot be called lost. Raises Superseded where its kubelet has reported."""
         if action.controller != NODE_LIFECYCLE or not isinstance(action, actions.SetNodeConditions):
             return None
@@ -296,14 +290,14 @@ class ActionSender:
 
     # One call
 
-    async def _wait(self, call: WaitUntil) -> Answer:
+    async def _wait(self, call: calls.WaitUntil) -> calls.Answer:
         until_ns = call.at_ns
         if call.latest_ns > call.at_ns:
             until_ns = random.randint(call.at_ns, call.latest_ns)
         await self._sleep_until(until_ns)
-        return Answer(200, now_ns=self._port.monotonic_ns())
+        return calls.Answer(200, now_ns=self._port.monotonic_ns())
 
-    async def _read(self, controller: str, call: Read) -> Answer:
+    async def _read(self, controller: str, call: calls.Read) -> calls.Answer:
         await self._token(controller)
         async with self._in_flight:
             answer = await self._controllers[controller].writer.call(call)
@@ -313,7 +307,9 @@ class ActionSender:
                 self._note_node(answer.obj)  # and not from a replica that is behind
         return answer
 
-    async def _write(self, item: QueuedAction, call: Write, intent: int) -> tuple[int, Answer]:
+    async def _write(
+        self, item: QueuedAction, call: calls.Write, intent: int
+    ) -> tuple[int, calls.Answer]:
         """Bring the intent to the disk, look at the gate, and send. Raises NotSent."""
         action, port = item.action, self._port
         first = not intent
@@ -349,7 +345,7 @@ class ActionSender:
                 port.journal.note(intent, "failed", NOT_SENT, "not sent: given up before its turn")
             raise
 
-    async def _send(self, action: actions.Action, call: Write, intent: int) -> Answer:
+    async def _send(self, action: actions.Action, call: calls.Write, intent: int) -> calls.Answer:
         """Send what may be sent at this instant, and report the answer. Raises NotSent where the
         gate has closed by the time that there are credentials.
         """
@@ -459,14 +455,14 @@ class ActionSender:
         await asyncio.sleep(max(0.0, (at_ns - self._port.monotonic_ns()) / SECOND_NS))
 
 
-def note_bug(port: ExecutorPort, action: actions.Action, error: Exception) -> Result:
+def note_bug(port: ExecutorPort, action: actions.Action, error: Exception) -> calls.Result:
     """A bug of ours: nothing more of this action is sent. The error's text and the action may quote
     secrets, and are shown nowhere.
     """
     failed = port.cache.quarantine.failed
     bug = failed(action.controller, action.target, error, port.now_ns())
     port.on_bug(bug)
-    return Result(0, f"a bug of ours: {bug.what()}")
+    return calls.Result(0, f"a bug of ours: {bug.what()}")
 
 
 def _is_patient(action: actions.Action) -> bool:
@@ -491,7 +487,7 @@ class Moot(Exception):
     def __init__(self, because: str, node: Node | None) -> None:
         super().__init__(because)
         message = f"{NOT_WANTED.message}: {because}"
-        self.result = Result(NOT_SENT, message, fresh=node, moot=True)
+        self.result = calls.Result(NOT_SENT, message, fresh=node, moot=True)
 
 
 class Superseded(Exception):

@@ -36,21 +36,10 @@ from kubectl_nodelife.errors import NodelifeError, Unreachable
 from kubectl_nodelife.kube.meta import KubeObject
 from kubectl_nodelife.kube.pod import Pod
 from kubectl_nodelife.kube.unreadable import NAMELESS, where_raised
+from kubectl_nodelife.live import news
 from kubectl_nodelife.live.client import ApiError, Client, describe
 from kubectl_nodelife.live.clock import steady_ns
 from kubectl_nodelife.live.listwatch import MalformedLine, WatchStream, list_all, most_line_bytes
-from kubectl_nodelife.live.news import (
-    ABSENT,
-    FAILING,
-    LISTING,
-    REFUSED,
-    WATCHING,
-    KindPhase,
-    KindState,
-    ListNews,
-    News,
-    WatchNews,
-)
 from kubectl_nodelife.live.requests import Resource, WatchPacing, watch_list_url, watch_url
 from kubectl_nodelife.live.same_cluster import SameCluster
 from kubectl_nodelife.live.transport import Backoff
@@ -115,13 +104,13 @@ class KindFollower:
         self,
         client: Client,
         resource: Resource,
-        queue: asyncio.Queue[News],
+        queue: asyncio.Queue[news.News],
         pace: WatchPacing,
         watch_list: bool,
         same_cluster: SameCluster,
     ) -> None:
         self.resource = resource
-        self.state = KindState(resource.kind.name)
+        self.state = news.KindState(resource.kind.name)
         self._client = client
         self._queue = queue
         self._pace = pace
@@ -167,7 +156,7 @@ class KindFollower:
             try:
                 await self._follow()
             except _ToBeListed:
-                await self._enter(LISTING)
+                await self._enter(news.LISTING)
             except ApiError as error:
                 await self._after_api_error(error)
             except (MalformedLine, aiohttp.ClientError, OSError) as error:
@@ -190,7 +179,7 @@ class KindFollower:
         except TimeoutError:  # a hung watch is opened anew at once
             self._broken(self.state.last_sign_ns)  # what happened since then is unknown
             if not self._version:
-                await self._enter(LISTING, "the watch said nothing for too long")
+                await self._enter(news.LISTING, "the watch said nothing for too long")
         finally:
             self._broken()
             lasted_s = time.monotonic() - started
@@ -206,9 +195,9 @@ class KindFollower:
         elif not self._version and self._watch_list and error.code in (400, 422):
             self._watch_list = False  # a server that does not know sendInitialEvents
         elif error.code == 403:
-            await self._stop_at(REFUSED, error.what)
+            await self._stop_at(news.REFUSED, error.what)
         elif error.code == 404:
-            await self._stop_at(ABSENT, "the server does not serve it")
+            await self._stop_at(news.ABSENT, "the server does not serve it")
         else:
             await self._fail(str(error), error.retry_after_s)
 
@@ -221,7 +210,7 @@ class KindFollower:
 
     async def _fail(self, error: str, retry_after_s: float | None = None) -> None:
         self._broken()
-        await self._enter(FAILING, error)
+        await self._enter(news.FAILING, error)
         await self._wait(self._backoff.next_s(retry_after_s))
 
     async def _wait(self, seconds: float) -> None:
@@ -242,13 +231,13 @@ class KindFollower:
         changed = state.phase != phase
         state.phase, state.error = phase, error
         gap_ns = 0
-        if phase == WATCHING:
+        if phase == news.WATCHING:
             state.failures = 0
-        if phase == WATCHING and state.broken_since_ns is not None:
+        if phase == news.WATCHING and state.broken_since_ns is not None:
             gap_ns = time.monotonic_ns() - state.broken_since_ns
             state.broken_since_ns = None
         if changed or gap_ns:
-            await self._queue.put(KindPhase(state.kind, phase, gap_ns, self._relisted))
+            await self._queue.put(news.KindPhase(state.kind, phase, gap_ns, self._relisted))
 
     async def _list(self) -> None:
         """A consistent list in pages."""
@@ -282,7 +271,7 @@ class KindFollower:
         self.state.synced = True
         objects = [obj for obj in listed if not isinstance(obj, Unreadable)]
         others = [obj for obj in listed if isinstance(obj, Unreadable)]
-        await self._queue.put(ListNews(self.state.kind, objects, asked_ns, others, version))
+        await self._queue.put(news.ListNews(self.state.kind, objects, asked_ns, others, version))
         if nameless := [one for one in others if one.key == NAMELESS]:
             self._list_later(nameless[-1].why)
 
@@ -302,7 +291,7 @@ class KindFollower:
             self.state.last_sign_ns = time.monotonic_ns()
             if initial is None:
                 await self._or_relist(self._same_cluster.confirm(asked_ns))
-                await self._enter(WATCHING)
+                await self._enter(news.WATCHING)
             async for chunk in self._chunks(response):
                 noted = stream.nameless
                 if initial is not None:
@@ -352,9 +341,9 @@ class KindFollower:
         if stream.nameless_initially:
             objects.append(Unreadable(self.state.kind, NAMELESS, stream.nameless_because))
         await self._listed(objects, stream.resource_version, asked_ns)
-        await self._enter(WATCHING)
+        await self._enter(news.WATCHING)
         if later:
-            await self._queue.put(WatchNews(self.state.kind, later, steady_ns()))
+            await self._queue.put(news.WatchNews(self.state.kind, later, steady_ns()))
         return None
 
     async def _take(self, stream: WatchStream[KubeObject], chunk: bytes) -> None:
@@ -367,7 +356,7 @@ class KindFollower:
         finally:
             self._version = stream.resource_version
             if events:
-                await self._queue.put(WatchNews(kind, events, steady_ns()))
+                await self._queue.put(news.WatchNews(kind, events, steady_ns()))
 
     async def _chunks(self, response: aiohttp.ClientResponse) -> AsyncIterator[bytes]:
         """The body as it comes. Raises TimeoutError after a silence that means a hung watch."""
@@ -385,7 +374,7 @@ class KindFollower:
             first = False
             self.state.last_sign_ns = time.monotonic_ns()
             yield chunk
-            if self.state.phase == WATCHING:
+            if self.state.phase == news.WATCHING:
                 await gather(response, self._gather_s)
 
 

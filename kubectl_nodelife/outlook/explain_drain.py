@@ -9,16 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from kubectl_nodelife.drain.notices import (
-    HEARTBEAT_TIMEOUT_NS,
-    IMPERATIVE,
-    EvictionRequests,
-    Responder,
-    ended,
-    eviction_webhooks,
-    is_wanted,
-    responders_of,
-)
+from kubectl_nodelife.drain import notices
 from kubectl_nodelife.drain.plan import plan_of_pod
 from kubectl_nodelife.drain.results import KEPT, NEVER, REFUSED, UNKNOWN, PodPlan
 from kubectl_nodelife.drain.snapshot import PlanSnapshot
@@ -64,41 +55,41 @@ def owner_chain(snapshot: PlanSnapshot, pod: Pod) -> list[str]:
 
 def _asked(snapshot: PlanSnapshot, pod: Pod) -> Iterator[str]:
     """The EvictionRequests that name the pod, and who answers them."""
-    asked = EvictionRequests(snapshot)
+    asked = notices.EvictionRequests(snapshot)
     for request in asked.requests(pod):
         who, name = request.spec.requester, f"EvictionRequest {request.name}"
-        over = ended(request.status.conditions)
+        over = notices.ended(request.status.conditions)
         if over is not None:
             yield f"{name} of {who} is over: {over.type} ({over.reason}){quoted(over.message)}."
-        elif not is_wanted(request):
+        elif not notices.is_wanted(request):
             yield f"{who} has withdrawn {name}."
         else:
             since = _at(request.metadata.creation_timestamp)
             yield f"{who} asks for it since {since}: {name}."
     for eviction in asked.going(pod):
         yield from _responders(eviction, snapshot.now_ns)
-    if not asked.going(pod) and any(map(is_wanted, asked.requests(pod))):
+    if not asked.going(pod) and any(map(notices.is_wanted, asked.requests(pod))):
         yield "No Eviction was made of it: without the controllers of v1.38 nothing acts on it."
 
 
 def _responders(eviction: Eviction, now_ns: int) -> Iterator[str]:
     """Who is at work on an eviction, until when it is waited for, and who is asked then."""
-    all_of_it = responders_of(eviction)
+    all_of_it = notices.responders_of(eviction)
     done = [f"{r.target.name} ({r.target.state})" for r in all_of_it if r.target.state in _DONE]
     later = [r.target.name for r in all_of_it if r.target.state == "Inactive"]
     if done:
         yield f"Asked before: {first_names(done, _MOST)}."
     then = f"{later[0]} is asked" if later else "nobody is left, and the requests fail"
     for target, status in (r for r in all_of_it if r.target.state == "Active"):
-        heard_ns = Responder(target, status).heartbeat_ns
+        heard_ns = notices.Responder(target, status).heartbeat_ns
         since = _at(status.start_time)
         yield f"{target.name} is at work on it since {since}{quoted(status.message)}."
         if status.expected_completion_time is not None:
             yield f"It expects to be done by {_at(status.expected_completion_time)}."
-        if target.name == IMPERATIVE:
+        if target.name == notices.IMPERATIVE:
             yield "It evicts as a drain does, within budgets, and tries again while it is refused."
         if heard_ns is not None:
-            ago, end_ns = human_duration(now_ns - heard_ns), heard_ns + HEARTBEAT_TIMEOUT_NS
+            ago, end_ns = human_duration(now_ns - heard_ns), heard_ns + notices.HEARTBEAT_TIMEOUT_NS
             yield (
                 f"Its last heartbeat was {ago} ago: without another until {format_time(end_ns)} "
                 f"it counts as interrupted, and {then}."
@@ -211,7 +202,9 @@ def webhook_section(snapshot: PlanSnapshot, pods: Sequence[Pod]) -> ExplainedQue
         for kind in ("ValidatingWebhookConfiguration", "MutatingWebhookConfiguration")
         if not snapshot.was_read(kind)
     ]
-    sentences = [webhook.sentence() for webhook in eviction_webhooks(Admission(snapshot), pods)]
+    sentences = [
+        webhook.sentence() for webhook in notices.eviction_webhooks(Admission(snapshot), pods)
+    ]
     if unread:
         sentences.append(f"Not all is known: no {' and no '.join(unread)} was read.")
     return ExplainedQuestion(

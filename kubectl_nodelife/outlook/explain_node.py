@@ -14,25 +14,11 @@ from typing import Final
 
 from kubectl_nodelife.engine.cache import Cache
 from kubectl_nodelife.engine.settings import Settings
+from kubectl_nodelife.kube import times, wellknown
 from kubectl_nodelife.kube.names import counted, first_names, subject
 from kubectl_nodelife.kube.node import Node, Taint
 from kubectl_nodelife.kube.pod import TERMINAL_PHASES, Pod
 from kubectl_nodelife.kube.taints import no_execute_taints
-from kubectl_nodelife.kube.times import (
-    SECOND_NS,
-    format_duration,
-    format_time,
-    human_duration,
-    human_seconds,
-    precise_due,
-    precise_duration,
-)
-from kubectl_nodelife.kube.wellknown import (
-    NO_EXECUTE,
-    TAINT_NODE_NOT_READY,
-    TAINT_NODE_OUT_OF_SERVICE,
-    TAINT_NODE_UNREACHABLE,
-)
 from kubectl_nodelife.kubelet.reclaim import what_can_hold
 from kubectl_nodelife.kubelet.releases import rules_for
 from kubectl_nodelife.outlook.endpoints import endpoint_sections
@@ -65,7 +51,7 @@ from kubectl_nodelife.workloads.force_advice import (
 _CLOSE_S = 0.15
 _FEWEST_PARTIAL = 3
 _MOST_NAMES = 8
-_OWN = (TAINT_NODE_NOT_READY, TAINT_NODE_UNREACHABLE)
+_OWN = (wellknown.TAINT_NODE_NOT_READY, wellknown.TAINT_NODE_UNREACHABLE)
 _MOST = 12
 
 
@@ -136,8 +122,8 @@ def _evictions(
 
 def _waiting_pods(outlook: Outlook, of_node: NodeOutlook) -> str:
     first, count = of_node.timers[0], len(of_node.timers)
-    in_time = precise_due(max(0, first.comes_ns - outlook.now_ns))
-    last = precise_due(max(0, of_node.timers[-1].comes_ns - outlook.now_ns))
+    in_time = times.precise_due(max(0, first.comes_ns - outlook.now_ns))
+    last = times.precise_due(max(0, of_node.timers[-1].comes_ns - outlook.now_ns))
     many = f"{count} in all, the last one in {last}" if count > 1 else ""
     many = of_node.leaving or many
     many = f"; {many}" if many else ""
@@ -165,11 +151,15 @@ def _foreseen(outlook: Outlook, of_node: NodeOutlook, terms: list[DelayTerm]) ->
 
 
 def _span(low: float, high: float | None) -> str:
-    at_least = precise_due(round(low * SECOND_NS))
+    at_least = times.precise_due(round(low * times.SECOND_NS))
     return (
         f"{at_least} at the earliest"
         if high is None
-        else (at_least if low == high else f"{at_least} to {precise_due(round(high * SECOND_NS))}")
+        else (
+            at_least
+            if low == high
+            else f"{at_least} to {times.precise_due(round(high * times.SECOND_NS))}"
+        )
     )
 
 
@@ -190,17 +180,18 @@ def _first_to_go(outlook: Outlook, of_node: NodeOutlook) -> str:
     if not after:
         return "; no pod on it would be deleted" if of_node.pods else ""
     seconds, name = min(after, key=lambda pair: (pair[0] or 0, pair[1]))
-    when = f"{human_seconds(seconds)} later" if seconds else "at once"
+    when = f"{times.human_seconds(seconds)} later" if seconds else "at once"
     return f", and its first pod ({name}) deleted {when}"
 
 
 def overdue_sentence(upcoming: NextAction) -> str:
     """What is to be said of a write that its controller does not make."""
-    since = format_time(upcoming.overdue_since_ns or 0)
+    since = times.format_time(upcoming.overdue_since_ns or 0)
+    ago = times.human_duration(upcoming.overdue_ns)
     return (
-        f"Overdue: the {upcoming.words} was due at {since}, {human_duration(upcoming.overdue_ns)} "
-        "ago, and has not come. When it comes is not foreseen: its controller is disabled, stopped "
-        "or stuck ('kubectl nodelife diverge' says more)."
+        f"Overdue: the {upcoming.words} was due at {since}, {ago} ago, and has not come. When it "
+        "comes is not foreseen: its controller is disabled, stopped or stuck "
+        "('kubectl nodelife diverge' says more)."
     )
 
 
@@ -220,14 +211,14 @@ def eviction_terms(outlook: Outlook, of_node: NodeOutlook, zone: ZoneOutlook) ->
     what = "until its NoExecute taint"
     tainted_ns = played.tainted_ns.get(of_node.node.name)
     if tainted_ns is None:
-        if low is None or low * SECOND_NS > horizon_ns:
+        if low is None or low * times.SECOND_NS > horizon_ns:
             return terms
-        origin = f"in a play of {format_duration(horizon_ns)} from now it does not come: the zone's"
-        return [DelayTerm(what, None, None, f"{origin} brake stops it before that")]
-    after_s = (tainted_ns - outlook.now_ns) / SECOND_NS
+        origin = f"in a play of {times.format_duration(horizon_ns)} from now it does not come: the"
+        return [DelayTerm(what, None, None, f"{origin} zone's brake stops it before that")]
+    after_s = (tainted_ns - outlook.now_ns) / times.SECOND_NS
     if low is not None and low - _CLOSE_S <= after_s <= (after_s if high is None else high) + 0.3:
         return terms
-    period_s = outlook.settings.node_monitor_period_ns / SECOND_NS
+    period_s = outlook.settings.node_monitor_period_ns / times.SECOND_NS
     low, high = max(0.0, after_s - period_s), after_s + period_s
     return [DelayTerm(what, low, high, "read off a play of the present from now on")]
 
@@ -246,12 +237,12 @@ def _terms_today(outlook: Outlook, of_node: NodeOutlook, zone: ZoneOutlook) -> l
         if unknown_in is None:
             return []
         flag = "node-monitor-grace-period" if of_node.ready else "node-startup-grace-period"
-        grace = format_duration(of_node.grace_ns)
+        grace = times.format_duration(of_node.grace_ns)
         age = ""
         if of_node.sign_age_ns is not None:
             sign = "lease renewed" if of_node.leases_count else "status posted"
-            age = f", {sign} {precise_duration(of_node.sign_age_ns)} ago"
-        low = unknown_in.low_ns / SECOND_NS
+            age = f", {sign} {times.precise_duration(of_node.sign_age_ns)} ago"
+        low = unknown_in.low_ns / times.SECOND_NS
         origin = f"{flag} {grace} ({settings.origins[flag]}){age}"
         terms.append(DelayTerm("grace period left, if no heartbeat comes", low, low, origin))
         terms.append(_pass_term(settings, "until a monitor pass notices"))
@@ -272,12 +263,12 @@ def _turn_term(queued: TaintQueuePosition, zone: ZoneOutlook) -> DelayTerm:
     if queued.turn is None:
         return DelayTerm("waiting for a token", None, None, "the zone's rate is 0")
     origin = f"{queued.in_words()} at {zone.rate:g} nodes a second"
-    low, high = queued.turn.low_ns / SECOND_NS, queued.turn.high_ns / SECOND_NS
+    low, high = queued.turn.low_ns / times.SECOND_NS, queued.turn.high_ns / times.SECOND_NS
     return DelayTerm("waiting for a token", low, high, origin)
 
 
 def _pass_term(settings: Settings, what: str, *, whole: bool = False) -> DelayTerm:
-    period_s = settings.node_monitor_period_ns / SECOND_NS
+    period_s = settings.node_monitor_period_ns / times.SECOND_NS
     origin = f"node-monitor-period {settings.flags['node-monitor-period']}"
     return DelayTerm(what, period_s if whole else 0.0, period_s, origin)
 
@@ -305,7 +296,8 @@ def _state(outlook: Outlook, of_node: NodeOutlook, verdict: NodeVerdict) -> Iter
     if not of_node.leases_count:
         yield "Its Lease does not count: the gate NodeLease is off, only status posts do."
     elif of_node.lease_age_ns is not None:
-        yield f"Its lease was renewed {precise_duration(of_node.lease_age_ns)} before this moment."
+        age = times.precise_duration(of_node.lease_age_ns)
+        yield f"Its lease was renewed {age} before this moment."
     elif of_node.doubt:
         pass
     elif outlook.cache.heartbeats:
@@ -313,13 +305,13 @@ def _state(outlook: Outlook, of_node: NodeOutlook, verdict: NodeVerdict) -> Iter
     else:
         yield "No Lease was read, so the age of its last sign of life is unknown."
     if of_node.status_age_ns is not None:
-        posted = precise_duration(of_node.status_age_ns)
+        posted = times.precise_duration(of_node.status_age_ns)
         yield f"Its kubelet last posted a status {posted} before this moment."
     ready = of_node.node.ready()
     if ready is not None and ready.last_transition_time is not None:
         since = outlook.now_ns - ready.last_transition_time
         reason = f" ({ready.reason})" if ready.reason else ""
-        lasted = human_duration(since)
+        lasted = times.human_duration(since)
         yield f"Ready is {ready.status}{reason} for {lasted}."
     if of_node.message:
         yield f"It says: {of_node.message}"
@@ -393,7 +385,7 @@ def _pods(outlook: Outlook, of_node: NodeOutlook) -> Iterator[str]:
         if pod.metadata.deletion_timestamp is not None:
             yield f"{name} is Terminating: {why_terminating(outlook, of_node.node, pod)}"
         elif timer is not None:
-            left = precise_due(max(0, timer.comes_ns - outlook.now_ns))
+            left = times.precise_due(max(0, timer.comes_ns - outlook.now_ns))
             verdict = eviction_forecast(pod, taints, comparison_operators=operators)
             yield f"{name} is deleted in {left}: {verdict.because}, counted from the taint."
         elif of_node.classic is not None:
@@ -414,7 +406,7 @@ def _staying(pod: Pod, name: str, what: EvictionForecast) -> str:
         return f"{name} stays, whatever happens to the node: {what.because}."
     after = "at once"
     if what.after_seconds:
-        after = f"{human_seconds(what.after_seconds)} after the taint"
+        after = f"{times.human_seconds(what.after_seconds)} after the taint"
     return f"{name} would be deleted {after}: {what.because}."
 
 
@@ -429,7 +421,7 @@ def _counted(pods: Sequence[Pod]) -> Iterator[str]:
             many = counted(count, "pod")
             yield f"{many} tolerating a lost node for ever would stay (DaemonSet pods do)."
         else:
-            after_s = human_seconds(seconds)
+            after_s = times.human_seconds(seconds)
             yield f"{counted(count, 'pod')} would be deleted {after_s} after an unreachable taint."
 
 
@@ -442,7 +434,7 @@ def taint_sections(
     if not pods_read:
         yield ExplainedQuestion(question, ["Not known: no pods were read."])
         return
-    if taint.effect != NO_EXECUTE:
+    if taint.effect != wellknown.NO_EXECUTE:
         keeps = "keeps" if taint.effect == "NoSchedule" else "makes the scheduler prefer to keep"
         sentence = f"Nothing: {taint.effect} {keeps} new pods away and puts none out."
         yield ExplainedQuestion(question, [sentence])
@@ -472,7 +464,7 @@ def _fates(by_time: dict[EvictionForecast, list[Pod]]) -> Iterator[str]:
     for forecast in sorted(by_time, key=place):
         pods, seconds = by_time[forecast], forecast.after_seconds
         many = counted(len(pods), "pod")
-        loses = f"In {human_duration((seconds or 0) * SECOND_NS)} it loses {many}"
+        loses = f"In {times.human_duration((seconds or 0) * times.SECOND_NS)} it loses {many}"
         if not seconds:
             stay = f"{many} {'stays' if len(pods) == 1 else 'stay'}"
             loses = stay if seconds is None else f"It loses {many} at once"
@@ -492,7 +484,7 @@ def _notes(of_node: NodeOutlook, taint: Taint) -> Iterator[str]:
             "The node is Ready, so that the node lifecycle controller takes this taint off at its "
             "next pass, and the timers with it."
         )
-    if taint.key == TAINT_NODE_OUT_OF_SERVICE:
+    if taint.key == wellknown.TAINT_NODE_OUT_OF_SERVICE:
         yield (
             "This taint says that the machine is off: pod-gc then deletes its Terminating pods by "
             "force, and volumes are detached. Set it on no machine that may run."
@@ -517,7 +509,7 @@ def timeout_terms(
     what = f"{flag} left"
     if of_node.ready in ("True", ""):
         what += ", if no heartbeat comes"
-    low, high = classic.left.low_ns / SECOND_NS, classic.left.high_ns / SECOND_NS
+    low, high = classic.left.low_ns / times.SECOND_NS, classic.left.high_ns / times.SECOND_NS
     yield DelayTerm(what, low, low, origin)
     period = f"node-monitor-period {settings.flags['node-monitor-period']}"
     yield DelayTerm("until a monitor pass queues the node", 0.0, high - low, period)
@@ -528,8 +520,8 @@ def how_it_works(of_node: NodeOutlook, classic: ClassicEviction) -> Iterator[str
     silent = "If its heartbeats stop now, these" if of_node.ready == "True" else "These"
     yield (
         f"{silent} times add up to the eviction of its pods. This release is set up to evict "
-        f"without taints: pod-eviction-timeout {format_duration(classic.timeout_ns)} counts from "
-        "the moment Ready turned False, or from the last sign of life where it is Unknown; "
+        f"without taints: pod-eviction-timeout {times.format_duration(classic.timeout_ns)} counts "
+        "from the moment Ready turned False, or from the last sign of life where it is Unknown; "
         "tolerations are ignored, and all pods of the node go in one turn."
     )
 
@@ -564,9 +556,9 @@ def why_terminating(outlook: Outlook, node: Node | None, pod: Pod) -> str:
     assert ends is not None
     over_ns = outlook.now_ns - ends
     if over_ns < 0:
-        left = human_duration(-over_ns)
+        left = times.human_duration(-over_ns)
         return f"its grace period ends in {left}."
-    over = f"its grace period was over {human_duration(over_ns)} ago"
+    over = f"its grace period was over {times.human_duration(over_ns)} ago"
     name = pod.spec.node_name
     of_node = NodeReadiness(name=name, exists=False)
     if node is None and name and not is_known_absent(outlook, name):

@@ -21,13 +21,8 @@ from kubectl_nodelife.engine.settings import Settings
 from kubectl_nodelife.kube.node import Lease, Node
 from kubectl_nodelife.kube.times import SECOND_NS
 from kubectl_nodelife.kube.wellknown import NAMESPACE_NODE_LEASE, NO_EXECUTE, TRUE
+from kubectl_nodelife.outlook import taint_turns
 from kubectl_nodelife.outlook.eviction_forecast import Range
-from kubectl_nodelife.outlook.taint_turns import (
-    Foretold,
-    ForetoldState,
-    ForetoldZone,
-    ZoneAfterLoss,
-)
 from kubectl_nodelife.sim.events import KubeletEvent, ScenarioEvent, Targets
 from kubectl_nodelife.sim.fields import FieldPath
 from kubectl_nodelife.sim.present import Branch, join
@@ -47,10 +42,10 @@ def foretell(
     zone_of: Callable[[Node], str],
     silent: Mapping[str, int],
     is_late: Callable[[Node], bool],
-    after: Mapping[str, ZoneAfterLoss],
+    after: Mapping[str, taint_turns.ZoneAfterLoss],
     next_pass_ns: int | None = None,
     falls_silent: Node | None = None,
-) -> Foretold | None:
+) -> taint_turns.Foretold | None:
     """The play's answer; None where it cannot be played: objects that decide cannot be read.
 
     `zone_of`: a node's zone key. `silent`: how many nodes are, by zone key. `is_late`: whether a
@@ -94,21 +89,21 @@ class _Asked(NamedTuple):
     finds lost, with so many `pods` on them. `spread_ns`: as of `Foretold`."""
 
     silent: Mapping[str, int]
-    after: Mapping[str, ZoneAfterLoss]
+    after: Mapping[str, taint_turns.ZoneAfterLoss]
     lost: int
     pods: int
     zone_of: Callable[[Node], str]
     now_ns: int
     spread_ns: int
 
-    def state(self, state: str, rate: float, at_ns: int) -> ForetoldState:
+    def state(self, state: str, rate: float, at_ns: int) -> taint_turns.ForetoldState:
         """One that is taken at that instant in the play."""
         low_ns = max(self.now_ns, at_ns - self.spread_ns)
-        return ForetoldState(state, rate, low_ns, at_ns + self.spread_ns)
+        return taint_turns.ForetoldState(state, rate, low_ns, at_ns + self.spread_ns)
 
 
-def _read(branch: Branch, asked: _Asked) -> Foretold:
-    states: dict[str, list[ForetoldState]] = {}
+def _read(branch: Branch, asked: _Asked) -> taint_turns.Foretold:
+    states: dict[str, list[taint_turns.ForetoldState]] = {}
     tainted_ns: dict[str, int] = {}
     taints: dict[str, list[int]] = {}
     until_ns, begins_ns = asked.now_ns + HORIZON_NS, None
@@ -135,13 +130,13 @@ def _read(branch: Branch, asked: _Asked) -> Foretold:
         if pace is not None
     }
     zones = {
-        key: ForetoldZone(
+        key: taint_turns.ForetoldZone(
             *(asked.silent.get(key, 0), tuple(states.get(key, ())), tuple(taints.get(key, ()))),
             *(Range(takes_ns, takes_ns), before.get(key, 0)),
         )
         for key in asked.silent.keys() | states.keys() | taints.keys()
     }
-    return Foretold(until_ns, asked.spread_ns, zones, tainted_ns)
+    return taint_turns.Foretold(until_ns, asked.spread_ns, zones, tainted_ns)
 
 
 def _adds_no_execute(action: Action) -> bool:

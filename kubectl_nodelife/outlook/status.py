@@ -10,14 +10,9 @@ import msgspec
 from kubectl_nodelife.document import document
 from kubectl_nodelife.engine.cache import Cache
 from kubectl_nodelife.errors import BadInput, NotFound
+from kubectl_nodelife.kube import selectors
 from kubectl_nodelife.kube.names import parse_names
 from kubectl_nodelife.kube.node import Node, zone_display
-from kubectl_nodelife.kube.selectors import (
-    label_selector,
-    matches,
-    matches_fields,
-    parse_field_selector,
-)
 from kubectl_nodelife.kube.times import format_time, in_seconds
 from kubectl_nodelife.kube.wellknown import LIFECYCLE_CONDITIONS, TRUE
 from kubectl_nodelife.outlook.eviction_forecast import Range
@@ -186,14 +181,14 @@ def choose_nodes(
             raise NotFound("nodes", name, among=cache.nodes)
     chosen: Iterable[Node] = cache.nodes.values()
     if selector:
-        labels = label_selector(selector)
-        chosen = [n for n in chosen if matches(labels, n.metadata.labels)]
+        labels = selectors.label_selector(selector)
+        chosen = [n for n in chosen if selectors.matches(labels, n.metadata.labels)]
     if field_selector:
         try:
-            fields = parse_field_selector(field_selector, Node)
+            fields = selectors.parse_field_selector(field_selector, Node)
         except ValueError as error:
             raise BadInput(str(error), on="--field-selector") from None
-        chosen = [n for n in chosen if matches_fields(fields, n)]
+        chosen = [n for n in chosen if selectors.matches_fields(fields, n)]
     return sorted(wanted or (node.name for node in chosen))
 
 

@@ -28,17 +28,10 @@ from kubectl_nodelife.engine.settings import Settings
 from kubectl_nodelife.kube.names import counted, first_names
 from kubectl_nodelife.kube.node import Node, zone_display
 from kubectl_nodelife.kube.times import due_in, due_within, human_duration
+from kubectl_nodelife.outlook import taint_turns
 from kubectl_nodelife.outlook.explain import ExplainedQuestion
 from kubectl_nodelife.outlook.node import NodeOutlook, Outlook
 from kubectl_nodelife.outlook.node_verdict import node_verdict
-from kubectl_nodelife.outlook.taint_turns import (
-    LATE_NS,
-    ForetoldState,
-    ForetoldZone,
-    ZoneAfterLoss,
-    zone_rule,
-    zones_after,
-)
 
 _STAYS_STOPPED = "; it was stopped, and a rate of 1 does not start it again, as in upstream"
 """The end of what is said of a rate: a stopped limiter calls its own 1, so that 1 is no change. See
@@ -64,7 +57,7 @@ class ZoneOutlook(msgspec.Struct, frozen=True):
     queued: list[str]
     why: str
     evictions: int
-    foretold: ForetoldZone = ForetoldZone()
+    foretold: taint_turns.ForetoldZone = taint_turns.ForetoldZone()
     awaits_pass: bool = False
 
     def coming(self, now_ns: int | None) -> str:
@@ -96,17 +89,19 @@ def zones(outlook: Outlook) -> list[ZoneOutlook]:
     return [replace(zone, foretold=_foretold(outlook, zone)) for zone in today]
 
 
-def _foretold(outlook: Outlook, zone: ZoneOutlook) -> ForetoldZone:
+def _foretold(outlook: Outlook, zone: ZoneOutlook) -> taint_turns.ForetoldZone:
     """What was read off a play, or the state that the next pass gives it by the nodes as they are
     now."""
     played = outlook.foretold.zones if outlook.foretold is not None else {}
-    foretold = played.get(zone.key, ForetoldZone()).beyond(zone.state, zone.rate)
+    foretold = played.get(zone.key, taint_turns.ForetoldZone()).beyond(zone.state, zone.rate)
     if foretold.states or not zone.awaits_pass:
         return foretold
     after, next_ns = zone_after(outlook, zone.key, 0), outlook.next_pass_ns
     low_ns = outlook.now_ns if next_ns is None else next_ns
     high_ns = low_ns + (outlook.settings.node_monitor_period_ns if next_ns is None else 0)
-    return replace(foretold, states=(ForetoldState(after.state, after.rate, low_ns, high_ns),))
+    return replace(
+        foretold, states=(taint_turns.ForetoldState(after.state, after.rate, low_ns, high_ns),)
+    )
 
 
 def zone_of(outlook: Outlook, of_node: NodeOutlook) -> ZoneOutlook:
@@ -149,7 +144,7 @@ def _zone(
     if awaits_pass:
         why = f"{not_ready} of {size} not ready, which the next monitor pass takes into account"
     else:
-        why = zone_rule(settings, state, size, not_ready, dark)
+        why = taint_turns.zone_rule(settings, state, size, not_ready, dark)
     if queue is not None and not rate and not dark and memory.eviction_rate(state, size) == 1:
         why += _STAYS_STOPPED
     return ZoneOutlook(
@@ -176,7 +171,7 @@ class ZoneBrake(msgspec.Struct, frozen=True):
     nodes lost at once, and `tainted_before` how many of them may be tainted until it ends.
     """
 
-    after: ZoneAfterLoss | None
+    after: taint_turns.ZoneAfterLoss | None
     held: list[str]
     held_pods: int
     timers_running: int
@@ -194,7 +189,7 @@ class ZoneBrake(msgspec.Struct, frozen=True):
             nodes = "1 more node" if self.after.lost == 1 else f"{self.after.lost} more nodes"
             begins = f"losing {nodes} {self.after.effect}"
         clauses = [begins]
-        if self.late_ns >= LATE_NS and self.tainted_before:
+        if self.late_ns >= taint_turns.LATE_NS and self.tainted_before:
             nodes = counted(self.tainted_before, "node")
             clauses.append(
                 f"lost at once they take a pass of {human_duration(self.late_ns)}, "
@@ -210,13 +205,13 @@ class ZoneBrake(msgspec.Struct, frozen=True):
         return "; ".join(clauses)
 
 
-def zone_after(outlook: Outlook, zone: str, lost: int) -> ZoneAfterLoss:
+def zone_after(outlook: Outlook, zone: str, lost: int) -> taint_turns.ZoneAfterLoss:
     """The zone when so many of its ready nodes are lost."""
     memory, settings, counts = outlook.memory, outlook.settings, outlook.zone_counts
-    return zones_after(memory, settings, counts, {zone: lost})[zone]
+    return taint_turns.zones_after(memory, settings, counts, {zone: lost})[zone]
 
 
-def first_brake(outlook: Outlook, zone: ZoneOutlook) -> ZoneAfterLoss | None:
+def first_brake(outlook: Outlook, zone: ZoneOutlook) -> taint_turns.ZoneAfterLoss | None:
     """The zone with the fewest more losses that slow or stop it; None where none does."""
     if zone.rate < outlook.settings.node_eviction_rate:
         return zone_after(outlook, zone.key, 0)
@@ -256,9 +251,9 @@ class LossByZone:
 
     def __init__(self, outlook: Outlook) -> None:
         self._outlook = outlook
-        self._known: dict[tuple[str, int], ZoneAfterLoss] = {}
+        self._known: dict[tuple[str, int], taint_turns.ZoneAfterLoss] = {}
 
-    def of(self, node: Node) -> ZoneAfterLoss:
+    def of(self, node: Node) -> taint_turns.ZoneAfterLoss:
         """The node's zone when this node too is lost; a node that counts as lost, or that the
         statistics leave out, changes nothing."""
         outlook = self._outlook

@@ -21,14 +21,9 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from kubectl_nodelife.kube import selectors
 from kubectl_nodelife.kube.meta import KubeObject
 from kubectl_nodelife.kube.pod import TERMINAL_PHASES
-from kubectl_nodelife.kube.selectors import (
-    matches,
-    matches_fields,
-    parse_field_selector,
-    parse_selector,
-)
 from kubectl_nodelife.kube.times import human_duration, parse_time
 from kubectl_nodelife.kube.workload import Event
 from kubectl_nodelife.sandbox.discovery import ServedResource
@@ -297,8 +292,8 @@ def read_filter(
     labels, fields = query.get("labelSelector", ""), query.get("fieldSelector", "")
     try:
         if labels:
-            selector = parse_selector(labels)
-            parts.append(lambda obj: matches(selector, obj.metadata.labels))
+            selector = selectors.parse_selector(labels)
+            parts.append(lambda obj: selectors.matches(selector, obj.metadata.labels))
     except ValueError as error:
         raise bad_request(f"unable to parse requirement: {error}") from None
     try:
@@ -314,8 +309,8 @@ def read_filter(
 
 def _field_filter(resource: ServedResource, text: str) -> Filter:
     if resource.kind != "Event":
-        wanted = parse_field_selector(text, resource.type)
-        return lambda obj: matches_fields(wanted, obj)
+        wanted = selectors.parse_field_selector(text, resource.type)
+        return lambda obj: selectors.matches_fields(wanted, obj)
     terms: list[tuple[Callable[[Any], str], bool, str]] = []
     others = []
     for term in filter(None, text.split(",")):
@@ -326,10 +321,10 @@ def _field_filter(resource: ServedResource, text: str) -> Filter:
             others.append(term)
         else:
             terms.append((read, equal, value.removeprefix("=")))
-    rest = parse_field_selector(",".join(others), resource.type)
+    rest = selectors.parse_field_selector(",".join(others), resource.type)
     return lambda obj: (
         all((read(obj) == value) == equal for read, equal, value in terms)
-        and matches_fields(rest, obj)
+        and selectors.matches_fields(rest, obj)
     )
 
 

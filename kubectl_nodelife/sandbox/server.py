@@ -19,7 +19,7 @@ from urllib.parse import unquote
 import msgspec
 from aiohttp import web
 
-from kubectl_nodelife.sandbox import discovery
+from kubectl_nodelife.sandbox import discovery, writing
 from kubectl_nodelife.sandbox.deleting import Deleter, read_options
 from kubectl_nodelife.sandbox.discovery import BY_PATH, ServedResource
 from kubectl_nodelife.sandbox.reading import Accept, Reader, WatchPlan, table
@@ -31,20 +31,11 @@ from kubectl_nodelife.sandbox.status import (
     forbidden,
     no_such_path,
 )
-from kubectl_nodelife.sandbox.writing import (
-    JSON_PATCH,
-    MERGE_PATCH,
-    STRATEGIC_PATCH,
-    Document,
-    RequestApplier,
-    WriteTarget,
-    manager_of,
-)
 
 USER = "sandbox-admin"
 _AGGREGATED = "g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
 _BODY_LIMIT = 8 << 20
-_PATCHES = (JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH)
+_PATCHES = (writing.JSON_PATCH, writing.MERGE_PATCH, writing.STRATEGIC_PATCH)
 
 _VERBS = {"POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
 _POSTED = ("eviction", "binding")
@@ -72,7 +63,7 @@ class ApiServer:
         self.api = api
         self.faults = Faults()
         self.requests: dict[str, int] = {}
-        self.writer = RequestApplier(api)
+        self.writer = writing.RequestApplier(api)
         self.deleter = Deleter(api, self.writer)
         self.reader = Reader(api.served, bookmark_s)
         self._git_version = git_version
@@ -150,7 +141,7 @@ class ApiServer:
                 return discovery.resource_list(path.removeprefix(prefix))
         return None
 
-    async def _list(self, request: web.Request, target: WriteTarget) -> web.Response:
+    async def _list(self, request: web.Request, target: writing.WriteTarget) -> web.Response:
         delay = self.faults.list_latency_s.get(target.resource.plural, 0)
         if delay:
             await asyncio.sleep(delay)
@@ -159,7 +150,7 @@ class ApiServer:
         )
         return self._raw(body)
 
-    def _get(self, request: web.Request, target: WriteTarget) -> web.Response:
+    def _get(self, request: web.Request, target: writing.WriteTarget) -> web.Response:
         entry = self.writer.find(target)
         accept = _accept(request)
         if not accept.as_table:
@@ -167,7 +158,7 @@ class ApiServer:
         meta = {"resourceVersion": str(entry.version)}
         return self._json(table(target.resource, [entry], meta, self._now_ns(), accept.include))
 
-    async def _watch(self, request: web.Request, target: WriteTarget) -> web.StreamResponse:
+    async def _watch(self, request: web.Request, target: writing.WriteTarget) -> web.StreamResponse:
         plan = self.reader.plan_watch(
             target.resource,
             target.namespace,
@@ -205,7 +196,7 @@ class ApiServer:
         self.api.now_ns = self._now_ns()
         target, query = asked.target, request.query
         dry_run = query.get("dryRun") == "All"
-        manager = manager_of(query, request.headers)
+        manager = writing.manager_of(query, request.headers)
         code = 200
         if asked.verb == "create":
             code = 201
@@ -224,7 +215,9 @@ class ApiServer:
         self._wake()
         return self._json(answer, code)
 
-    def _create(self, target: WriteTarget, body: Any, query: Any, dry_run: bool) -> Document:
+    def _create(
+        self, target: writing.WriteTarget, body: Any, query: Any, dry_run: bool
+    ) -> writing.Document:
         if target.subresource == "eviction":
             return self.deleter.evict(target, _object(body), query)
         if target.subresource == "binding":
@@ -233,7 +226,7 @@ class ApiServer:
             raise no_such_path()
         return self.writer.create(target, _object(body), dry_run=dry_run)
 
-    def _bind(self, target: WriteTarget, body: Document) -> Document:
+    def _bind(self, target: writing.WriteTarget, body: writing.Document) -> writing.Document:
         """POST pods/NAME/binding: the scheduler's choice of a node for the pod."""
         node = (body.get("target") or {}).get("name")
         entry = self.writer.find(target)
@@ -248,12 +241,12 @@ class ApiServer:
         self.api.write(target.resource, document)
         return {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success"}
 
-    def _delete_all(self, target: WriteTarget, body: Any, query: Any) -> Document:
+    def _delete_all(self, target: writing.WriteTarget, body: Any, query: Any) -> writing.Document:
         entries, _ = self.reader.select(target.resource, target.namespace, query)
         options = read_options(body, query)
         for entry in entries:
             if self.api.served.get(target.resource.kind, entry.obj.key) is not None:
-                self.deleter.delete(WriteTarget(target.resource, *entry.obj.key), options)
+                self.deleter.delete(writing.WriteTarget(target.resource, *entry.obj.key), options)
         return {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success"}
 
     async def _body(self, request: web.Request) -> Any:
@@ -304,7 +297,7 @@ def _accept(request: web.Request) -> Accept:
     return Accept(as_table, request.query.get("includeObject") or "Metadata")
 
 
-def _object(body: Any) -> Document:
+def _object(body: Any) -> writing.Document:
     if not isinstance(body, dict):
         raise bad_request("the body is not an object")
     return body
@@ -314,7 +307,7 @@ class ResourceRequest(NamedTuple):
     """A request for a resource: the RBAC verb, and what it is about."""
 
     verb: str
-    target: WriteTarget
+    target: writing.WriteTarget
 
 
 def read_path(method: str, path: str, query: Mapping[str, str]) -> ResourceRequest:
@@ -341,7 +334,7 @@ def read_path(method: str, path: str, query: Mapping[str, str]) -> ResourceReque
     return ResourceRequest(verb, target)
 
 
-def _target(api_version: str, rest: list[str]) -> WriteTarget:
+def _target(api_version: str, rest: list[str]) -> writing.WriteTarget:
     namespace = ""
     if rest[0] == "namespaces" and len(rest) > 2 and (api_version, rest[2]) in BY_PATH:
         namespace, rest = rest[1], rest[2:]
@@ -354,7 +347,7 @@ def _target(api_version: str, rest: list[str]) -> WriteTarget:
         raise no_such_path()
     if resource.namespaced and name and not namespace:
         raise no_such_path()
-    return WriteTarget(resource, namespace, name, subresource)
+    return writing.WriteTarget(resource, namespace, name, subresource)
 
 
 def _not_allowed(method: str) -> StatusError:

@@ -55,6 +55,7 @@ from kubectl_nodelife.engine.events import (
     Put,
 )
 from kubectl_nodelife.engine.settings import NEWEST, parse_profile
+from kubectl_nodelife.kube import wellknown, workload
 from kubectl_nodelife.kube.deletion import delete_pod, is_let_go
 from kubectl_nodelife.kube.meta import KubeObject, controller_of
 from kubectl_nodelife.kube.node import Node
@@ -62,20 +63,6 @@ from kubectl_nodelife.kube.pod import Pod, Toleration, same_but_for_conditions
 from kubectl_nodelife.kube.selectors import matches
 from kubectl_nodelife.kube.taints import default_tolerations
 from kubectl_nodelife.kube.times import whole_seconds
-from kubectl_nodelife.kube.wellknown import (
-    LABEL_CONTROLLER_REVISION_HASH,
-    NO_EXECUTE,
-    TAINT_NODE_NOT_READY,
-    TAINT_NODE_UNREACHABLE,
-)
-from kubectl_nodelife.kube.workload import (
-    DaemonSet,
-    ReplicaSet,
-    ReplicationController,
-    StatefulSet,
-    default_daemon_set_spec,
-    default_pod_template,
-)
 from kubectl_nodelife.workloads.admission import DECIDING_KINDS, Admission
 from kubectl_nodelife.workloads.owners import LABEL_POD_TEMPLATE_HASH
 from kubectl_nodelife.workloads.pod_classes import MADE_UID_ENDS, pods_among
@@ -95,7 +82,7 @@ def _owner_gone(store: Cache, action: Action, old: KubeObject | None) -> str:
 
 def _collision_counted(store: Cache, action: Action, old: KubeObject | None) -> str:
     assert isinstance(action, RaiseCollisionCount)
-    if not action.check or not isinstance(old, DaemonSet):
+    if not action.check or not isinstance(old, workload.DaemonSet):
         return ""
     return "" if old.status.collision_count == action.seen else "the count was raised already"
 
@@ -376,7 +363,7 @@ class BindPod(RecordEvent, frozen=True, kw_only=True, gc=False):
     node: str
 
 
-_HASH_LABELS = (LABEL_POD_TEMPLATE_HASH, LABEL_CONTROLLER_REVISION_HASH)
+_HASH_LABELS = (LABEL_POD_TEMPLATE_HASH, wellknown.LABEL_CONTROLLER_REVISION_HASH)
 
 
 def creation(pod: Pod, because: str, cause: Action | None = None) -> MakePod:
@@ -485,21 +472,29 @@ class DefaultTolerationSeconds(msgspec.Struct, frozen=True):
         if asked is not None and toleration.key in asked:
             return False
         seconds = {
-            TAINT_NODE_NOT_READY: self.not_ready_seconds,
-            TAINT_NODE_UNREACHABLE: self.unreachable_seconds,
+            wellknown.TAINT_NODE_NOT_READY: self.not_ready_seconds,
+            wellknown.TAINT_NODE_UNREACHABLE: self.unreachable_seconds,
         }.get(toleration.key)
         return (
             seconds is not None
             and (asked is not None or toleration.toleration_seconds == seconds)
             and toleration.toleration_seconds is not None
             and toleration.operator == "Exists"
-            and toleration.effect == NO_EXECUTE
+            and toleration.effect == wellknown.NO_EXECUTE
         )
 
 
 def template_of(owner: KubeObject | None) -> Mapping[str, Any]:
     """The template that the owner makes its pods from; empty where that was not read."""
-    if isinstance(owner, (ReplicaSet, StatefulSet, ReplicationController, DaemonSet)):
+    if isinstance(
+        owner,
+        (
+            workload.ReplicaSet,
+            workload.StatefulSet,
+            workload.ReplicationController,
+            workload.DaemonSet,
+        ),
+    ):
         return owner.spec.template
     return {}
 
@@ -517,9 +512,9 @@ def as_created(obj: Object) -> Object:
     """The object as a POST leaves it; one that has a generation already was created before."""
     if isinstance(obj, Pod) and not obj.status.phase:
         return cast(Object, replace(obj, status=replace(obj.status, phase="Pending")))
-    if not isinstance(obj, DaemonSet):
+    if not isinstance(obj, workload.DaemonSet):
         return obj
-    obj = cast(Object, replace(obj, spec=default_daemon_set_spec(obj.spec)))
+    obj = cast(Object, replace(obj, spec=workload.default_daemon_set_spec(obj.spec)))
     if obj.metadata.generation:
         return obj
     annotations = {TEMPLATE_GENERATION: "1", **(obj.metadata.annotations or {})}
@@ -530,11 +525,11 @@ def as_updated(old: KubeObject, new: KubeObject) -> KubeObject:
     """The object as a PATCH leaves it: a changed spec or template is a new generation. A template
     of a cluster that was read has the defaults of every pod spec, one of a scenario may lack them.
     """
-    if not isinstance(old, DaemonSet) or not isinstance(new, DaemonSet):
+    if not isinstance(old, workload.DaemonSet) or not isinstance(new, workload.DaemonSet):
         return new
-    new = replace(new, spec=default_daemon_set_spec(new.spec))
+    new = replace(new, spec=workload.default_daemon_set_spec(new.spec))
     meta = replace(new.metadata, generation=old.metadata.generation)
-    stored, was = (default_pod_template(obj.spec.template) for obj in (new, old))
+    stored, was = (workload.default_pod_template(obj.spec.template) for obj in (new, old))
     if stored != was or replace(new.spec, template=old.spec.template) != old.spec:
         meta = replace(meta, generation=meta.generation + 1)
     if stored != was:
@@ -550,7 +545,7 @@ def refusal(obj: KubeObject) -> str:
     Checks only what would make a controller loop, and what no daemon pod may have. Follows
     `ValidateDaemonSetSpec`.
     """
-    if not isinstance(obj, DaemonSet):
+    if not isinstance(obj, workload.DaemonSet):
         return ""
     meta = obj.spec.template.get("metadata")
     labels = meta.get("labels") if isinstance(meta, dict) else None

@@ -48,18 +48,8 @@ from kubectl_nodelife.engine.events import NO_ANSWER, LeaseReads
 from kubectl_nodelife.engine.pace import Pace
 from kubectl_nodelife.engine.workqueue import TokenBucket
 from kubectl_nodelife.kube.meta import KubeObject
+from kubectl_nodelife.sim import fields
 from kubectl_nodelife.sim.api import Api
-from kubectl_nodelife.sim.fields import (
-    FieldPath,
-    Fields,
-    describe,
-    duration_ns,
-    given,
-    items,
-    mapping,
-    one_of,
-    text,
-)
 from kubectl_nodelife.sim.timeline import OWNER, SCRIPT, Agenda, Happening
 
 UNREACHABLE: Final = "unreachable"
@@ -126,33 +116,35 @@ class LeaseView:
         self._api.pending.append(self.at_present())
 
 
-def read_failing_reads(value: Any, at: FieldPath) -> tuple[FailingRead, ...]:
+def read_failing_reads(value: Any, at: fields.FieldPath) -> tuple[FailingRead, ...]:
     """The entries of the field. Raises BadInput."""
-    return items(value, at, _read_entry)
+    return fields.items(value, at, _read_entry)
 
 
-def _read_entry(value: Any, at: FieldPath) -> FailingRead:
-    entry = mapping(value, at, ("kind", "code", *_FIELDS))
-    one_of(entry.get("kind", "Lease"), at.key("kind"), ("Lease",))
+def _read_entry(value: Any, at: fields.FieldPath) -> FailingRead:
+    entry = fields.mapping(value, at, ("kind", "code", *_FIELDS))
+    fields.one_of(entry.get("kind", "Lease"), at.key("kind"), ("Lease",))
     if "code" not in entry:
         remedy = f"name the answer, such as 403 or {UNREACHABLE}"
         raise at.key("code").fault("the field is missing", remedy)
-    return FailingRead(_read_code(entry["code"], at.key("code")), **given(entry, at, _FIELDS))
+    return FailingRead(
+        _read_code(entry["code"], at.key("code")), **fields.given(entry, at, _FIELDS)
+    )
 
 
-_FIELDS: Final[Fields] = {
-    "name": ("name", text),
-    "from": ("from_ns", duration_ns),
-    "until": ("until_ns", duration_ns),
+_FIELDS: Final[fields.Fields] = {
+    "name": ("name", fields.text),
+    "from": ("from_ns", fields.duration_ns),
+    "until": ("until_ns", fields.duration_ns),
 }
 
 
-def _read_code(value: Any, at: FieldPath) -> int:
+def _read_code(value: Any, at: fields.FieldPath) -> int:
     if value == UNREACHABLE:
         return NO_ANSWER
     if isinstance(value, bool) or value not in READ_CODES:
         codes = ", ".join(map(str, READ_CODES))
-        raise at.fault(f"found {describe(value)}", f"give {codes} or {UNREACHABLE}")
+        raise at.fault(f"found {fields.describe(value)}", f"give {codes} or {UNREACHABLE}")
     return int(value)
 
 

@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from kubectl_nodelife.kube import wellknown
+from kubectl_nodelife.kube import wellknown, workload
 from kubectl_nodelife.kube.meta import (
     KubeObject,
     LabelSelector,
@@ -46,19 +46,6 @@ from kubectl_nodelife.kube.pod import (
 )
 from kubectl_nodelife.kube.service import Service, ServiceSpec
 from kubectl_nodelife.kube.times import HOUR_NS, MILLISECOND_NS, SECOND_NS
-from kubectl_nodelife.kube.workload import (
-    ControllerRevision,
-    DaemonSet,
-    DaemonSetSpec,
-    DaemonSetStatus,
-    Job,
-    JobSpec,
-    PodDisruptionBudget,
-    PodDisruptionBudgetSpec,
-    ReplicaSet,
-    ScaleSpec,
-    StatefulSet,
-)
 from kubectl_nodelife.sim.api import TEMPLATE_GENERATION, as_created, made_uid
 
 _LETTERS = "abcdefghijklmnopqrstuvwxyz"
@@ -229,10 +216,12 @@ class _Maker:
         annotations = {TEMPLATE_GENERATION: "1"}
         meta = self._meta(name, namespace, labels)
         count = len(nodes)
-        daemon_set = DaemonSet(
+        daemon_set = workload.DaemonSet(
             metadata=replace(meta, annotations=annotations),
-            spec=DaemonSetSpec(selector=LabelSelector(match_labels=labels), template=template),
-            status=DaemonSetStatus(
+            spec=workload.DaemonSetSpec(
+                selector=LabelSelector(match_labels=labels), template=template
+            ),
+            status=workload.DaemonSetStatus(
                 current_number_scheduled=count,
                 desired_number_scheduled=count,
                 number_ready=count,
@@ -245,7 +234,7 @@ class _Maker:
         yield daemon_set
         owners = (_reference("DaemonSet", daemon_set),)
         hashed = {**labels, wellknown.LABEL_CONTROLLER_REVISION_HASH: f"{number:05d}"}
-        yield ControllerRevision(
+        yield workload.ControllerRevision(
             metadata=replace(
                 self._meta(f"{name}-{number:05d}", namespace, hashed),
                 owner_references=owners,
@@ -293,8 +282,10 @@ class _Maker:
             yield Service(metadata=meta, spec=ServiceSpec(selector=labels))
         if number < self._wanted.budgets:
             selector = LabelSelector(match_labels=labels)
-            rule = PodDisruptionBudgetSpec(max_unavailable=1, selector=selector)
-            yield PodDisruptionBudget(metadata=self._meta(app, namespace, labels), spec=rule)
+            rule = workload.PodDisruptionBudgetSpec(max_unavailable=1, selector=selector)
+            yield workload.PodDisruptionBudget(
+                metadata=self._meta(app, namespace, labels), spec=rule
+            )
         for i, node in enumerate(nodes):
             name = f"{app}-{i}" if kind == "StatefulSet" else f"{app}-{self._uids:07x}"
             yield self._pod(name, namespace, labels, owners, spec, node)
@@ -304,11 +295,13 @@ class _Maker:
     ) -> KubeObject:
         meta = self._meta(name, namespace, labels)
         if kind == "Job":
-            return Job(metadata=meta, spec=JobSpec(parallelism=size, completions=size))
-        scale = ScaleSpec(replicas=size, selector=LabelSelector(match_labels=labels))
+            return workload.Job(
+                metadata=meta, spec=workload.JobSpec(parallelism=size, completions=size)
+            )
+        scale = workload.ScaleSpec(replicas=size, selector=LabelSelector(match_labels=labels))
         if kind == "StatefulSet":
-            return StatefulSet(metadata=meta, spec=scale)
-        return ReplicaSet(metadata=meta, spec=scale)
+            return workload.StatefulSet(metadata=meta, spec=scale)
+        return workload.ReplicaSet(metadata=meta, spec=scale)
 
     def _meta(self, name: str, namespace: str, labels: dict[str, str]) -> ObjectMeta:
         return ObjectMeta(

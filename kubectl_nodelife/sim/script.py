@@ -25,15 +25,7 @@ from kubectl_nodelife.kube.taints import add_or_update_taints, remove_taints
 from kubectl_nodelife.kube.times import whole_seconds
 from kubectl_nodelife.kube.wellknown import NAMESPACE_NODE_LEASE
 from kubectl_nodelife.kube.workload import Namespace, NamespaceStatus
-from kubectl_nodelife.sim.api import (
-    CLUSTER,
-    as_created,
-    as_updated,
-    creation,
-    deletion,
-    event_record,
-    refusal,
-)
+from kubectl_nodelife.sim import api
 from kubectl_nodelife.sim.drained import kubectl_of
 from kubectl_nodelife.sim.events import (
     ApplyEvent,
@@ -157,7 +149,9 @@ class Script:
             if event.lost
             else "the controllers reach the API server again and list everything anew"
         )
-        self._api.note(event_record(("Controllers", "", "kube-controller-manager"), reason, why))
+        self._api.note(
+            api.event_record(("Controllers", "", "kube-controller-manager"), reason, why)
+        )
         if event.lost:
             self._world.cut_off()
         else:
@@ -171,7 +165,7 @@ class Script:
             if stale
             else "the controllers' watch of Leases shows again what there is"
         )
-        record = event_record(("Controllers", "", "kube-controller-manager"), reason, why)
+        record = api.event_record(("Controllers", "", "kube-controller-manager"), reason, why)
         self._world.leases.stand_still(stale, self._api.note(record))
 
     def _named(self, targets: Targets) -> list[str]:
@@ -184,7 +178,7 @@ class Script:
         lease = self._lease(node)
         if lease is None:
             why = "the scenario touches the Lease of this node, which has none now"
-            self._api.note(event_record(("Node", "", node), "NotFound", why, warning=True))
+            self._api.note(api.event_record(("Node", "", node), "NotFound", why, warning=True))
         else:
             self._put_lease(lease, "Touched")
 
@@ -206,7 +200,7 @@ class Script:
         """Write a node's Lease: each write has a version of its own."""
         meta = replace(lease.metadata, resource_version=str(self._api.now_ns))
         lease = replace(lease, metadata=meta)
-        self._api.put("Lease", lease, self._api.note(event_record(lease, reason, _WHY)))
+        self._api.put("Lease", lease, self._api.note(api.event_record(lease, reason, _WHY)))
 
     def _nodes(self, targets: Targets) -> list[Node]:
         """The nodes that exist now; for one that does not, a record is written."""
@@ -216,7 +210,7 @@ class Script:
         for name in targets.nodes:
             if name not in nodes:
                 why = "the scenario names this node, which does not exist now"
-                self._api.note(event_record(("Node", "", name), "NotFound", why, warning=True))
+                self._api.note(api.event_record(("Node", "", name), "NotFound", why, warning=True))
         return [nodes[name] for name in targets.nodes if name in nodes]
 
     def _kubelet(self, event: KubeletEvent) -> None:
@@ -230,10 +224,10 @@ class Script:
             about = self._api.store.nodes.get(name) or ("Node", "", name)
             if event.heartbeats == "stop":
                 why = "the kubelet stops reporting: no Lease renewals, no status"
-                cause = self._api.note(event_record(about, "HeartbeatsStopped", why))
+                cause = self._api.note(api.event_record(about, "HeartbeatsStopped", why))
             elif event.heartbeats == "start":
                 why = "the kubelet starts: it renews its lease and posts its status"
-                cause = self._api.note(event_record(about, "HeartbeatsStarted", why))
+                cause = self._api.note(api.event_record(about, "HeartbeatsStarted", why))
             self._surround(name, event)
             if event.conditions:
                 kubelets.report(name, event.conditions, cause)
@@ -251,7 +245,7 @@ class Script:
             managers.of(name).failing = frozenset(event.failing_calls)
             words = ", ".join(event.failing_calls)
             why = f"its API calls fail: {words}" if words else "its API calls succeed again"
-            self._api.note(event_record(("Node", "", name), "StatusCalls", why))
+            self._api.note(api.event_record(("Node", "", name), "StatusCalls", why))
         if event.status_channel:
             events.fill_channel(name, event.status_channel == "full")
 
@@ -261,7 +255,7 @@ class Script:
         if taints is not node.spec.taints:
             cause = self._api.note(
                 AddTaints(
-                    controller=CLUSTER,
+                    controller=api.CLUSTER,
                     because=_WHY,
                     node=node.name,
                     node_uid=node.uid,
@@ -272,7 +266,7 @@ class Script:
         if others is not taints:
             cause = self._api.note(
                 RemoveTaints(
-                    controller=CLUSTER,
+                    controller=api.CLUSTER,
                     because=_WHY,
                     node=node.name,
                     node_uid=node.uid,
@@ -286,7 +280,7 @@ class Script:
         if node.spec.unschedulable == unschedulable:
             return
         reason = "Cordoned" if unschedulable else "Uncordoned"
-        cause = self._api.note(event_record(node, reason, _WHY))
+        cause = self._api.note(api.event_record(node, reason, _WHY))
         spec = replace(node.spec, unschedulable=unschedulable)
         self._api.put("Node", replace(node, spec=spec), cause)
 
@@ -299,20 +293,20 @@ class Script:
             self._create(event)
             return
         new = decode(kind, merge_patch(encode(old), event.document))
-        new = as_updated(old, _named(new, old))
+        new = api.as_updated(old, _named(new, old))
         if isinstance(new, Pod) and replace(new, status=cast(Pod, old).status) != old:
             new = self._api.default_tolerations.admit(new)
         if new != old and is_heartbeat:
             self._put_lease(cast(Lease, new), "Patched")
         elif new != old and self._takes(new):
-            cause = self._api.note(event_record(new, "Patched", _WHY))
+            cause = self._api.note(api.event_record(new, "Patched", _WHY))
             self._api.update(kind, old, new, cause)
 
     def _takes(self, obj: KubeObject) -> bool:
         """True if the API server accepts the object; if not, a record is written."""
-        why = refusal(obj)
+        why = api.refusal(obj)
         if why:
-            self._api.note(event_record(obj, "Refused", why, warning=True))
+            self._api.note(api.event_record(obj, "Refused", why, warning=True))
         return not why
 
     def _create(self, event: ApplyEvent) -> None:
@@ -321,17 +315,17 @@ class Script:
         obj = decode(kind, mended(version, event.kind, event.document))
         if event.kind.namespaced and not obj.namespace:
             obj = replace(obj, metadata=replace(obj.metadata, namespace=event.namespace))
-        obj = self._api.fill_in(as_created(obj))
+        obj = self._api.fill_in(api.as_created(obj))
         refused = self._api.admission.refuses_creation(kind, *obj.key)
         if refused is not None:
-            self._api.note(event_record(obj, "Refused", refused.message, warning=True))
+            self._api.note(api.event_record(obj, "Refused", refused.message, warning=True))
         if refused is not None or not self._takes(obj):
             return
         if isinstance(obj, Pod):
             pod = self._world.scheduler.bind(self._api.default_tolerations.admit(obj))
-            self._api.put(kind, pod, self._api.note(creation(pod, _WHY)))
+            self._api.put(kind, pod, self._api.note(api.creation(pod, _WHY)))
         else:
-            self._api.put(kind, obj, self._api.note(event_record(obj, "Created", _WHY)))
+            self._api.put(kind, obj, self._api.note(api.event_record(obj, "Created", _WHY)))
 
     def _delete(self, event: DeleteEvent) -> None:
         kind, key = event.kind.name, (event.namespace, event.name)
@@ -341,13 +335,13 @@ class Script:
         obj = self._api.store.get(kind, key)
         if obj is None:
             why = "the scenario deletes this object, which does not exist now"
-            self._api.note(event_record((kind, *key), "NotFound", why, warning=True))
+            self._api.note(api.event_record((kind, *key), "NotFound", why, warning=True))
         elif isinstance(obj, Pod):
             self._delete_pod(obj, _WHY, None)
         elif isinstance(obj, Namespace):
             self._terminate(obj)
         else:
-            cause = self._api.note(event_record(obj, "Deleted", _WHY))
+            cause = self._api.note(api.event_record(obj, "Deleted", _WHY))
             self._api.drop(kind, key, cause)
             self._collect_garbage(obj, cause)
 
@@ -357,11 +351,11 @@ class Script:
             deleted = whole_seconds(self._api.now_ns)
             meta = replace(namespace.metadata, deletion_timestamp=deleted)
             going = replace(namespace, metadata=meta, status=NamespaceStatus("Terminating"))
-            cause = self._api.note(event_record(namespace, "Deleted", _WHY))
+            cause = self._api.note(api.event_record(namespace, "Deleted", _WHY))
             self._api.put("Namespace", going, cause)
 
     def _delete_pod(self, pod: Pod, because: str, cause: Action | None) -> None:
-        delete = deletion(pod, because, cause)
+        delete = api.deletion(pod, because, cause)
         self._api.note(delete)
         self._world.start(delete, self._api.now_ns)
 
@@ -375,7 +369,7 @@ class Script:
         for kind in ("ReplicaSet", "ControllerRevision", "Job"):
             for obj in list(self._api.store.all(kind)):
                 if any(o.uid == owner.uid for o in obj.metadata.owner_references):
-                    done = self._api.note(event_record(obj, "Deleted", because, cause=cause))
+                    done = self._api.note(api.event_record(obj, "Deleted", because, cause=cause))
                     self._api.drop(kind, obj.key, done)
                     self._collect_garbage(obj, done)
 

@@ -35,12 +35,7 @@ from kubectl_nodelife.kube.meta import KubeObject
 from kubectl_nodelife.kube.redaction import KEY_BYTES
 from kubectl_nodelife.kube.times import format_duration, parse_duration
 from kubectl_nodelife.kube.workload import PodDisruptionBudget
-from kubectl_nodelife.outlook.what_if.question import (
-    TOLERATION_FLAGS,
-    Question,
-    given_flags,
-    restamped,
-)
+from kubectl_nodelife.outlook.what_if import question
 from kubectl_nodelife.sim.fields import FieldPath, count, mapping, sequence
 from kubectl_nodelife.sim.generate import Generate, generate, with_leases
 from kubectl_nodelife.sim.kubelet_state import KubeletTerms
@@ -126,7 +121,7 @@ def base_of_cluster(
 
 
 def _flags(settings: Settings) -> dict[str, Any]:
-    return {name: settings.flags[name] for name in sorted(given_flags(settings))}
+    return {name: settings.flags[name] for name in sorted(question.given_flags(settings))}
 
 
 def _objects(cluster: Cache) -> Iterator[KubeObject]:
@@ -169,7 +164,7 @@ def settings_at(base: Base, point: Mapping[str, Value]) -> Judged:
         if name.startswith(FLAG):
             flags[name.removeprefix(FLAG)] = value
         elif name == TOLERATION:
-            flags |= dict.fromkeys(TOLERATION_FLAGS, value)
+            flags |= dict.fromkeys(question.TOLERATION_FLAGS, value)
     try:
         today = make_settings(base.profile, base.flags)
         return Judged(today, make_settings(base.profile, flags))
@@ -187,7 +182,7 @@ def _checked(base: Base, point: Mapping[str, Value]) -> Judged:
     return judged
 
 
-def question_at(base: Base, point: Mapping[str, Value], terms: Terms) -> Question:
+def question_at(base: Base, point: Mapping[str, Value], terms: Terms) -> question.Question:
     """The base as the point has it, to be played for the study's duration. Raises BadInput."""
     judged = _checked(base, point)
     recipe = base.recipe
@@ -197,14 +192,14 @@ def question_at(base: Base, point: Mapping[str, Value], terms: Terms) -> Questio
         recipe = replace(recipe, replicas=int(point[REPLICAS]))
     cluster = base.cluster(recipe)
     if TOLERATION in point:
-        cluster = restamped(cluster, judged.today, judged.then)
+        cluster = question.restamped(cluster, judged.today, judged.then)
     if MIN_AVAILABLE in point:
         cluster = _with_budgets(cluster, point[MIN_AVAILABLE])
     kubelet = base.kubelet
     if RENEWS in point:
         every_ns = parse_duration(str(point[RENEWS]))
         kubelet = replace(kubelet, lease_renew_interval_ns=every_ns)
-    return Question(
+    return question.Question(
         *(cluster, judged.then, base.start_ns, base.kinds_read, (), terms.duration_ns),
         kubelet=kubelet,
         scheduler=terms.scheduler,

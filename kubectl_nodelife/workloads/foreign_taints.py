@@ -10,14 +10,9 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
+from kubectl_nodelife.kube import wellknown
 from kubectl_nodelife.kube.node import Node, Taint
 from kubectl_nodelife.kube.times import HOUR_NS, MINUTE_NS, SECOND_NS, human_duration
-from kubectl_nodelife.kube.wellknown import (
-    NO_EXECUTE,
-    NO_SCHEDULE,
-    TAINT_NODE_OUT_OF_SERVICE,
-    TAINT_NODE_UNSCHEDULABLE,
-)
 
 CREATED: Final = "created"
 """Of a taint that a node starts with."""
@@ -72,7 +67,7 @@ NOTES: Final[dict[str, TaintNote]] = {
         "shut down",
         "the cloud controller takes it off when the machine runs again",
     ),
-    TAINT_NODE_OUT_OF_SERVICE: TaintNote(
+    wellknown.TAINT_NODE_OUT_OF_SERVICE: TaintNote(
         "a person's out-of-service taint",
         "out of service",
         "who set it takes it off once the machine is back: no controller does",
@@ -171,8 +166,8 @@ def note_of(key: str) -> TaintNote | None:
 
 def mark_of_taint(node: Node, taint: Taint, now_ns: int) -> ForeignMark | None:
     """What one taint says; None for one of the cluster itself, or of nobody known."""
-    closed = taint.effect in (NO_SCHEDULE, NO_EXECUTE)
-    if taint.key == TAINT_NODE_UNSCHEDULABLE and not node.spec.unschedulable:
+    closed = taint.effect in (wellknown.NO_SCHEDULE, wellknown.NO_EXECUTE)
+    if taint.key == wellknown.TAINT_NODE_UNSCHEDULABLE and not node.spec.unschedulable:
         sentence = (
             f"{taint} is stale, the cordon is off: node-lifecycle takes it off with the next "
             "update of the Node (a kubelet posts at least every 5 minutes)"

@@ -30,6 +30,7 @@ from kubectl_nodelife.kube.node import Node
 from kubectl_nodelife.kube.pod import Pod, PodSpec, TopologySpreadConstraint
 from kubectl_nodelife.kube.selectors import SelectorIndex, matches
 from kubectl_nodelife.kube.wellknown import LABEL_HOSTNAME, LABEL_ZONE
+from kubectl_nodelife.workloads import topology
 from kubectl_nodelife.workloads.pod_classes import Demands, PodClass
 from kubectl_nodelife.workloads.scheduling import (
     NO_NEEDS,
@@ -38,20 +39,6 @@ from kubectl_nodelife.workloads.scheduling import (
     VolumeNeeds,
     Volumes,
     volume_needs,
-)
-from kubectl_nodelife.workloads.topology import (
-    Counts,
-    InterPodAffinity,
-    NamespaceLabels,
-    Term,
-    TopologySpread,
-    WeightedTerm,
-    affinity_terms,
-    anti_affinity_terms,
-    counts_as_domain,
-    hard_constraints,
-    preferred_terms,
-    soft_constraints,
 )
 
 _WEIGHT: Final = 2
@@ -121,9 +108,9 @@ class PlacementRules:
         self._cache = cache
         self._anti_affinity = any(True for _ in cache.placed_anti_affinity())
         self._counted: dict[PodClass, PodRequirements] = {}
-        self._spreads: SelectorIndex[TopologySpread] = SelectorIndex()
-        self._spreading: list[TopologySpread] = []
-        self._interpods: list[InterPodAffinity] = []
+        self._spreads: SelectorIndex[topology.TopologySpread] = SelectorIndex()
+        self._spreading: list[topology.TopologySpread] = []
+        self._interpods: list[topology.InterPodAffinity] = []
 
     def fork(self, cache: SchedulerCache) -> PlacementRules:
         """Another one with the same counts, made by sharing."""
@@ -206,7 +193,11 @@ class PlacementRules:
     def pod_moved(self, pod: Pod, name: str, by: int) -> None:
         """A pod takes room on the node from now on (`by` 1), or no longer (-1)."""
         node = self._cache.nodes.get(name)
-        if pod.spec.affinity is not None and not self._anti_affinity and anti_affinity_terms(pod):
+        if (
+            pod.spec.affinity is not None
+            and not self._anti_affinity
+            and topology.anti_affinity_terms(pod)
+        ):
             # From now on labels divide classes that were one.
             self._anti_affinity = True
             self._forget()
@@ -251,11 +242,13 @@ class PlacementRules:
             self._counted[class_] = requirements
         return requirements
 
-    def _spread_of(self, pod: Pod) -> TopologySpread | None:
-        if not hard_constraints(pod):
+    def _spread_of(self, pod: Pod) -> topology.TopologySpread | None:
+        if not topology.hard_constraints(pod):
             return None
         all_of_them = self._cache.empty_selector_spreads
-        spread = TopologySpread(pod, self._cache.nodes.values(), empty_selects_all=all_of_them)
+        spread = topology.TopologySpread(
+            pod, self._cache.nodes.values(), empty_selects_all=all_of_them
+        )
         for placed, node in self._cache.placed(pod.namespace):
             if placed.metadata.deletion_timestamp is None:
                 spread.change(placed, node, 1)
@@ -263,15 +256,15 @@ class PlacementRules:
         self._file(spread)
         return spread
 
-    def _file(self, spread: TopologySpread) -> None:
+    def _file(self, spread: topology.TopologySpread) -> None:
         for selector in spread.selectors():
             self._spreads.add(spread.namespace, selector, spread)
 
-    def _interpod_of(self, pod: Pod) -> InterPodAffinity | None:
-        terms = affinity_terms(pod) + anti_affinity_terms(pod)
+    def _interpod_of(self, pod: Pod) -> topology.InterPodAffinity | None:
+        terms = topology.affinity_terms(pod) + topology.anti_affinity_terms(pod)
         if not terms and not self._anti_affinity:
             return None
-        interpod = InterPodAffinity(pod, self._cache.namespace_labels)
+        interpod = topology.InterPodAffinity(pod, self._cache.namespace_labels)
         if all(t.namespace_selector is None and t.namespaces == {pod.namespace} for t in terms):
             # Its own terms are about its namespace alone; elsewhere only others' terms count.
             for other, node in self._cache.placed(pod.namespace) if terms else ():
@@ -395,7 +388,7 @@ class SoftRules:
         if pod.spec.topology_spread_constraints:
             return [
                 (constraint, _PodSelection(pod.namespace, constraint.label_selector))
-                for constraint in soft_constraints(pod)
+                for constraint in topology.soft_constraints(pod)
             ]
         of_owner = _PodSelection(pod.namespace, *self._cache.default_selector(pod))
         if of_owner.selector is None and not of_owner.owner_uid:
@@ -448,7 +441,7 @@ class SoftRules:
                 value = values.get(name, "")
                 if value not in per_value or not count:
                     continue
-                if asks and not counts_as_domain(constraint, pod, nodes[name]):
+                if asks and not topology.counts_as_domain(constraint, pod, nodes[name]):
                     continue
                 if all(name in others for others in required):
                     per_value[value] += count
@@ -512,11 +505,11 @@ class _Liking:
 
     __slots__ = ("_counts", "_namespaces", "_pod", "_terms")
 
-    def __init__(self, pod: Pod, namespaces: NamespaceLabels) -> None:
+    def __init__(self, pod: Pod, namespaces: topology.NamespaceLabels) -> None:
         self._pod = pod
         self._namespaces = namespaces
-        self._terms = preferred_terms(pod)
-        self._counts: Counts = {}
+        self._terms = topology.preferred_terms(pod)
+        self._counts: topology.Counts = {}
 
     def fork(self) -> _Liking:
         """Another one with the same counts."""
@@ -532,7 +525,7 @@ class _Liking:
             for term, weight in _terms_towards_others(pod):
                 self._add(term, self._pod, node, weight * by)
 
-    def _add(self, term: Term, of: Pod, node: Node, weight: int) -> None:
+    def _add(self, term: topology.Term, of: Pod, node: Node, weight: int) -> None:
         value = (node.metadata.labels or _NO_LABELS).get(term.topology_key)
         if value is not None and term.means(of, self._namespaces):
             pair = (term.topology_key, value)
@@ -544,11 +537,11 @@ class _Liking:
         return sum(counts.get(pair, 0) for pair in (node.metadata.labels or _NO_LABELS).items())
 
 
-def _terms_towards_others(pod: Pod) -> Iterator[WeightedTerm]:
+def _terms_towards_others(pod: Pod) -> Iterator[topology.WeightedTerm]:
     """The terms of a placed pod that count for one to come: hardPodAffinityWeight is 1."""
-    yield from preferred_terms(pod)
-    for term in affinity_terms(pod):
-        yield WeightedTerm(term, 1)
+    yield from topology.preferred_terms(pod)
+    for term in topology.affinity_terms(pod):
+        yield topology.WeightedTerm(term, 1)
 
 
 def has_affinity(spec: PodSpec) -> bool:

@@ -26,16 +26,7 @@ from kubectl_nodelife.outlook.status import (
 )
 from kubectl_nodelife.outlook.view import ClusterView
 from kubectl_nodelife.outlook.zone import ZoneBrake, ZoneOutlook
-from kubectl_nodelife.report.formats import (
-    NONE,
-    UNKNOWN,
-    Block,
-    Column,
-    Page,
-    Table,
-    Widths,
-    columns,
-)
+from kubectl_nodelife.report import formats
 from kubectl_nodelife.report.terminal import BAD, ENDLESS, GOOD, WARN, ColoredText
 from kubectl_nodelife.workloads.foreign_taints import foreign_marks
 
@@ -110,7 +101,7 @@ class StatusLines:
     def __init__(self, query: answering.Query) -> None:
         self._question = question = answering.flags_of(query, answering.StatusQuestion)
         self._output = answering.output_of(query)
-        self._widths = Widths(headers=self._output.headers)
+        self._widths = formats.Widths(headers=self._output.headers)
         self._gone = "deleted"
         if question.trouble:
             self._gone = "not in trouble any more, or deleted"
@@ -173,12 +164,12 @@ _MOST_TEXT = 120
 _PREFIX = "node.kubernetes.io/"
 _ROLE = "node-role.kubernetes.io/"
 
-_NODE_COLUMNS = columns(
+_NODE_COLUMNS = formats.columns(
     "name | zone* | roles* | age* | version* | ready | reason* | message* | lease age:4 | "
     "status age* | unknown in:3 | taints:5 | pods | next eviction | verdict | because* | "
     "losing it*"
 )
-_ZONE_COLUMNS = columns(
+_ZONE_COLUMNS = formats.columns(
     "zone | state | nodes | not ready | threshold:4 | rate:1 | queue:3 | health* | "
     "evictions* | why | brake*"
 )
@@ -209,16 +200,16 @@ class StatusTable(NamedTuple):
     all_labels: bool = False
     most: int = 0
 
-    def of(self, status: NodeLifeStatus, nodes: Sequence[NodeEntry]) -> Table:
+    def of(self, status: NodeLifeStatus, nodes: Sequence[NodeEntry]) -> formats.Table:
         """The table of these nodes."""
         rows = [_node_row(n, status.now_ns, status.pods_read) for n in nodes]
-        extra = [Column(key.rpartition("/")[2]) for key in self.labels]
-        extra += [Column("labels")] if self.all_labels else []
+        extra = [formats.Column(key.rpartition("/")[2]) for key in self.labels]
+        extra += [formats.Column("labels")] if self.all_labels else []
         for row, node in zip(rows, nodes, strict=True) if extra else ():
             labels = node.outlook.node.metadata.labels or {}
             row += [labels.get(key, "") for key in self.labels]
             row += [format_labels(labels)] if self.all_labels else []
-        return Table((*_NODE_COLUMNS, *extra), rows)
+        return formats.Table((*_NODE_COLUMNS, *extra), rows)
 
     def ordered(self, status: NodeLifeStatus) -> NodeLifeStatus:
         """The status with its nodes in the order in which they are shown."""
@@ -226,10 +217,10 @@ class StatusTable(NamedTuple):
         return replace(status, nodes=sorted(status.nodes, key=urgency)) if many else status
 
 
-def status_page(by_name: NodeLifeStatus, shown: StatusTable) -> Page:
+def status_page(by_name: NodeLifeStatus, shown: StatusTable) -> formats.Page:
     """A `NodeLifeStatus` as an answer. Names: node/NAME of each; trouble: how many are in it."""
     status = shown.ordered(by_name)
-    return Page(
+    return formats.Page(
         partial(_blocks, status, shown),
         by_name.document,
         lambda: (f"node/{n.outlook.node.name}" for n in status.nodes),
@@ -237,11 +228,11 @@ def status_page(by_name: NodeLifeStatus, shown: StatusTable) -> Page:
     )
 
 
-def _blocks(status: NodeLifeStatus, shown: StatusTable, *, wide: bool) -> Iterator[Block]:
+def _blocks(status: NodeLifeStatus, shown: StatusTable, *, wide: bool) -> Iterator[formats.Block]:
     """The lines on what is wrong, on zones, nodes and settings."""
     yield _headline(status)
     rows = [_zone_row(z, status.brakes[z.key], status.now_ns) for z in status.zones]
-    yield Table(_ZONE_COLUMNS, rows)
+    yield formats.Table(_ZONE_COLUMNS, rows)
     most = shown.most or len(status.nodes)
     yield shown.of(status, status.nodes[:most])
     if rest := status.nodes[most:]:
@@ -298,7 +289,7 @@ def _doubt(worst: NodeEntry) -> str:
 def _zones_change(status: NodeLifeStatus) -> str:
     """What becomes of each zone in which silent nodes are too many; "" for none."""
     return "".join(
-        f" Zone {zone.name or NONE}: {coming}."
+        f" Zone {zone.name or formats.NONE}: {coming}."
         for zone in status.zones
         if zone.foretold.silent and (coming := zone.coming(status.now_ns))
     )
@@ -381,8 +372,8 @@ def _assumed(status: NodeLifeStatus) -> str:
 def _node_row(status: NodeEntry, now_ns: int, pods_read: bool) -> list[object]:
     outlook, verdict = status.outlook, status.verdict
     node, created = outlook.node, outlook.node.metadata.creation_timestamp
-    pods = str(len(outlook.pods)) if pods_read else UNKNOWN
-    no_timer = NONE if pods_read else UNKNOWN
+    pods = str(len(outlook.pods)) if pods_read else formats.UNKNOWN
+    no_timer = formats.NONE if pods_read else formats.UNKNOWN
     if outlook.timers:
         pods += f" ({len(outlook.timers)} evicting)"
     unknown_in = outlook.unknown_in
@@ -391,21 +382,21 @@ def _node_row(status: NodeEntry, now_ns: int, pods_read: bool) -> list[object]:
         node.name,
         zone_name(outlook),
         ",".join(roles(node)),
-        NONE if created is None else human_duration(now_ns - created),
+        formats.NONE if created is None else human_duration(now_ns - created),
         node.status.node_info.kubelet_version,
-        outlook.ready or UNKNOWN,
+        outlook.ready or formats.UNKNOWN,
         outlook.reason,
-        shortened(outlook.message) or NONE,
-        UNKNOWN if outlook.lease_age_ns is None else human_duration(outlook.lease_age_ns),
-        UNKNOWN if outlook.status_age_ns is None else human_duration(outlook.status_age_ns),
-        NONE if unknown_in is None else _due(unknown_in).removeprefix("in "),
+        shortened(outlook.message) or formats.NONE,
+        formats.UNKNOWN if outlook.lease_age_ns is None else human_duration(outlook.lease_age_ns),
+        formats.UNKNOWN if outlook.status_age_ns is None else human_duration(outlook.status_age_ns),
+        formats.NONE if unknown_in is None else _due(unknown_in).removeprefix("in "),
         ",".join(short_taint(t) for t in node.spec.taints) + _cordon(status),
         pods,
         _late_eviction(status)
         or (no_timer if next_eviction_ns is None else due_in(next_eviction_ns)),
         _verdict(status),
         "; ".join([verdict.because, *lifecycle_conditions(node)]),
-        status.if_lost.effect if status.if_lost.lost else NONE,
+        status.if_lost.effect if status.if_lost.lost else formats.NONE,
     ]
 
 

@@ -13,39 +13,11 @@ from collections.abc import Hashable, Iterator
 from copy import copy
 from typing import Any, Final, cast
 
-from kubectl_nodelife.controllers.nodelifecycle.eviction import (
-    EVICTED,
-    evict_or_cancel,
-    eviction_pass,
-    leave_queue,
-)
+from kubectl_nodelife.controllers.nodelifecycle import eviction, monitor
 from kubectl_nodelife.controllers.nodelifecycle.memory import NODE_WORKERS, Memory, take_over
-from kubectl_nodelife.controllers.nodelifecycle.monitor import (
-    CHECKED,
-    PASS_ENDED,
-    check_again,
-    continue_pass,
-    count_zones,
-    mark,
-    monitor_node_health,
-    note,
-    part,
-    worker_is_free,
-)
 from kubectl_nodelife.controllers.nodelifecycle.taints import no_schedule_pass, reconcile_labels
 from kubectl_nodelife.copy_on_write import fork_dict
-from kubectl_nodelife.engine.actions import (
-    Action,
-    AddTaints,
-    AfterWrites,
-    DeletePod,
-    MarkPodNotReady,
-    RemoveTaints,
-    Requeue,
-    SetNodeConditions,
-    SetNodeLabels,
-    SetPodReason,
-)
+from kubectl_nodelife.engine import actions
 from kubectl_nodelife.engine.cache import Cache
 from kubectl_nodelife.engine.controller import Actions, TurnPart
 from kubectl_nodelife.engine.dependent_writes import fails_deletion
@@ -93,7 +65,7 @@ class NodeLifecycleController:
         self._update_tries: dict[str, int] = {}
         self._pod_tries: dict[tuple[str, str], int] = {}
         self._worked: dict[str, Node] = {}
-        self._to_work: dict[str, Action | None] = {}
+        self._to_work: dict[str, actions.Action | None] = {}
         self._working: set[str] = set()
         self._loop_began_ns = 0
         self._joined_pass_ns: int | None = None
@@ -135,7 +107,7 @@ class NodeLifecycleController:
         """Node workers and the pods' queue; heartbeats only mark the node for the next pass."""
         if change.kind == "Pod":
             return self._pod_changed(change, cache, now_ns)
-        note(self.memory, change, now_ns)
+        monitor.note(self.memory, change, now_ns)
         if change.new is None:
             self._worked.pop(change.old.name if change.old is not None else "", None)
         elif change.kind == "Node":
@@ -155,13 +127,13 @@ class NodeLifecycleController:
                 self._update_tries.clear()
                 self._retrying.clear()
                 yield from self._work_again(cache, now_ns)
-                yield from monitor_node_health(self.memory, cache, now_ns)
+                yield from monitor.monitor_node_health(self.memory, cache, now_ns)
         elif key == _END_OF_PASS:
             self._pass_is_open = False
-            yield count_zones(self.memory, cache, now_ns)
+            yield monitor.count_zones(self.memory, cache, now_ns)
         elif key == _EVICTION_LOOP:
             if self.memory.loop_zone is None:
-                yield from eviction_pass(self.memory, cache, now_ns)
+                yield from eviction.eviction_pass(self.memory, cache, now_ns)
         else:
             yield from self._go_on(cast("tuple[str, ...]", key), cache, now_ns)
         yield from self._wake_eviction_loop(now_ns)
@@ -171,19 +143,19 @@ class NodeLifecycleController:
         due.
         """
         kind, *rest = key
-        if kind == CHECKED:
+        if kind == monitor.CHECKED:
             open_pass = self.memory.open_pass
             if open_pass is not None and rest[0] not in self._retrying:
-                worker_is_free(self.memory, rest[0], cache)
-                yield from continue_pass(self.memory, cache, now_ns)
-        elif kind == PASS_ENDED:
-            yield count_zones(self.memory, cache, now_ns)
+                monitor.worker_is_free(self.memory, rest[0], cache)
+                yield from monitor.continue_pass(self.memory, cache, now_ns)
+        elif kind == monitor.PASS_ENDED:
+            yield monitor.count_zones(self.memory, cache, now_ns)
             self.memory.open_pass = None
             self._pass_is_open = self.awaits_writes
             at_ns, self._joined_pass_ns = self._joined_pass_ns, None
             yield self.pass_at(now_ns + self.period_ns if at_ns is None else at_ns)
-        elif kind == EVICTED:
-            yield from eviction_pass(self.memory, cache, now_ns)
+        elif kind == eviction.EVICTED:
+            yield from eviction.eviction_pass(self.memory, cache, now_ns)
             if self.memory.loop_zone is None:
                 self._loop_began_ns = now_ns  # it sleeps for a period after its writes
         elif kind == _WORKED:
@@ -203,7 +175,7 @@ class NodeLifecycleController:
                 yield TurnPart(self.name, ("Pod", pod.key), decided)
         elif (node := cache.node(rest[0])) is not None:
             if self.memory.zones.place(node) in self.memory.zones.queues:
-                yield check_again(self.memory, node, cache, now_ns)
+                yield monitor.check_again(self.memory, node, cache, now_ns)
             else:  # relabelled since the pass; the next one makes a queue for a new zone
                 self.memory.look_at.add(node.name)
 
@@ -216,41 +188,41 @@ class NodeLifecycleController:
         """From the end of one pass to the beginning of the next."""
         return self.settings.node_monitor_period_ns + self.memory.drift_ns
 
-    def pass_at(self, at_ns: int) -> Requeue:
+    def pass_at(self, at_ns: int) -> actions.Requeue:
         """The next monitor pass begins then, as that of a controller that was joined, or once the
         writes of the one before it have ended.
         """
         self.next_pass_ns = at_ns
-        return Requeue(self.name, _MONITOR, at_ns)
+        return actions.Requeue(self.name, _MONITOR, at_ns)
 
     @property
     def may_end_pass(self) -> bool:
         """True if a pass only waits for its writes, and no node of it for its next try."""
         return self._pass_is_open and not self._retrying
 
-    def end_pass_at(self, at_ns: int) -> Requeue:
+    def end_pass_at(self, at_ns: int) -> actions.Requeue:
         """The writes of the pass have ended: its zones are counted then."""
-        return Requeue(self.name, _END_OF_PASS, at_ns)
+        return actions.Requeue(self.name, _END_OF_PASS, at_ns)
 
     def outcome(self, outcome: Outcome, cache: Cache, now_ns: int) -> Actions:
         """Take back what a failed write was taken for, and try again as upstream does."""
         action = outcome.action
-        if outcome.code == QUARANTINED and not isinstance(action, MarkPodNotReady):
+        if outcome.code == QUARANTINED and not isinstance(action, actions.MarkPodNotReady):
             self._put_off(action, cache)
             return ()
-        if isinstance(action, SetNodeConditions):
+        if isinstance(action, actions.SetNodeConditions):
             return self._update_failed(action, outcome.code, cache, now_ns)
-        if isinstance(action, MarkPodNotReady) and outcome.code != 404:
+        if isinstance(action, actions.MarkPodNotReady) and outcome.code != 404:
             return self._mark_failed(action, cache, now_ns)
-        if isinstance(action, (DeletePod, SetPodReason)):
+        if isinstance(action, (actions.DeletePod, actions.SetPodReason)):
             return self._deletion_failed(action, outcome.code, cache, now_ns)
-        if isinstance(action, SetNodeLabels):
+        if isinstance(action, actions.SetNodeLabels):
             self.memory.unworked.add(action.node)
-        if isinstance(action, (AddTaints, RemoveTaints)):
+        if isinstance(action, (actions.AddTaints, actions.RemoveTaints)):
             self.memory.look_at.add(action.node)
             if any(t.effect != NO_EXECUTE for t in action.taints):
                 self.memory.unworked.add(action.node)
-            elif isinstance(action, AddTaints):
+            elif isinstance(action, actions.AddTaints):
                 return self._requeue_node(action.node, now_ns)
         return ()
 
@@ -266,7 +238,9 @@ class NodeLifecycleController:
             return ()
         return list(self.process_pod(pod, cache, now_ns))
 
-    def process_pod(self, pod: Pod, cache: Cache, now_ns: int) -> Iterator[Action | Requeue]:
+    def process_pod(
+        self, pod: Pod, cache: Cache, now_ns: int
+    ) -> Iterator[actions.Action | actions.Requeue]:
         """A pod on a node that is known not ready is marked soon after it appears. While that node
         is gone and its health still known, the pod is tried again.
 
@@ -285,12 +259,12 @@ class NodeLifecycleController:
             return
         status = health.ready.status
         if not self.settings.taint_mode:
-            yield from evict_or_cancel(
+            yield from eviction.evict_or_cancel(
                 memory, node, health, status, [pod], cache, now_ns, by_pod_worker=True
             )
         if status != "True":
             cause = memory.ready_cause.get(node.name)
-            yield from mark(memory, [pod], node.name, now_ns, cause, by_pod_worker=True)
+            yield from monitor.mark(memory, [pod], node.name, now_ns, cause, by_pod_worker=True)
 
     # The node workers
 
@@ -308,10 +282,12 @@ class NodeLifecycleController:
                 decided = list(self.process_node(node, now_ns, cause))
                 if decided:
                     self._working.add(name)
-                    decided.append(AfterWrites(controller=self.name, key=(_WORKED, name)))
-                yield part(name, decided)
+                    decided.append(actions.AfterWrites(controller=self.name, key=(_WORKED, name)))
+                yield monitor.part(name, decided)
 
-    def process_node(self, node: Node, now_ns: int, cause: Action | None) -> Iterator[Action]:
+    def process_node(
+        self, node: Node, now_ns: int, cause: actions.Action | None
+    ) -> Iterator[actions.Action]:
         """NoSchedule taints, then labels. Follows `doNodeProcessingPassWorker`."""
         profile = self.settings.profile
         if self.settings.gate("TaintNodesByCondition") or not profile.has("noschedule_gate"):
@@ -331,25 +307,37 @@ class NodeLifecycleController:
 
     # What came of it
 
-    def _put_off(self, action: Action, cache: Cache) -> None:
+    def _put_off(self, action: actions.Action, cache: Cache) -> None:
         """Leave the action to a later pass, since an object that it needs is in quarantine: no
         token of the zone is spent on the node until then.
         """
-        if not isinstance(action, (SetNodeConditions, AddTaints, RemoveTaints, SetNodeLabels)):
+        if not isinstance(
+            action,
+            (
+                actions.SetNodeConditions,
+                actions.AddTaints,
+                actions.RemoveTaints,
+                actions.SetNodeLabels,
+            ),
+        ):
             return
         name = action.node
         self.memory.unworked.add(name)
-        if isinstance(action, SetNodeLabels):
+        if isinstance(action, actions.SetNodeLabels):
             return
         health, node = self.memory.health.get(name), cache.node(name)
         self.memory.look_at.add(name)
-        if isinstance(action, SetNodeConditions) and health is not None and node is not None:
+        if (
+            isinstance(action, actions.SetNodeConditions)
+            and health is not None
+            and node is not None
+        ):
             health.ready = node.ready()
         for queue in self.memory.zones.queues.values():
             queue.remove(name)
 
     def _update_failed(
-        self, action: SetNodeConditions, code: int, cache: Cache, now_ns: int
+        self, action: actions.SetNodeConditions, code: int, cache: Cache, now_ns: int
     ) -> Actions:
         """Try again within 100 ms as `PollImmediate(20ms, 100ms)` does, else in the next pass.
 
@@ -363,7 +351,9 @@ class NodeLifecycleController:
         if node is not None and node.is_ready:
             # upstream's pass queues it only once that is written
             zone = self.memory.zones.place(node)
-            yield from leave_queue(self.memory, node, zone, "its status could not be written")
+            yield from eviction.leave_queue(
+                self.memory, node, zone, "its status could not be written"
+            )
         self.memory.look_at.add(name)
         self.memory.unconfirmed.add(name)  # it may have been done, and the answer got lost
         tries = self._update_tries.get(name, 0) + 1
@@ -371,11 +361,13 @@ class NodeLifecycleController:
         if tries < _UPDATE_TRIES and code != NO_ANSWER:
             self._retrying.add(name)
             last = tries == _UPDATE_TRIES - 1
-            yield Requeue(self.name, ("node", name), now_ns + (1 if last else _UPDATE_RETRY_NS))
+            yield actions.Requeue(
+                self.name, ("node", name), now_ns + (1 if last else _UPDATE_RETRY_NS)
+            )
         else:
             self.memory.zones.leave_out(name)
 
-    def _mark_failed(self, action: MarkPodNotReady, cache: Cache, now_ns: int) -> Actions:
+    def _mark_failed(self, action: actions.MarkPodNotReady, cache: Cache, now_ns: int) -> Actions:
         """A pass marks the node's pods in the next one, a pod worker tries again by itself."""
         pod = cache.pod(action.namespace, action.pod)
         if pod is None or not self.memory.retries_pods:
@@ -386,7 +378,7 @@ class NodeLifecycleController:
             self.memory.retry.add(pod.spec.node_name)
 
     def _deletion_failed(
-        self, action: DeletePod | SetPodReason, code: int, cache: Cache, now_ns: int
+        self, action: actions.DeletePod | actions.SetPodReason, code: int, cache: Cache, now_ns: int
     ) -> Actions:
         """Where `DeletePods` ends with an error, the node of the loop's turn goes back into its
         queue, and a pod worker tries again by itself; a pass does so in the next one.
@@ -401,12 +393,12 @@ class NodeLifecycleController:
             evicting, self.memory.evicting = self.memory.evicting, ""
             yield from self._requeue_node(evicting, now_ns)
 
-    def _work_pod_again(self, pod: Pod, now_ns: int) -> Requeue:
+    def _work_pod_again(self, pod: Pod, now_ns: int) -> actions.Requeue:
         """Follows `AddRateLimited` of the pods' queue."""
         tries = self._pod_tries.get(pod.key, 0)
         self._pod_tries[pod.key] = tries + 1
         delay_ns = min(_POD_RETRY_NS << min(tries, 20), _POD_RETRY_MOST_NS)
-        return Requeue(self.name, ("pod", *pod.key), now_ns + delay_ns)
+        return actions.Requeue(self.name, ("pod", *pod.key), now_ns + delay_ns)
 
     def _requeue_node(self, name: str, now_ns: int) -> Actions:
         """A node's turn in its queue came to nothing: it goes back, due at once."""
@@ -421,7 +413,7 @@ class NodeLifecycleController:
         queue.put_back(entry, now_ns + 1)
         yield from self._wake_eviction_loop(now_ns)
 
-    def _wake_eviction_loop(self, now_ns: int) -> Iterator[Requeue]:
+    def _wake_eviction_loop(self, now_ns: int) -> Iterator[actions.Requeue]:
         """Sleep through the rounds of the loop in which no limiter would give a token."""
         if self.memory.loop_zone is not None:
             return
@@ -436,4 +428,4 @@ class NodeLifecycleController:
         period = EVICTION_LOOP_PERIOD_NS
         rounds = -(-(at - self._loop_began_ns) // period)
         due = self._loop_began_ns + rounds * period
-        yield Requeue(self.name, _EVICTION_LOOP, due if due > now_ns else due + period)
+        yield actions.Requeue(self.name, _EVICTION_LOOP, due if due > now_ns else due + period)

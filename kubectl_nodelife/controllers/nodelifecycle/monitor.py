@@ -20,14 +20,7 @@ from typing import Final, cast
 
 from msgspec.structs import replace
 
-from kubectl_nodelife.controllers.nodelifecycle.eviction import (
-    ALL_DARK,
-    all_turn_dark,
-    evict_or_cancel,
-    handle_disruption,
-    mark_reachable,
-    taint_or_release,
-)
+from kubectl_nodelife.controllers.nodelifecycle import eviction
 from kubectl_nodelife.controllers.nodelifecycle.health import (
     HealthUpdate,
     NodeHealth,
@@ -224,12 +217,12 @@ def _end_pass(memory: Memory, cache: Cache, now_ns: int) -> Iterator[Action | Tu
     if open_pass.held_up_from is not None:
         _skip_after(memory, cache, open_pass.held_up_from)
     decided: list[Action] = []
-    if all_turn_dark(memory):
+    if eviction.all_turn_dark(memory):
         for name in sorted(open_pass.nodes):
             node = open_pass.nodes[name]
             if name in cache.nodes:
                 place = memory.zones.place(cache.nodes[name])
-                decided += mark_reachable(memory, node, place, ALL_DARK)
+                decided += eviction.mark_reachable(memory, node, place, eviction.ALL_DARK)
                 memory.look_at.add(name)  # the next pass queues the lost ones anew
     wait = AfterWrites(controller=CONTROLLER, key=(PASS_ENDED, ""))
     yield TurnPart(CONTROLLER, "zones", [*decided, wait])
@@ -245,7 +238,7 @@ def _skip_after(memory: Memory, cache: Cache, name: str) -> None:
 
 def count_zones(memory: Memory, cache: Cache, now_ns: int) -> TurnPart:
     """The end of the pass: the zones as its nodes were found."""
-    return TurnPart(CONTROLLER, "zones", handle_disruption(memory, cache, now_ns))
+    return TurnPart(CONTROLLER, "zones", eviction.handle_disruption(memory, cache, now_ns))
 
 
 def part(node: str, actions: Iterable[Action]) -> TurnPart:
@@ -329,7 +322,7 @@ def _register(memory: Memory, node: Node) -> Iterator[Action]:
     """A node that no pass has seen before."""
     yield _node_event(node, "RegisteredNode", f"Registered Node {node.name} in Controller")
     zone = memory.zones.place(node)
-    yield from mark_reachable(memory, node, zone, "a new node starts without such taints")
+    yield from eviction.mark_reachable(memory, node, zone, "a new node starts without such taints")
 
 
 def check_node(
@@ -371,10 +364,10 @@ def check_node(
             memory.retry.add(name)
         return
     if settings.taint_mode:
-        decided += taint_or_release(memory, node, zone, verdict, now_ns)
+        decided += eviction.taint_or_release(memory, node, zone, verdict, now_ns)
     else:
         observed = verdict.observed.status
-        decided += evict_or_cancel(memory, node, health, observed, pods, cache, now_ns)
+        decided += eviction.evict_or_cancel(memory, node, health, observed, pods, cache, now_ns)
     if marks:
         decided += _mark_pods(memory, node, verdict, lost, pods, now_ns)
 

@@ -19,25 +19,7 @@ from typing import Any, Final
 
 from msgspec.structs import replace
 
-from kubectl_nodelife.controllers.upgrade.claims import (
-    CONTROL_PLANE,
-    PARALLEL,
-    SLOTS,
-    ClaimHold,
-    ClaimStage,
-    PodKey,
-    UpgradeCandidate,
-    claim_order,
-    high_estimate_ns,
-    is_control_plane,
-    is_growing,
-    next_step,
-    stage_of,
-    step_width,
-    why_skipped,
-    why_too_few,
-    why_undrainable,
-)
+from kubectl_nodelife.controllers.upgrade import claims
 from kubectl_nodelife.controllers.upgrade.document import NOT_BEGUN, RunPhase, Step
 from kubectl_nodelife.controllers.upgrade.gates import WINDOW, failed_and_down
 from kubectl_nodelife.controllers.upgrade.marks import (
@@ -129,32 +111,38 @@ def mark_outdated(p: UpgradePass, names: Iterable[str]) -> None:
 BY_ROOM: Final = "room"
 
 
-def hold_of(p: UpgradePass, name: str) -> ClaimHold | None:
+def hold_of(p: UpgradePass, name: str) -> claims.ClaimHold | None:
     """The hold on a claim now: slots, gates, zone, budgets, room, the window; None for none."""
     node = p.nodes[name]
     if because := p.fleet.counts.hold(name):
-        return ClaimHold(SLOTS, because)
+        return claims.ClaimHold(claims.SLOTS, because)
     for gate, because in p.gates.items():
-        return ClaimHold(gate, because)
+        return claims.ClaimHold(gate, because)
     if node.spec.unschedulable and p.fleet.slots_of(name) < 1:
-        return ClaimHold(SLOTS, "cordoned nodes do not go first where no slot is free")
+        return claims.ClaimHold(
+            claims.SLOTS, "cordoned nodes do not go first where no slot is free"
+        )
     because = _control_plane_hold(p, node) or p.fleet.zone_hold(name)
     if because:
         because += failed_and_down(p, p.readings[name].zone_key)
-        return ClaimHold("zone" if not is_control_plane(node) else CONTROL_PLANE, because)
+        return claims.ClaimHold(
+            "zone" if not claims.is_control_plane(node) else claims.CONTROL_PLANE, because
+        )
     _, verdict, why = ask_planner(p, name)
     if why or verdict.waits:
-        return ClaimHold("budget", why or verdict.sentence)
+        return claims.ClaimHold("budget", why or verdict.sentence)
     short = p.ports.room(p.cache, name, verdict.moving, _yet_to_move(p), p.now_ns)
     if short:
-        return ClaimHold(BY_ROOM, short)
-    high_ns = high_estimate_ns(p.policy, verdict.high_seconds)
+        return claims.ClaimHold(BY_ROOM, short)
+    high_ns = claims.high_estimate_ns(p.policy, verdict.high_seconds)
     if fits_ns(p.policy.window, p.clock_ns, high_ns) != p.clock_ns:
-        return ClaimHold(WINDOW, f"closes before {high_ns // SECOND_NS}s from now, its estimate")
+        return claims.ClaimHold(
+            WINDOW, f"closes before {high_ns // SECOND_NS}s from now, its estimate"
+        )
     return None
 
 
-def _yet_to_move(p: UpgradePass) -> dict[str, tuple[PodKey, ...]]:
+def _yet_to_move(p: UpgradePass) -> dict[str, tuple[claims.PodKey, ...]]:
     """The pods that have yet to leave each node that is out of service."""
     draining = [*p.names_in(NodeState.DRAINING), *p.claimed]
     for name in draining:
@@ -165,7 +153,7 @@ def _yet_to_move(p: UpgradePass) -> dict[str, tuple[PodKey, ...]]:
 
 def _control_plane_hold(p: UpgradePass, node: Node) -> str:
     """Control-plane nodes go one at a time, the others all Ready, and at least three of them."""
-    if not is_control_plane(node):
+    if not claims.is_control_plane(node):
         return ""
     others = [n for n, of in p.readings.items() if of.is_control_plane and n != node.name]
     sick = [n for n in others if p.readings[n].is_down or p.fleet.counts.node(n).unavailable]
@@ -177,10 +165,10 @@ def _control_plane_hold(p: UpgradePass, node: Node) -> str:
 def control_plane_in_flight(p: UpgradePass, node: Node) -> str:
     """That another control-plane node is out of service by us, or claimed in this very pass, or
     gone until its newcomer comes."""
-    if not is_control_plane(node):
+    if not claims.is_control_plane(node):
         return ""
-    busy = [name for name in (*p.in_flight, *p.claimed) if is_control_plane(p.nodes[name])]
-    busy += [name for name, entry in p.gone.items() if entry.pool == CONTROL_PLANE]
+    busy = [name for name in (*p.in_flight, *p.claimed) if claims.is_control_plane(p.nodes[name])]
+    busy += [name for name, entry in p.gone.items() if entry.pool == claims.CONTROL_PLANE]
     return f"{busy[0]} is in flight" if busy else ""
 
 
@@ -217,7 +205,7 @@ def _look_for_room(p: UpgradePass) -> None:
                 del memory.without_room[candidate.name]
 
 
-def put_off_without_room(p: UpgradePass, held: dict[str, ClaimHold]) -> None:
+def put_off_without_room(p: UpgradePass, held: dict[str, claims.ClaimHold]) -> None:
     """Nodes whose pods find no room though no node is out of service: others go first, so that they
     hold up neither zones nor pools.
     """
@@ -249,7 +237,7 @@ def claim(p: UpgradePass) -> bool:
         wait_for_the_last(p, pool)
         return True
     if p.next.step.pool != pool or p.next.step.window == NOT_BEGUN:
-        width = step_width(0, p.policy.canary_width)
+        width = claims.step_width(0, p.policy.canary_width)
         p.edit(step=Step(pool=pool, k=0, window=width, nodes=p.gone))
         return True  # a step is written before its first claim
     _claim_more(p, pool, mine, in_flight)
@@ -257,7 +245,7 @@ def claim(p: UpgradePass) -> bool:
     return True
 
 
-def _candidates(p: UpgradePass) -> list[UpgradeCandidate]:
+def _candidates(p: UpgradePass) -> list[claims.UpgradeCandidate]:
     """The nodes that could be claimed but for slots and gates. The others are named as skipped."""
     candidates, judged = [], p.memory.candidates
     judged_by = (p.document.run, p.document.given_back, p.control_planes)
@@ -273,7 +261,7 @@ def _candidates(p: UpgradePass) -> list[UpgradeCandidate]:
         candidate = judged.get(name)
         if candidate is None or name in p.memory.looked_at:
             why, reading = why_no_candidate(p, name), p.readings[name]
-            candidate = why or UpgradeCandidate(name, reading.turn, reading.zone)
+            candidate = why or claims.UpgradeCandidate(name, reading.turn, reading.zone)
             judged[name] = candidate
         if isinstance(candidate, str):
             p.skipped[name] = candidate
@@ -290,7 +278,7 @@ def _in_flight(p: UpgradePass) -> dict[str, tuple[str, str]]:
 
 
 def _pool_in_turn(
-    p: UpgradePass, candidates: list[UpgradeCandidate], in_flight: dict[str, tuple[str, str]]
+    p: UpgradePass, candidates: list[claims.UpgradeCandidate], in_flight: dict[str, tuple[str, str]]
 ) -> str | None:
     """The first pool with a node in flight or claimable; None for none.
 
@@ -309,13 +297,13 @@ def _pool_in_turn(
 
 def pools_in_turn(p: UpgradePass, present: set[str]) -> list[str]:
     """The pool that was begun, then as `--pools` names them, else by name; control planes last."""
-    others, step = present - {CONTROL_PLANE}, p.next.step
+    others, step = present - {claims.CONTROL_PLANE}, p.next.step
     pools = [pool for pool in p.policy.pools or sorted(others) if pool in others]
-    pools += [CONTROL_PLANE] if CONTROL_PLANE in present else []
+    pools += [claims.CONTROL_PLANE] if claims.CONTROL_PLANE in present else []
     return sorted(pools, key=lambda pool: step.window == NOT_BEGUN or pool != step.pool)
 
 
-def _ask_costs(p: UpgradePass, pool: str, candidates: list[UpgradeCandidate]) -> None:
+def _ask_costs(p: UpgradePass, pool: str, candidates: list[claims.UpgradeCandidate]) -> None:
     """Give the candidates of the pool their costs; those that cannot be drained now leave."""
     remaining, costs, now_ns = [], p.memory.costs, p.now_ns
     for candidate in reversed(candidates):
@@ -333,7 +321,7 @@ def _ask_costs(p: UpgradePass, pool: str, candidates: list[UpgradeCandidate]) ->
         elif cost.drain.waits or name in p.memory.without_room:
             short = p.memory.without_room.get(name)
             by = BY_ROOM if short else "budget"
-            p.holds[name] = ClaimHold(by, short or cost.drain.sentence)
+            p.holds[name] = claims.ClaimHold(by, short or cost.drain.sentence)
             p.tried_last.append(candidate)
         else:
             remaining.append(candidate)
@@ -343,13 +331,13 @@ def _ask_costs(p: UpgradePass, pool: str, candidates: list[UpgradeCandidate]) ->
 def _claim_more(
     p: UpgradePass,
     pool: str,
-    candidates: list[UpgradeCandidate],
+    candidates: list[claims.UpgradeCandidate],
     in_flight: dict[str, tuple[str, str]],
 ) -> None:
     """Claim the nodes that can be claimed now; or end the step, once it has soaked."""
     step = p.next.step
     in_pool = {name: zone for name, (where, zone) in in_flight.items() if where == pool}
-    stage = stage_of(step, candidates, in_pool, p.policy.canary_width, p.policy.zones)
+    stage = claims.stage_of(step, candidates, in_pool, p.policy.canary_width, p.policy.zones)
     if stage.soak and not _has_soaked(p, step):
         return
     if stage.soak and step.window:
@@ -367,7 +355,7 @@ def _has_soaked(p: UpgradePass, step: Step) -> bool:
         p.memory.soak = (key, p.now_ns)
     if p.is_over(p.memory.soak[1], p.policy.soak_ns):
         return True
-    p.holds[f"step {k}"] = ClaimHold(SOAK, "the step has ended, and soaks")
+    p.holds[f"step {k}"] = claims.ClaimHold(SOAK, "the step has ended, and soaks")
     return False
 
 
@@ -378,15 +366,18 @@ def _next_step(p: UpgradePass, pool: str) -> None:
     done = sum(mark is not None and mark.state is NodeState.DONE for mark in marks)
     failed = sum(mark is not None and mark.state is NodeState.FAILED for mark in marks)
     failed += sum(name in p.document.failed and name not in p.marks for name in step.nodes)
-    k = next_step(step.k, done=done, failed=failed)
+    k = claims.next_step(step.k, done=done, failed=failed)
     most = p.fleet.most_unavailable(pool)
-    growing = is_growing(k, p.policy.canary_width, most, p.policy.max_parallel)
-    width = step_width(k, p.policy.canary_width) if growing else 0
+    growing = claims.is_growing(k, p.policy.canary_width, most, p.policy.max_parallel)
+    width = claims.step_width(k, p.policy.canary_width) if growing else 0
     p.edit(step=Step(pool=pool, k=k, window=width))
 
 
 def _choose(
-    p: UpgradePass, stage: ClaimStage, candidates: list[UpgradeCandidate], in_pool: dict[str, str]
+    p: UpgradePass,
+    stage: claims.ClaimStage,
+    candidates: list[claims.UpgradeCandidate],
+    in_pool: dict[str, str],
 ) -> None:
     """Claim as many as the stage wants, in their turn: those that nothing holds. Each counts as out
     of service from then on, by which the next ones are judged.
@@ -398,15 +389,17 @@ def _choose(
         for c in candidates
         if (c.zone in stage.zones or c.name in first) and not p.is_busy(c.name)
     ]
-    held: dict[str, ClaimHold] = {}
+    held: dict[str, claims.ClaimHold] = {}
     before = len(p.claimed)
-    for candidate in claim_order(open_ones, p.policy.canary_nodes):
+    for candidate in claims.claim_order(open_ones, p.policy.canary_nodes):
         name, claimed = candidate.name, len(p.claimed) - before
         count = len(in_pool) + claimed
         if claimed >= stage.wanted:
             break
         if most is not None and count >= most:
-            held[name] = ClaimHold(PARALLEL, f"{count} nodes in flight, --max-parallel {most}")
+            held[name] = claims.ClaimHold(
+                claims.PARALLEL, f"{count} nodes in flight, --max-parallel {most}"
+            )
             break
         held_by = hold_of(p, name)
         if held_by is not None:
@@ -432,14 +425,14 @@ def why_no_candidate(p: UpgradePass, name: str) -> str:
     reading = p.readings[name]
     pool = reading.turn
     is_fresh, node = p.fleet.is_fresh(name), reading.node
-    why = reading.skipped if is_fresh else why_skipped(node, p.policy, lease_is_fresh=False)
+    why = reading.skipped if is_fresh else claims.why_skipped(node, p.policy, lease_is_fresh=False)
     if why:
         return why
-    if reading.is_control_plane and (why := why_too_few(p.control_planes)):
+    if reading.is_control_plane and (why := claims.why_too_few(p.control_planes)):
         return why
     if _is_too_new(p, node):
         return "made after the start of the run, which has no target"
-    if p.policy.pools and pool not in (*p.policy.pools, CONTROL_PLANE):
+    if p.policy.pools and pool not in (*p.policy.pools, claims.CONTROL_PLANE):
         return f"pool {pool or '(none)'} is not in --pools"
     return ""
 
@@ -457,7 +450,7 @@ def ask_planner(p: UpgradePass, name: str) -> KnownCost:
     draining = [other for other in p.names_in(NodeState.DRAINING) if other != name]
     draining += [other for other in p.claimed if other != name]
     verdict = p.ports.drain(p.cache, name, draining, p.now_ns)
-    undrainable = why_undrainable(verdict, p.policy)
+    undrainable = claims.why_undrainable(verdict, p.policy)
     # What may be claimed, for as long whatever was read: a plan has the order of its run.
     good_for_ns = LOOKED_AT_AGAIN_NS if undrainable else LOOKED_AT_NS
     good_for_ns = REFILLS_NS if verdict.waits else good_for_ns

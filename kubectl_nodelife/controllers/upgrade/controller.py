@@ -33,7 +33,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from kubectl_nodelife.controllers.upgrade import claiming, gates, leaving, marks
+from kubectl_nodelife.controllers.upgrade import claiming, gates, leaving, marks, upgrade_pass
 from kubectl_nodelife.controllers.upgrade.claiming import control_plane_in_flight
 from kubectl_nodelife.controllers.upgrade.claims import SLOTS, ClaimHold
 from kubectl_nodelife.controllers.upgrade.document import (
@@ -69,12 +69,6 @@ from kubectl_nodelife.controllers.upgrade.newcomers import (
 from kubectl_nodelife.controllers.upgrade.policy import UpgradePolicy, node_info
 from kubectl_nodelife.controllers.upgrade.proving import claim_for_proof, prove
 from kubectl_nodelife.controllers.upgrade.settling import settle, soak
-from kubectl_nodelife.controllers.upgrade.upgrade_pass import (
-    HELD_NS,
-    PASS_NS,
-    REFUSED_NS,
-    UpgradePass,
-)
 from kubectl_nodelife.controllers.upgrade.working import work
 from kubectl_nodelife.engine import actions
 from kubectl_nodelife.engine.cache import Cache
@@ -84,7 +78,9 @@ from kubectl_nodelife.engine.events import NOT_SENT, Change, Event, Outcome
 from kubectl_nodelife.kube.node import Lease, Node
 from kubectl_nodelife.kube.times import MILLISECOND_NS, SECOND_NS
 
-STATES: Final[dict[marks.NodeState, Callable[[UpgradePass, Node, marks.NodeMark], None]]] = {
+STATES: Final[
+    dict[marks.NodeState, Callable[[upgrade_pass.UpgradePass, Node, marks.NodeMark], None]]
+] = {
     marks.NodeState.DRAINING: drain,
     marks.NodeState.WORKING: work,
     marks.NodeState.SETTLING: settle,
@@ -135,7 +131,7 @@ class UpgradeController:
         self.fleet = Fleet(policy, ports, self.memory, epoch)
         self.superseded = ""
         self.is_over = False
-        self.last: UpgradePass | None = None
+        self.last: upgrade_pass.UpgradePass | None = None
         self._changed: set[str] = set()
         """Nodes that changed since they were looked at last."""
         self._due_ns: int | None = None
@@ -180,7 +176,7 @@ class UpgradeController:
             memory.written_marks.pop(action.node, None)
         message = outcome.message or f"code {code}"
         if code in _REFUSED and code not in _LOOK_AGAIN:
-            wait_ns = HELD_NS if code == NOT_SENT else REFUSED_NS
+            wait_ns = upgrade_pass.HELD_NS if code == NOT_SENT else upgrade_pass.REFUSED_NS
             memory.refused[action.target] = (now_ns + wait_ns, message)
         else:
             memory.refused.pop(action.target, None)
@@ -226,7 +222,7 @@ class UpgradeController:
         self.superseded = self.fleet.superseded
         if self.superseded:
             return []
-        p = UpgradePass(self.fleet, cache, self.host, now_ns, lease, document)
+        p = upgrade_pass.UpgradePass(self.fleet, cache, self.host, now_ns, lease, document)
         before, self.last = self.last, p
         self.fleet.counts.begin_from(document.base_counts)
         gates.evaluate(p)
@@ -263,8 +259,8 @@ class UpgradeController:
         """When to make a pass again at the latest, after one at `now_ns`."""
         p = self.last
         if p is None:
-            return now_ns + PASS_NS
-        due = now_ns + (PASS_NS if p.in_flight or p.gone else IDLE_NS)
+            return now_ns + upgrade_pass.PASS_NS
+        due = now_ns + (upgrade_pass.PASS_NS if p.in_flight or p.gone else IDLE_NS)
         return due if p.wake_ns is None or p.wake_ns <= now_ns else min(due, p.wake_ns)
 
     def work_report(self, node: str, report: WorkReport) -> None:
@@ -289,7 +285,7 @@ class UpgradeController:
             if name in before.memory.last_marks
         )
 
-    def _decide(self, p: UpgradePass) -> None:
+    def _decide(self, p: upgrade_pass.UpgradePass) -> None:
         _take_request(p)
         follow_gone_nodes(p)
         follow_scale_down(p)
@@ -318,7 +314,7 @@ class UpgradeController:
         is_left = claim(p) if p.phase is not RunPhase.ABORTING else False
         leaving.end(p, is_left=is_left)
 
-    def _report_refused(self, p: UpgradePass) -> None:
+    def _report_refused(self, p: upgrade_pass.UpgradePass) -> None:
         """Name each object on which a write was refused, until it is tried again."""
         for (kind, key), (until_ns, message) in list(self.memory.refused.items()):
             if p.is_over(until_ns, 0):
@@ -328,7 +324,7 @@ class UpgradeController:
                 p.holds[name] = ClaimHold("refused", message)
 
 
-def _end_at_once(p: UpgradePass) -> bool:
+def _end_at_once(p: upgrade_pass.UpgradePass) -> bool:
     """Take what a person asks to end, or to pause, the run while nothing of it is in flight.
 
     It needs no evidence, so that it need not wait for the leader's first grace period. Whether
@@ -346,7 +342,7 @@ def _end_at_once(p: UpgradePass) -> bool:
     return False
 
 
-def _stand_still(p: UpgradePass) -> None:
+def _stand_still(p: upgrade_pass.UpgradePass) -> None:
     """Blind: nothing is written, and nothing counts as seen. In an abort clocks run on."""
     for name, mark in p.marks.items():
         if mark.state in marks.CHECKED:
@@ -392,7 +388,7 @@ class LeaderEngine(Engine):
         return self.turns(now_ns, ())
 
 
-def _take_request(p: UpgradePass) -> None:
+def _take_request(p: upgrade_pass.UpgradePass) -> None:
     """Take the request on the Lease into the document."""
     try:
         request = request_on(p.lease)
@@ -414,7 +410,7 @@ def _take_request(p: UpgradePass) -> None:
         _resume(p, request)
 
 
-def _resume(p: UpgradePass, request: UpgradeRequest) -> None:
+def _resume(p: upgrade_pass.UpgradePass, request: UpgradeRequest) -> None:
     """Ends a pause, forgives the failures so far, and notes what is asked for single nodes."""
     asked = dict(p.next.asked)
     undecided = sorted(
@@ -451,7 +447,7 @@ def _meant(names: Iterable[str], all_names: list[str]) -> list[str]:
     return all_names if ALL in names else list(names)
 
 
-def _do_asked(p: UpgradePass) -> None:
+def _do_asked(p: upgrade_pass.UpgradePass) -> None:
     """Do for each node what was asked, and strike it off once that is seen."""
     asked = dict(p.next.asked)
     for name, ask in p.document.asked.items():
@@ -469,7 +465,7 @@ def _do_asked(p: UpgradePass) -> None:
     p.edit(asked=asked)
 
 
-def _retry(p: UpgradePass, node: Node, mark: marks.NodeMark) -> None:
+def _retry(p: upgrade_pass.UpgradePass, node: Node, mark: marks.NodeMark) -> None:
     """Claim anew; a slot where it is available, and not while its work still runs."""
     seen = p.memory.work_of(node.name, mark.try_)
     if seen.sent and (seen.report is None or seen.report.code is None):
@@ -502,13 +498,13 @@ def _retry(p: UpgradePass, node: Node, mark: marks.NodeMark) -> None:
     )
 
 
-def _assume_done(p: UpgradePass, node: Node, mark: marks.NodeMark) -> None:
+def _assume_done(p: upgrade_pass.UpgradePass, node: Node, mark: marks.NodeMark) -> None:
     """The work counts as done: only the proof is still to come."""
     p.memory.forget(node.name)
     p.advance(node, mark, marks.NodeEvent.ASSUMED_DONE, "the work counts as done, as a person said")
 
 
-def _skip(p: UpgradePass, node: Node, mark: marks.NodeMark) -> None:
+def _skip(p: upgrade_pass.UpgradePass, node: Node, mark: marks.NodeMark) -> None:
     take_marks_off(p, node, mark, marks.NodeEvent.SKIPPED, "skipped, as a person asked")
 
 

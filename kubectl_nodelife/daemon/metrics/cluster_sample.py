@@ -16,15 +16,7 @@ import msgspec
 
 from kubectl_nodelife.controllers.upgrade.document import OVER
 from kubectl_nodelife.controllers.upgrade.policy import UpgradePolicy
-from kubectl_nodelife.daemon.metrics import (
-    DUE_WITHIN,
-    LEASE_AGES,
-    MOST_NODES,
-    MOST_ZONES,
-    OTHER_ZONES,
-    UNKNOWN_AGE,
-    UNKNOWN_WITHIN,
-)
+from kubectl_nodelife.daemon import metrics
 from kubectl_nodelife.engine.cache import Cache
 from kubectl_nodelife.errors import NodelifeError
 from kubectl_nodelife.kube.kinds import kind_named
@@ -194,22 +186,24 @@ def sample_steps(view: ClusterView, *, per_node: bool) -> Generator[None, None, 
     for zone in all_zones:
         _add_zone(sample, label_of[zone.key], zone, brakes[zone.key])
     for key, count in outlook.memory.zones.evictions.items():
-        sample.evictions[label_of.get(key, OTHER_ZONES)] += count
+        sample.evictions[label_of.get(key, metrics.OTHER_ZONES)] += count
     rates = {zone.key: zone.rate for zone in all_zones}
     yield
     for name in sorted(outlook.cache.nodes):
         node = outlook.cache.nodes.get(name)
         if node is not None:
             of_node = outlook.node(node)
-            label = label_of.get(of_node.zone, OTHER_ZONES)
+            label = label_of.get(of_node.zone, metrics.OTHER_ZONES)
             _add_node(sample, label, of_node, rates.get(of_node.zone, 0.0), per_node)
         yield
     if view.source.get("standsStill"):  # no node is called lost while the cluster is not seen
         sample.unknown_within.clear()
         sample.soon_lost.clear()
-    if per_node and len(sample.nodes) > MOST_NODES:
-        sample.dropped = len(sample.nodes) - MOST_NODES
-        sample.nodes = sorted(sample.nodes, key=lambda node: not node.in_trouble)[:MOST_NODES]
+    if per_node and len(sample.nodes) > metrics.MOST_NODES:
+        sample.dropped = len(sample.nodes) - metrics.MOST_NODES
+        sample.nodes = sorted(sample.nodes, key=lambda node: not node.in_trouble)[
+            : metrics.MOST_NODES
+        ]
     return sample
 
 
@@ -230,8 +224,8 @@ def _labels_of(all_zones: Iterable[ZoneOutlook]) -> dict[str, str]:
     displayed: dict[str, str] = {}
     return {
         zone.key: displayed.setdefault(zone_display(zone.key), zone.key)
-        if number < MOST_ZONES
-        else OTHER_ZONES
+        if number < metrics.MOST_ZONES
+        else metrics.OTHER_ZONES
         for number, zone in enumerate(largest)
     }
 
@@ -260,18 +254,18 @@ def _add_node(
     sample.zones.setdefault(label, ZoneSample()).verdicts[verdict.state] += 1
     age_ns = of_node.lease_age_ns
     if age_ns is None:
-        sample.lease_ages[UNKNOWN_AGE] += 1
+        sample.lease_ages[metrics.UNKNOWN_AGE] += 1
     else:
-        sample.lease_ages.update(str(s) for s in LEASE_AGES if age_ns > s * SECOND_NS)
+        sample.lease_ages.update(str(s) for s in metrics.LEASE_AGES if age_ns > s * SECOND_NS)
     unknown_in = of_node.unknown_in
     if unknown_in is not None and not leaving:
-        within = (s for s in UNKNOWN_WITHIN if unknown_in.low_ns <= s * SECOND_NS)
+        within = (s for s in metrics.UNKNOWN_WITHIN if unknown_in.low_ns <= s * SECOND_NS)
         sample.unknown_within.update(map(str, within))
         if unknown_in.low_ns <= SOON_LOST_NS:
             sample.soon_lost.add(of_node.node.name)
     if of_node.timers and not leaving:
         due = [timer.comes_ns for timer in of_node.timers]
-        for seconds in DUE_WITHIN:
+        for seconds in metrics.DUE_WITHIN:
             count = sum(due_ns <= now_ns + seconds * SECOND_NS for due_ns in due)
             sample.pods_due[str(seconds)] += count
         sample.next_eviction_ns = min(sample.next_eviction_ns or due[0], due[0])

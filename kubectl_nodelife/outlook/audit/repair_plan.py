@@ -29,22 +29,11 @@ import msgspec
 
 from kubectl_nodelife.engine.actions import DeletePod, SetPodReady
 from kubectl_nodelife.engine.calls import Request, request_of
+from kubectl_nodelife.kube import wellknown
 from kubectl_nodelife.kube.meta import Time, controller_of
 from kubectl_nodelife.kube.pod import TERMINAL_PHASES, Pod, is_mirror_pod
 from kubectl_nodelife.kube.times import SECOND_NS, human_duration
-from kubectl_nodelife.kube.wellknown import (
-    FALSE,
-    TAINT_NODE_NOT_READY,
-    TAINT_NODE_UNREACHABLE,
-    TRUE,
-    UNKNOWN,
-)
-from kubectl_nodelife.kubelet.conditions import (
-    CONTAINERS_READY,
-    READY,
-    containers_ready_condition,
-    is_sidecar,
-)
+from kubectl_nodelife.kubelet import conditions
 from kubectl_nodelife.kubelet.releases import StatusRules
 from kubectl_nodelife.outlook.audit import CAP, classes
 from kubectl_nodelife.outlook.audit.classes import (
@@ -163,7 +152,7 @@ def _undo_the_mark(case: RepairCase) -> Planned:
         RepairLimits(context.settle_ns, context.release.heartbeat_ns),
         context.now_ns,
     )
-    return against or _set_ready(case, TRUE)
+    return against or _set_ready(case, wellknown.TRUE)
 
 
 def _make_the_mark(case: RepairCase) -> Planned:
@@ -171,13 +160,13 @@ def _make_the_mark(case: RepairCase) -> Planned:
     pod, node, now_ns = case.pod, case.node, case.context.now_ns
     if STALE_READY not in case.options.classes:
         return (f"only reported; ask for it with --class {STALE_READY}",)
-    if node.ready != UNKNOWN or pod.status.phase in TERMINAL_PHASES or is_mirror_pod(pod):
+    if node.ready != wellknown.UNKNOWN or pod.status.phase in TERMINAL_PHASES or is_mirror_pod(pod):
         return ("only what runs on a node that does not report is marked, as upstream",)
     if node.heartbeat_ns is None:
         return (f"node {node.name} has no heartbeat that was read",)
     if now_ns - node.heartbeat_ns < case.context.release.heartbeat_ns:
         return (f"the heartbeat of node {node.name} is young",)
-    return _with_preconditions(pod) or _set_ready(case, FALSE)
+    return _with_preconditions(pod) or _set_ready(case, wellknown.FALSE)
 
 
 def _release_from_dead_node(case: RepairCase) -> Planned:
@@ -303,7 +292,7 @@ def times_of_one_look(pod: Pod, node: NodeReadiness) -> FirstSeen | None:
     too (PR 78104).
     """
     times = [node.ready_since_ns]
-    for type_ in (READY, CONTAINERS_READY):
+    for type_ in (conditions.READY, conditions.CONTAINERS_READY):
         condition = pod.status.condition(type_)
         times.append(None if condition is None else condition.last_transition_time)
     read = [time for time in times if time is not None]
@@ -357,7 +346,7 @@ def _node_refusals(node: NodeReadiness, limits: RepairLimits, now_ns: int) -> It
     elif now_ns - node.heartbeat_ns >= limits.heartbeat_of(node):
         age = human_duration(now_ns - node.heartbeat_ns)
         yield f"the last heartbeat of node {node.name} is {age} old ({node.heartbeat_field})"
-    for key in (TAINT_NODE_NOT_READY, TAINT_NODE_UNREACHABLE):
+    for key in (wellknown.TAINT_NODE_NOT_READY, wellknown.TAINT_NODE_UNREACHABLE):
         if node.has_taint(key):
             yield f"node {node.name} still has the taint {key}"
 
@@ -372,22 +361,26 @@ def _pod_refusals(pod: Pod, class_: Classification, rules: StatusRules) -> Itera
         yield f"its phase is {status.phase or 'not set'}"
     if is_mirror_pod(pod):
         yield "it is a mirror pod: only its kubelet knows it"
-    containers_ready = containers_ready_condition(pod.spec, status, rules)
-    stored = status.condition(CONTAINERS_READY)
-    if stored is None or stored.status != TRUE or containers_ready.status != TRUE:
+    containers_ready = conditions.containers_ready_condition(pod.spec, status, rules)
+    stored = status.condition(conditions.CONTAINERS_READY)
+    if (
+        stored is None
+        or stored.status != wellknown.TRUE
+        or containers_ready.status != wellknown.TRUE
+    ):
         yield "its containers are not all ready"
     for name in _not_running(pod, rules):
         yield f"container {name} is not reported as running and ready"
-    if class_.expected is None or class_.expected.status != TRUE:
+    if class_.expected is None or class_.expected.status != wellknown.TRUE:
         yield "its readiness gates are not all True"
-    ready = status.condition(READY)
-    if ready is None or (ready.status, ready.reason, ready.message) != (FALSE, "", ""):
+    ready = status.condition(conditions.READY)
+    if ready is None or (ready.status, ready.reason, ready.message) != (wellknown.FALSE, "", ""):
         yield "its Ready condition was not made by the node controller"
 
 
 def _not_running(pod: Pod, rules: StatusRules) -> Iterator[str]:
     """Regular containers and sidecars that are not reported as ready and running."""
-    sidecars = [c for c in pod.spec.init_containers if rules.sidecars and is_sidecar(c)]
+    sidecars = [c for c in pod.spec.init_containers if rules.sidecars and conditions.is_sidecar(c)]
     reported = (
         *(pod.status.init_container_statuses or ()),
         *(pod.status.container_statuses or ()),

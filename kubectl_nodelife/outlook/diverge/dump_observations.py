@@ -38,28 +38,7 @@ from kubectl_nodelife.kube.pod import Pod
 from kubectl_nodelife.kube.taints import no_execute_taints
 from kubectl_nodelife.kube.times import MINUTE_NS, SECOND_NS, human_duration
 from kubectl_nodelife.kube.workload import Event
-from kubectl_nodelife.outlook.diverge.observations import (
-    CORDONED,
-    DRAINED,
-    EARLY,
-    EVICTION,
-    LIFECYCLE,
-    LIKELY,
-    LOST,
-    MANAGER,
-    TAINTED,
-    WRITES,
-    AssumedSettings,
-    Divergence,
-    ExpectedWrite,
-    LeaseObservation,
-    Observations,
-    ObservedWrite,
-    UnwatchedSpan,
-    WriteAuthor,
-    WriteRun,
-    author_of,
-)
+from kubectl_nodelife.outlook.diverge import observations
 from kubectl_nodelife.outlook.diverge.setting_estimates import run_of_pass, runs_of
 from kubectl_nodelife.outlook.eviction_forecast import eviction_due, eviction_forecast
 from kubectl_nodelife.outlook.node import Outlook
@@ -133,7 +112,7 @@ def dump_observations(
     blind: str = "",
     noted: bool = False,
     unread: Iterable[str] = (),
-) -> Observations:
+) -> observations.Observations:
     """The observations that a dump allows. `overdue`: writes of the joined controllers at its
     moment.
 
@@ -147,17 +126,19 @@ def dump_observations(
     nodes = [node for node in outlook.cache.all("Node") if isinstance(node, Node)]
     pods = [pod for pod in outlook.cache.all("Pod") if isinstance(pod, Pod)]
     observed = [seen for node in nodes for seen in _of_node(outlook, node)]
-    losses = [seen for seen in observed if seen.what == LOST]
+    losses = [seen for seen in observed if seen.what == observations.LOST]
     if len({lost.at_ns for lost in losses}) < 2:  # one kubelet's clock may be wrong
-        observed = [seen for seen in observed if seen.what != LOST]
-    return Observations(
-        assumed=AssumedSettings.of(outlook.settings),
+        observed = [seen for seen in observed if seen.what != observations.LOST]
+    return observations.Observations(
+        assumed=observations.AssumedSettings.of(outlook.settings),
         since_ns=min(_created(nodes), default=outlook.now_ns),
         writes=settled,
         observed=(*observed, *_drained(pods)),
         lease=_lease(outlook),
-        unwatched=(UnwatchedSpan(outlook.now_ns, None, blind),) if blind else (),
-        evaluated=(LIFECYCLE, EVICTION) if "Pod" not in lacking else (LIFECYCLE,),
+        unwatched=(observations.UnwatchedSpan(outlook.now_ns, None, blind),) if blind else (),
+        evaluated=(observations.LIFECYCLE, observations.EVICTION)
+        if "Pod" not in lacking
+        else (observations.LIFECYCLE,),
         not_evaluated=tuple(_not_evaluated(outlook, lacking, missing, reading_ns)),
         last_write_ns=max(_signs_of_the_manager(sent, nodes, pods), default=None),
         last_sign_of_others_ns=max(
@@ -174,7 +155,7 @@ def dump_observations(
     )
 
 
-def _runs(outlook: Outlook, nodes: Iterable[Node]) -> Iterator[WriteRun]:
+def _runs(outlook: Outlook, nodes: Iterable[Node]) -> Iterator[observations.WriteRun]:
     """Passes that marked the pods of lost nodes, by when Ready of the nodes and their pods turned:
     of a silent node no kubelet writes that. Transitions have whole seconds.
     """
@@ -205,7 +186,7 @@ def _created(nodes: Iterable[Node]) -> Iterator[int]:
     return (int(time) for time in times if time is not None)
 
 
-def _of_node(outlook: Outlook, node: Node) -> Iterator[ObservedWrite]:
+def _of_node(outlook: Outlook, node: Node) -> Iterator[observations.ObservedWrite]:
     ready, zone = node.ready(), outlook.zone_of(node)
     status = ready.status if ready is not None else ""
     since = ready.last_transition_time if ready is not None else None
@@ -214,30 +195,34 @@ def _of_node(outlook: Outlook, node: Node) -> Iterator[ObservedWrite]:
         began_ns = outlook.now_ns - sign_ns if sign_ns is not None else None
         if began_ns is not None and began_ns < since and ready.reason in wellknown.SILENT_REASONS:
             silent_ns = int(since) + SECOND_NS - began_ns  # transitions have whole seconds
-            yield ObservedWrite(int(since), LOST, node.name, zone, silent_ns=silent_ns)
+            yield observations.ObservedWrite(
+                int(since), observations.LOST, node.name, zone, silent_ns=silent_ns
+            )
     yield from _taints(node, zone, status)
     cordoned = node.managers.writer_of(UNSCHEDULABLE) if node.spec.unschedulable else None
     if cordoned is not None:
-        author = WriteAuthor(cordoned.name, cordoned.operation, cordoned.time_ns)
-        yield ObservedWrite(cordoned.time_ns, CORDONED, node.name, zone, author=author)
+        author = observations.WriteAuthor(cordoned.name, cordoned.operation, cordoned.time_ns)
+        yield observations.ObservedWrite(
+            cordoned.time_ns, observations.CORDONED, node.name, zone, author=author
+        )
 
 
-def _taints(node: Node, zone: str, ready: str) -> Iterator[ObservedWrite]:
+def _taints(node: Node, zone: str, ready: str) -> Iterator[observations.ObservedWrite]:
     """The taints whose author is known; kubectl gives its own no time."""
     writer = node.managers.writer_of(TAINTS)
     for taint in node.spec.taints:
         if taint.time_added is not None:
             at_ns = int(taint.time_added)
-            author = author_of(node, TAINTS, at_ns)
+            author = observations.author_of(node, TAINTS, at_ns)
         elif writer is not None and not _installed(node, writer.time_ns):
             at_ns = writer.time_ns
-            author = WriteAuthor(writer.name, writer.operation, at_ns)
+            author = observations.WriteAuthor(writer.name, writer.operation, at_ns)
         else:
             continue
         if author is not None:
-            yield ObservedWrite(
+            yield observations.ObservedWrite(
                 at_ns=at_ns,
-                what=TAINTED,
+                what=observations.TAINTED,
                 node=node.name,
                 zone=zone,
                 detail=str(taint),
@@ -253,17 +238,19 @@ def _installed(node: Node, at_ns: int) -> bool:
     return created is not None and at_ns - int(created) < _JOINED_NS
 
 
-def _drained(pods: Iterable[Pod]) -> Iterator[ObservedWrite]:
+def _drained(pods: Iterable[Pod]) -> Iterator[observations.ObservedWrite]:
     for pod in pods:
         target = pod.status.condition(wellknown.DISRUPTION_TARGET)
         since = target.last_transition_time if target is not None else None
         evicted = target is not None and target.reason == wellknown.EVICTION_BY_EVICTION_API
         if evicted and since is not None and pod.metadata.deletion_timestamp is not None:
             where = f"{pod.namespace}/{pod.name}"
-            yield ObservedWrite(int(since), DRAINED, pod.spec.node_name, detail=where)
+            yield observations.ObservedWrite(
+                int(since), observations.DRAINED, pod.spec.node_name, detail=where
+            )
 
 
-def _too_early(outlook: Outlook, pods: Iterable[Pod]) -> Iterator[Divergence]:
+def _too_early(outlook: Outlook, pods: Iterable[Pod]) -> Iterator[observations.Divergence]:
     """Pods that the taint-eviction controller deleted before their tolerations ran out."""
     for pod in pods:
         target = pod.status.condition(wellknown.DISRUPTION_TARGET)
@@ -274,33 +261,35 @@ def _too_early(outlook: Outlook, pods: Iterable[Pod]) -> Iterator[Divergence]:
         early_ns = due_ns - int(since)
         if target.reason == wellknown.DELETION_BY_TAINT_MANAGER and early_ns > _EARLY_NS:
             name = f"{pod.namespace}/{pod.name}"
-            yield Divergence(
-                kind=EARLY,
+            yield observations.Divergence(
+                kind=observations.EARLY,
                 object_kind="Pod",
                 namespace=pod.namespace,
                 name=pod.name,
                 node=pod.spec.node_name,
                 message=f"DeletePod on {name} came {human_duration(early_ns)} before its "
                 "tolerations of the node's taints ran out",
-                sure=LIKELY,
-                controller=EVICTION,
+                sure=observations.LIKELY,
+                controller=observations.EVICTION,
                 action="DeletePod",
                 expected_ns=due_ns,
                 seen_ns=int(since),
             )
 
 
-def _lease(outlook: Outlook) -> LeaseObservation:
+def _lease(outlook: Outlook) -> observations.LeaseObservation:
     """The manager's Lease, beside the newest of all: they were read at about the same time."""
     leases = [lease for lease in outlook.cache.all("Lease") if isinstance(lease, Lease)]
-    of_manager = next((o for o in leases if o.key == ("kube-system", MANAGER)), None)
+    of_manager = next((o for o in leases if o.key == ("kube-system", observations.MANAGER)), None)
     if of_manager is None or of_manager.spec.renew_time is None:
-        return LeaseObservation(error=f"the dump has no Lease kube-system/{MANAGER}")
+        return observations.LeaseObservation(
+            error=f"the dump has no Lease kube-system/{observations.MANAGER}"
+        )
     others = [int(o.spec.renew_time) for o in leases if o.spec.renew_time is not None]
     lasts_ns = (of_manager.spec.lease_duration_seconds or 15) * SECOND_NS + _LEASES_APART_NS
     holder, renewed_ns = of_manager.spec.holder_identity or "", int(of_manager.spec.renew_time)
     read_ns = min(max(others), max(outlook.now_ns, renewed_ns))  # one clock may be ahead
-    return LeaseObservation(holder, lasts_ns, renewed_ns, read_ns)
+    return observations.LeaseObservation(holder, lasts_ns, renewed_ns, read_ns)
 
 
 def _signs_of_the_manager(
@@ -337,7 +326,10 @@ def _last_sent_ns(event: Event) -> int | None:
 
 
 def _not_evaluated(
-    outlook: Outlook, lacking: frozenset[str], missing: list[ExpectedWrite], reading_ns: int
+    outlook: Outlook,
+    lacking: frozenset[str],
+    missing: list[observations.ExpectedWrite],
+    reading_ns: int,
 ) -> Iterator[str]:
     yield (
         "a dump shows one moment: not judged are writes that came late and are done, pods that are "
@@ -384,12 +376,12 @@ class _Write(msgspec.Struct, frozen=True):
     because: str
 
 
-def missing_writes(outlook: Outlook, overdue: Iterable[Action]) -> list[ExpectedWrite]:
+def missing_writes(outlook: Outlook, overdue: Iterable[Action]) -> list[observations.ExpectedWrite]:
     """The writes, each due at `time_ns` by what the objects show. `overdue`: what the copy of the
     controllers would do at the moment of the outlook.
     """
     numbers = count(1)
-    writes: dict[tuple[str, ...], ExpectedWrite] = {}
+    writes: dict[tuple[str, ...], observations.ExpectedWrite] = {}
     for write, due_ns in (*_planned(outlook, overdue), *_mirrored(outlook), *_unmarked(outlook)):
         if due_ns is not None and due_ns <= outlook.now_ns:
             key = (write.action, write.kind, write.namespace, write.name, write.what)
@@ -397,11 +389,15 @@ def missing_writes(outlook: Outlook, overdue: Iterable[Action]) -> list[Expected
     return [*writes.values(), *_waiting(outlook, numbers)]
 
 
-def _expected(outlook: Outlook, write: _Write, due_ns: int, number: int) -> ExpectedWrite:
+def _expected(
+    outlook: Outlook, write: _Write, due_ns: int, number: int
+) -> observations.ExpectedWrite:
     node = outlook.cache.get("Node", ("", write.node))
     zone = outlook.zone_of(node) if isinstance(node, Node) else ""
     fields = msgspec.structs.asdict(write)
-    return ExpectedWrite(id=number, time_ns=due_ns, zone=zone, rate=_rate(outlook, zone), **fields)
+    return observations.ExpectedWrite(
+        id=number, time_ns=due_ns, zone=zone, rate=_rate(outlook, zone), **fields
+    )
 
 
 def _rate(outlook: Outlook, zone: str) -> float:
@@ -415,7 +411,7 @@ def _planned(outlook: Outlook, overdue: Iterable[Action]) -> Iterator[tuple[_Wri
         node = outlook.cache.get("Node", ("", name)) if kind == "Node" else None
         pod = outlook.cache.get("Pod", (namespace, name)) if kind == "Pod" else None
         for word, detail in action.records():
-            if word not in WRITES:
+            if word not in observations.WRITES:
                 continue
             what, due_ns = "", None
             if isinstance(node, Node) and word in ("AddTaint", "RemoveTaint"):
@@ -439,7 +435,7 @@ def _mirrored(outlook: Outlook) -> Iterator[tuple[_Write, int | None]]:
                 what = f"{detail['key']}:{detail['effect']}"
                 due_ns = _taint_due(node, str(detail["key"]))
                 where = ("Node", "", node.name, node.name)
-                yield _Write(LIFECYCLE, word, *where, what, action.because), due_ns
+                yield _Write(observations.LIFECYCLE, word, *where, what, action.because), due_ns
 
 
 def _unmarked(outlook: Outlook) -> Iterator[tuple[_Write, int | None]]:
@@ -456,10 +452,10 @@ def _unmarked(outlook: Outlook) -> Iterator[tuple[_Write, int | None]]:
             if pod.ready() and pod.metadata.deletion_timestamp is None:
                 where = ("Pod", pod.namespace, pod.name, node.name)
                 due_ns = int(since) if since is not None else None
-                yield _Write(LIFECYCLE, "MarkPodNotReady", *where, "", because), due_ns
+                yield _Write(observations.LIFECYCLE, "MarkPodNotReady", *where, "", because), due_ns
 
 
-def _waiting(outlook: Outlook, numbers: Iterator[int]) -> Iterator[ExpectedWrite]:
+def _waiting(outlook: Outlook, numbers: Iterator[int]) -> Iterator[observations.ExpectedWrite]:
     """NoExecute taints for which tokens have been there. Under a rate of exactly 1 that is not
     known: a zone that was stopped once stays so (`Never` in engine/workqueue.py)."""
     for node, turn_ns in outlook.taints_due():
@@ -470,7 +466,7 @@ def _waiting(outlook: Outlook, numbers: Iterator[int]) -> Iterator[ExpectedWrite
         if ready is not None and pair is not None and turn_ns <= outlook.now_ns:
             because = f"Ready is {ready.status}, and its zone's limiter lets {rate:g} a second pass"
             where = ("Node", "", node.name, node.name)
-            write = _Write(LIFECYCLE, "AddTaint", *where, str(pair[0]), because)
+            write = _Write(observations.LIFECYCLE, "AddTaint", *where, str(pair[0]), because)
             yield _expected(outlook, write, turn_ns, next(numbers))
 
 

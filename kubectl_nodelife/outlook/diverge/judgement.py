@@ -18,54 +18,9 @@ from typing import Any, Final
 
 from kubectl_nodelife.document import document
 from kubectl_nodelife.engine.pace import FLAG
-from kubectl_nodelife.kube.times import (
-    MILLISECOND_NS,
-    SECOND_NS,
-    format_duration,
-    format_micro_time,
-    in_seconds,
-)
+from kubectl_nodelife.kube import times
 from kubectl_nodelife.kube.wellknown import CONTROLLER_MANAGERS, NO_EXECUTE, NO_SCHEDULE
-from kubectl_nodelife.outlook.diverge.observations import (
-    CERTAIN,
-    CORDONED,
-    DISABLED,
-    DRAINED,
-    EARLY,
-    EXTRA,
-    LATE,
-    LIFECYCLE,
-    LIKELY,
-    MISSING,
-    OTHER_ACTOR,
-    POD_GC,
-    POSSIBLE,
-    REMOVED,
-    RESTARTED,
-    SETTINGS,
-    STALLED,
-    TAINTED,
-    UNTAINTED,
-    Divergence,
-    Judgement,
-    LeaseObservation,
-    Observations,
-    ObservedWrite,
-    SettingEstimate,
-    UnwatchedSpan,
-    WriteAuthor,
-)
-from kubectl_nodelife.outlook.diverge.overdue import (
-    CAME,
-    GC_NS,
-    LATENCY_NS,
-    DueWrites,
-    OverdueWrite,
-    SettingDelays,
-    due_writes,
-    earliest,
-    still_open,
-)
+from kubectl_nodelife.outlook.diverge import observations, overdue
 from kubectl_nodelife.outlook.diverge.setting_estimates import (
     A_SECOND,
     DEFAULT_GRACES_NS,
@@ -86,23 +41,31 @@ UPSTREAM_NAMES: Final = {
     "pod-gc": "pod-garbage-collector-controller",
 }
 
-_ORDER: Final = (STALLED, DISABLED, SETTINGS, MISSING, LATE, EARLY, EXTRA)
+_ORDER: Final = (
+    observations.STALLED,
+    observations.DISABLED,
+    observations.SETTINGS,
+    observations.MISSING,
+    observations.LATE,
+    observations.EARLY,
+    observations.EXTRA,
+)
 
 
 _ACTIONS: Final = {
-    TAINTED: "AddTaint",
-    UNTAINTED: "RemoveTaint",
-    CORDONED: "Cordon",
-    REMOVED: "DeleteNode",
-    DRAINED: "EvictPod",
+    observations.TAINTED: "AddTaint",
+    observations.UNTAINTED: "RemoveTaint",
+    observations.CORDONED: "Cordon",
+    observations.REMOVED: "DeleteNode",
+    observations.DRAINED: "EvictPod",
 }
 
 
-def divergence_judgement(record: Observations, now_ns: int) -> Judgement:
+def divergence_judgement(record: observations.Observations, now_ns: int) -> observations.Judgement:
     """Hold our copy's record against the cluster's, as of now."""
     blind = record.blind()
     guessed = guesses(record)
-    count = due_writes(record, now_ns, _delays(guessed))
+    count = overdue.due_writes(record, now_ns, _delays(guessed))
     lags = () if blind else count.lags
     recent = tuple(lag for lag in lags if lag.due_ns + lag.lag_ns >= record.since_ns)
     differences = [
@@ -117,7 +80,7 @@ def divergence_judgement(record: Observations, now_ns: int) -> Judgement:
     verdict = DIFFERS if any(not f.note for f in differences) else AGREES
     if verdict == AGREES and (blind or not record.evaluated):
         verdict = NOT_EVALUATED
-    return Judgement(
+    return observations.Judgement(
         verdict=verdict,
         because=_because(record, verdict, differences, count),
         findings=tuple(differences),
@@ -131,47 +94,49 @@ def divergence_judgement(record: Observations, now_ns: int) -> Judgement:
     )
 
 
-def _rank(finding: Divergence) -> int:
+def _rank(finding: observations.Divergence) -> int:
     return _ORDER.index(finding.kind) if finding.kind in _ORDER else len(_ORDER)
 
 
-def _delays(guessed: Iterable[SettingEstimate]) -> SettingDelays:
+def _delays(guessed: Iterable[observations.SettingEstimate]) -> overdue.SettingDelays:
     """By how much the estimated settings make writes later than the assumed ones do."""
     grace_ns, token_ns, qps = 0, None, None
     for guess in guessed:
         if guess.flag == GRACE and not guess.fits:
             grace_ns = max(0, round(guess.likely - guess.assumed))
         elif guess.flag in (RATE, SECONDARY_RATE) and not guess.fits:
-            token_ns = round(SECOND_NS / guess.likely)
+            token_ns = round(times.SECOND_NS / guess.likely)
         elif guess.flag == FLAG and not guess.fits:
             qps = guess.likely
-    return SettingDelays(grace_ns, token_ns, qps)
+    return overdue.SettingDelays(grace_ns, token_ns, qps)
 
 
 # What does nothing
 
 
 def _of_the_manager(
-    record: Observations, lags: Sequence[OverdueWrite], now_ns: int
-) -> Iterator[Divergence]:
+    record: observations.Observations, lags: Sequence[overdue.OverdueWrite], now_ns: int
+) -> Iterator[observations.Divergence]:
     """STALLED or DISABLED: what the lease and the silence say of the process and its parts."""
-    waiting = list(still_open(lags))
-    due_ns = earliest(waiting)
+    waiting = list(overdue.still_open(lags))
+    due_ns = overdue.earliest(waiting)
     if record.blind() or (record.lease.error and not _would_be_noticed(record, due_ns)):
         return
     stale_ns = record.lease.stale_ns()
     contradicted = (record.last_write_ns or 0) > record.lease.renewed_ns + record.lease.duration_ns
     if stale_ns is not None and not contradicted:
-        yield _stalled(record, waiting, now_ns, _not_renewed(record, stale_ns), CERTAIN)
+        yield _stalled(
+            record, waiting, now_ns, _not_renewed(record, stale_ns), observations.CERTAIN
+        )
     elif due_ns is not None:
         if record.lease.error and _all_silent(record, _by_no_rate(waiting), now_ns):
             why = f"(its Lease gives no answer: {record.lease.error})"
-            yield _stalled(record, waiting, now_ns, why, LIKELY)
+            yield _stalled(record, waiting, now_ns, why, observations.LIKELY)
         else:
             yield from _silent_controllers(record, waiting, now_ns)
 
 
-def _by_no_rate(waiting: Iterable[OverdueWrite]) -> list[OverdueWrite]:
+def _by_no_rate(waiting: Iterable[overdue.OverdueWrite]) -> list[overdue.OverdueWrite]:
     """Those that no eviction rate holds back: a zone whose rate is lower, or 0, than is assumed
     waits with its taints while the controller is at work.
     """
@@ -182,7 +147,9 @@ def _by_no_rate(waiting: Iterable[OverdueWrite]) -> list[OverdueWrite]:
     ]
 
 
-def _all_silent(record: Observations, waiting: Sequence[OverdueWrite], now_ns: int) -> bool:
+def _all_silent(
+    record: observations.Observations, waiting: Sequence[overdue.OverdueWrite], now_ns: int
+) -> bool:
     """True if no controller at all was at work when one of these was due, nor has been since, for
     longer than other settings explain; in a dump, when the first of them was.
     """
@@ -194,19 +161,19 @@ def _all_silent(record: Observations, waiting: Sequence[OverdueWrite], now_ns: i
     return any(not _wrote(record, record.last_write_ns, due_ns) for due_ns in dues)
 
 
-def _patience_ns(record: Observations) -> int:
+def _patience_ns(record: observations.Observations) -> int:
     """So long a silence may last that is due to settings other than those assumed."""
     return max(record.assumed.grace_ns, DEFAULT_GRACES_NS[0])
 
 
-def _wrote(record: Observations, last_ns: int | None, due_ns: int) -> bool:
+def _wrote(record: observations.Observations, last_ns: int | None, due_ns: int) -> bool:
     """True if what wrote last at `last_ns` was at work when that was due: in the pass, which may
     begin a period before ours, that should have made that write too, or later.
     """
-    return last_ns is not None and last_ns >= due_ns - record.assumed.period_ns - LATENCY_NS
+    return last_ns is not None and last_ns >= due_ns - record.assumed.period_ns - overdue.LATENCY_NS
 
 
-def _would_be_noticed(record: Observations, since_ns: int | None) -> bool:
+def _would_be_noticed(record: observations.Observations, since_ns: int | None) -> bool:
     """True if a manager that works since then would have been noticed, though its lease says
     nothing. In a dump it would where it wrote before, and others wrote since then.
     """
@@ -216,16 +183,20 @@ def _would_be_noticed(record: Observations, since_ns: int | None) -> bool:
     )
 
 
-def _not_renewed(record: Observations, stale_ns: int) -> str:
+def _not_renewed(record: observations.Observations, stale_ns: int) -> str:
     holder = f", held by {record.lease.holder}" if record.lease.holder else ""
     return f"(not renewed for {_for(stale_ns)}{holder})"
 
 
 def _stalled(
-    record: Observations, waiting: Sequence[OverdueWrite], now_ns: int, why: str, sure: str
-) -> Divergence:
+    record: observations.Observations,
+    waiting: Sequence[overdue.OverdueWrite],
+    now_ns: int,
+    why: str,
+    sure: str,
+) -> observations.Divergence:
     writes = sum(1 + lag.follow for lag in waiting)
-    due_ns = earliest(waiting)
+    due_ns = overdue.earliest(waiting)
     if due_ns is None:
         message = f"kube-controller-manager is stopped or has lost its lease {why}; nothing is due"
     else:
@@ -233,14 +204,14 @@ def _stalled(
         were = "1 was" if writes == 1 else f"{writes} were"
         silent = {lag.write.controller for lag in waiting}
         or_else = ""
-        if sure != CERTAIN and len(silent) == 1:
+        if sure != observations.CERTAIN and len(silent) == 1:
             or_else = f", or {silent.pop()} alone is disabled or stuck"
         message = (
             f"kube-controller-manager has made no write for {_for(now_ns - since_ns)} while "
             f"{were} due: it is stopped or has lost its lease{or_else} {why}"
         )
-    return Divergence(
-        kind=STALLED,
+    return observations.Divergence(
+        kind=observations.STALLED,
         object_kind="Lease",
         namespace="kube-system",
         name="kube-controller-manager",
@@ -254,14 +225,14 @@ def _stalled(
 
 
 def _silent_controllers(
-    record: Observations, waiting: Sequence[OverdueWrite], now_ns: int
-) -> Iterator[Divergence]:
+    record: observations.Observations, waiting: Sequence[overdue.OverdueWrite], now_ns: int
+) -> Iterator[observations.Divergence]:
     """Controllers that wrote nothing since they should, for longer than other settings explain."""
     for name in dict.fromkeys(lag.write.controller for lag in waiting):
         mine = [lag for lag in waiting if lag.write.controller == name]
-        due_ns = earliest(_by_no_rate(mine)) or now_ns
+        due_ns = overdue.earliest(_by_no_rate(mine)) or now_ns
         wrote = _wrote(record, record.last_writes.get(name), due_ns)
-        patience = _patience_ns(record) + (GC_NS if name == POD_GC else 0)
+        patience = _patience_ns(record) + (overdue.GC_NS if name == observations.POD_GC else 0)
         if wrote or now_ns - due_ns <= patience:
             continue
         upstream = UPSTREAM_NAMES.get(name, name)
@@ -271,15 +242,15 @@ def _silent_controllers(
             else "others of its controllers write"
         )
         writes = sum(1 + lag.follow for lag in mine)
-        yield Divergence(
-            kind=DISABLED,
+        yield observations.Divergence(
+            kind=observations.DISABLED,
             object_kind="Controller",
             name=name,
             controller=name,
             message=f"{name} has made no write for {_for(now_ns - due_ns)} while {writes} "
             f"{'was' if writes == 1 else 'were'} due, but kube-controller-manager runs ({alive}): "
             f"{name} is disabled (--controllers=-{upstream}) or stuck",
-            sure=LIKELY,
+            sure=observations.LIKELY,
             count=writes,
             expected_ns=due_ns,
             because=mine[0].write.because,
@@ -289,12 +260,18 @@ def _silent_controllers(
 # Settings, writes, leaders
 
 
-def _of_guess(guess: SettingEstimate) -> Divergence:
+def _of_guess(guess: observations.SettingEstimate) -> observations.Divergence:
     likely = value_text(guess.flag, guess.likely)
     assumed = value_text(guess.flag, guess.assumed)
-    word = "may be" if guess.sure == POSSIBLE else "is likely" if guess.sure == LIKELY else "is"
-    return Divergence(
-        kind=SETTINGS,
+    word = (
+        "may be"
+        if guess.sure == observations.POSSIBLE
+        else "is likely"
+        if guess.sure == observations.LIKELY
+        else "is"
+    )
+    return observations.Divergence(
+        kind=observations.SETTINGS,
         object_kind="Flag",
         name=guess.flag,
         detail=f"{likely} instead of {assumed}",
@@ -304,9 +281,9 @@ def _of_guess(guess: SettingEstimate) -> Divergence:
     )
 
 
-def _of_lags(lags: Iterable[OverdueWrite]) -> Iterator[Divergence]:
+def _of_lags(lags: Iterable[overdue.OverdueWrite]) -> Iterator[observations.Divergence]:
     """One finding for each kind of write and node; pods of a node together."""
-    alike: dict[tuple[str, ...], list[OverdueWrite]] = {}
+    alike: dict[tuple[str, ...], list[overdue.OverdueWrite]] = {}
     for lag in lags:
         write = lag.write
         where = write.name if write.kind == "Node" else f"{write.node} "
@@ -316,7 +293,7 @@ def _of_lags(lags: Iterable[OverdueWrite]) -> Iterator[Divergence]:
         yield _of_group(sorted(group, key=lambda lag: (lag.due_ns, lag.write.id)))
 
 
-def _of_group(group: Sequence[OverdueWrite]) -> Divergence:
+def _of_group(group: Sequence[overdue.OverdueWrite]) -> observations.Divergence:
     first = group[0]
     write, count = first.write, len(group)
     lag_ns = max(lag.lag_ns for lag in group)
@@ -331,40 +308,40 @@ def _of_group(group: Sequence[OverdueWrite]) -> Divergence:
             message = f"{what} on {where} was due for {_for(lag_ns)}, and never came"
         case _:
             message = f"{what} on {where} came {_for(lag_ns)} after it was due"
-    return Divergence(
-        kind=LATE if first.state == CAME else MISSING,
+    return observations.Divergence(
+        kind=observations.LATE if first.state == overdue.CAME else observations.MISSING,
         object_kind=write.kind,
         namespace=write.namespace,
         name=write.name,
         node=write.node,
         message=message,
-        sure=LIKELY,
+        sure=observations.LIKELY,
         count=count,
         controller=write.controller,
         action=write.action,
         detail=write.what,
         expected_ns=first.due_ns,
         because=write.because,
-        seen_ns=write.settled_ns if first.state == CAME else None,
+        seen_ns=write.settled_ns if first.state == overdue.CAME else None,
     )
 
 
-def _object(lag: OverdueWrite) -> str:
+def _object(lag: overdue.OverdueWrite) -> str:
     write = lag.write
     return f"{write.namespace}/{write.name}" if write.namespace else write.name
 
 
-def _of_leaders(record: Observations) -> Iterator[Divergence]:
+def _of_leaders(record: observations.Observations) -> Iterator[observations.Divergence]:
     for at_ns, holder in record.leaders:
         if at_ns >= record.since_ns:
-            yield Divergence(
-                kind=RESTARTED,
+            yield observations.Divergence(
+                kind=observations.RESTARTED,
                 object_kind="Lease",
                 namespace="kube-system",
                 name="kube-controller-manager",
                 message=f"{holder or 'no process'} leads now: a new leader gives every node a "
                 "fresh grace period, and takes off the NoExecute taints of all that it finds",
-                sure=CERTAIN,
+                sure=observations.CERTAIN,
                 note=True,
                 detail=holder,
                 seen_ns=at_ns,
@@ -372,7 +349,10 @@ def _of_leaders(record: Observations) -> Iterator[Divergence]:
 
 
 def _because(
-    record: Observations, verdict: str, differences: Sequence[Divergence], count: DueWrites
+    record: observations.Observations,
+    verdict: str,
+    differences: Sequence[observations.Divergence],
+    count: overdue.DueWrites,
 ) -> str:
     """The summary sentence."""
     notes = sum(f.note for f in differences)
@@ -393,7 +373,7 @@ def _because(
     return f"nothing differs; no write was due{others_did}"
 
 
-def _manager_runs(lease: LeaseObservation) -> str:
+def _manager_runs(lease: observations.LeaseObservation) -> str:
     """Whether the manager is alive, where nothing is due; a Lease that ran out is a finding."""
     unknown = lease.error or ("" if lease.holder else "nobody holds its Lease")
     if unknown:
@@ -403,55 +383,59 @@ def _manager_runs(lease: LeaseObservation) -> str:
 
 def _for(span_ns: int) -> str:
     """A span of time in whole seconds, or finer where it is short."""
-    step = SECOND_NS if span_ns >= 10 * SECOND_NS else 100 * MILLISECOND_NS
-    return format_duration(max(0, span_ns) // step * step)
+    step = times.SECOND_NS if span_ns >= 10 * times.SECOND_NS else 100 * times.MILLISECOND_NS
+    return times.format_duration(max(0, span_ns) // step * step)
 
 
-def others(record: Observations) -> Iterator[Divergence]:
+def others(record: observations.Observations) -> Iterator[observations.Divergence]:
     """Findings from what was seen, one for each node and thing done, oldest first."""
-    alike: dict[tuple[str, ...], list[ObservedWrite]] = {}
+    alike: dict[tuple[str, ...], list[observations.ObservedWrite]] = {}
     for seen in sorted(record.observed, key=lambda s: s.at_ns):
         if seen.at_ns >= record.since_ns and _is_reportable(seen):
             author = seen.author.manager if seen.author is not None else ""
-            detail = "" if seen.what == DRAINED else seen.detail
+            detail = "" if seen.what == observations.DRAINED else seen.detail
             alike.setdefault((seen.what, seen.node, detail, author), []).append(seen)
     for group in alike.values():
         yield _finding(group)
 
 
-def _is_reportable(seen: ObservedWrite) -> bool:
+def _is_reportable(seen: observations.ObservedWrite) -> bool:
     manager = seen.author.manager if seen.author is not None else ""
-    if seen.what in (CORDONED, REMOVED, DRAINED):
+    if seen.what in (observations.CORDONED, observations.REMOVED, observations.DRAINED):
         return True
-    if seen.what not in (TAINTED, UNTAINTED):
+    if seen.what not in (observations.TAINTED, observations.UNTAINTED):
         return False
     if seen.own:
         return not seen.explained and manager not in ("", *CONTROLLER_MANAGERS)
     keeps_pods_off = seen.detail.endswith((f":{NO_EXECUTE}", f":{NO_SCHEDULE}"))
-    return seen.what == TAINTED and keeps_pods_off and manager not in CONTROLLER_MANAGERS
+    return (
+        seen.what == observations.TAINTED and keeps_pods_off and manager not in CONTROLLER_MANAGERS
+    )
 
 
-def _finding(group: list[ObservedWrite]) -> Divergence:
+def _finding(group: list[observations.ObservedWrite]) -> observations.Divergence:
     first = group[0]
-    own = first.own and first.what in (TAINTED, UNTAINTED)
-    return Divergence(
-        kind=EXTRA if own else OTHER_ACTOR,
+    own = first.own and first.what in (observations.TAINTED, observations.UNTAINTED)
+    return observations.Divergence(
+        kind=observations.EXTRA if own else observations.OTHER_ACTOR,
         object_kind="Node",
         name=first.node,
         node=first.node,
         message=_message(group),
-        sure=CERTAIN if first.author is not None or first.what != TAINTED else LIKELY,
+        sure=observations.CERTAIN
+        if first.author is not None or first.what != observations.TAINTED
+        else observations.LIKELY,
         note=not own,
         count=len(group),
-        controller=LIFECYCLE if own else "",
+        controller=observations.LIFECYCLE if own else "",
         action=_ACTIONS[first.what],
-        detail=first.detail if first.what in (TAINTED, UNTAINTED) else "",
+        detail=first.detail if first.what in (observations.TAINTED, observations.UNTAINTED) else "",
         seen_ns=first.at_ns,
         author=first.author,
     )
 
 
-def _message(group: list[ObservedWrite]) -> str:
+def _message(group: list[observations.ObservedWrite]) -> str:
     seen, by = group[0], _by(group[0].author)
     ready = {"True": "Ready", "": "without a status"}.get(seen.ready, f"Ready={seen.ready}")
     match seen.what:
@@ -476,7 +460,7 @@ def _message(group: list[ObservedWrite]) -> str:
     return f"node {seen.node} ({ready}) was deleted{who}"
 
 
-def _by(author: WriteAuthor | None) -> str:
+def _by(author: observations.WriteAuthor | None) -> str:
     return f" by {of_manager(author.manager)}" if author is not None else ""
 
 
@@ -487,22 +471,25 @@ def _owner(taint: str) -> str:
 
 
 def divergence_document(
-    judgement: Judgement, record: Observations, now_ns: int, source: dict[str, Any]
+    judgement: observations.Judgement,
+    record: observations.Observations,
+    now_ns: int,
+    source: dict[str, Any],
 ) -> dict[str, Any]:
     """The Divergence document."""
     lease = record.lease
     manager: dict[str, Any] = {"holder": lease.holder or None}
     if lease.renewed_ns:
-        manager["renewedTime"] = format_micro_time(lease.renewed_ns)
+        manager["renewedTime"] = times.format_micro_time(lease.renewed_ns)
     stale_ns = lease.stale_ns()
-    manager["staleSeconds"] = in_seconds(stale_ns)
+    manager["staleSeconds"] = times.in_seconds(stale_ns)
     if lease.error:
         manager["error"] = lease.error
     return document(
         "Divergence",
         source=source,
-        time=format_micro_time(now_ns),
-        since=format_micro_time(record.since_ns),
+        time=times.format_micro_time(now_ns),
+        since=times.format_micro_time(record.since_ns),
         verdict=judgement.verdict,
         because=judgement.because,
         writes={"onTime": judgement.expected, "open": judgement.open},
@@ -514,8 +501,10 @@ def divergence_document(
     )
 
 
-def _setting(guess: SettingEstimate, record: Observations) -> dict[str, Any]:
-    unit = 1 if guess.flag in A_SECOND else SECOND_NS
+def _setting(
+    guess: observations.SettingEstimate, record: observations.Observations
+) -> dict[str, Any]:
+    unit = 1 if guess.flag in A_SECOND else times.SECOND_NS
     return {
         "flag": guess.flag,
         "assumed": value_text(guess.flag, guess.assumed),
@@ -530,7 +519,7 @@ def _setting(guess: SettingEstimate, record: Observations) -> dict[str, Any]:
     }
 
 
-def _item(finding: Divergence) -> dict[str, Any]:
+def _item(finding: observations.Divergence) -> dict[str, Any]:
     named = {
         "kind": finding.object_kind,
         "namespace": finding.namespace,
@@ -557,18 +546,18 @@ def _item(finding: Divergence) -> dict[str, Any]:
     return item | {key: value for key, value in more.items() if value}
 
 
-def _span(span: UnwatchedSpan) -> dict[str, Any]:
-    end = None if span.end_ns is None else format_micro_time(span.end_ns)
-    return {"from": format_micro_time(span.begin_ns), "to": end, "because": span.why}
+def _span(span: observations.UnwatchedSpan) -> dict[str, Any]:
+    end = None if span.end_ns is None else times.format_micro_time(span.end_ns)
+    return {"from": times.format_micro_time(span.begin_ns), "to": end, "because": span.why}
 
 
 def _time(instant_ns: int | None) -> str:
-    return "" if instant_ns is None else format_micro_time(instant_ns)
+    return "" if instant_ns is None else times.format_micro_time(instant_ns)
 
 
-def _entries_by(author: WriteAuthor | None) -> dict[str, str]:
+def _entries_by(author: observations.WriteAuthor | None) -> dict[str, str]:
     if author is None:
         return {}
-    time = format_micro_time(author.time_ns) if author.time_ns else ""
+    time = times.format_micro_time(author.time_ns) if author.time_ns else ""
     entry = {"manager": author.manager, "operation": author.operation, "time": time}
     return {key: value for key, value in entry.items() if value}

@@ -13,14 +13,9 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from kubectl_nodelife.controllers.nodelifecycle.taints import MIRRORING_KEYS
+from kubectl_nodelife.kube import wellknown
 from kubectl_nodelife.kube.field_managers import FieldManager
 from kubectl_nodelife.kube.times import SECOND_NS
-from kubectl_nodelife.kube.wellknown import (
-    CONTROLLER_MANAGERS,
-    DELETION_BY_POD_GC,
-    DELETION_BY_TAINT_MANAGER,
-    EVICTION_BY_EVICTION_API,
-)
 from kubectl_nodelife.kube.workload import Event
 
 CONTROLLER: Final = "controller"
@@ -49,7 +44,7 @@ ACTS: Final = frozenset({"drain", "repair", "rollout", "upgrade"})
 """Verbs by which a person orders writes, as their journal names them."""
 _OURS: Final = "kubectl-nodelife"
 _CONTROL_PLANE: Final = frozenset(
-    {*CONTROLLER_MANAGERS, "kube-scheduler", "cloud-controller-manager"}
+    {*wellknown.CONTROLLER_MANAGERS, "kube-scheduler", "cloud-controller-manager"}
 )
 # Beginning of a taint's key -> whose it is
 _TAINTS_OF: Final = {
@@ -139,11 +134,11 @@ EVICTION_API: Final = Actor(OTHER, "Eviction API")
 
 # The reason of a pod's condition DisruptionTarget -> what ends the pod
 DISRUPTORS: Final = {
-    DELETION_BY_TAINT_MANAGER: Actor(CONTROLLER, "taint-eviction"),
-    DELETION_BY_POD_GC: Actor(CONTROLLER, "pod-gc"),
+    wellknown.DELETION_BY_TAINT_MANAGER: Actor(CONTROLLER, "taint-eviction"),
+    wellknown.DELETION_BY_POD_GC: Actor(CONTROLLER, "pod-gc"),
     "DeletionByDeviceTaintManager": Actor(CONTROLLER, "device-taint-eviction"),
     "PreemptionByScheduler": Actor(CONTROLLER, "scheduler"),
-    EVICTION_BY_EVICTION_API: EVICTION_API,
+    wellknown.EVICTION_BY_EVICTION_API: EVICTION_API,
     "TerminationByKubelet": Actor(KUBELET, "kubelet"),
 }
 
