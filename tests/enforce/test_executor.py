@@ -533,7 +533,7 @@ def test_a_bug_while_carrying_out_is_told_and_quotes_nothing(
     lab = Lab()
     bugs: list[Bug] = []
     lab.executor._port.on_bug = bugs.append
-    monkeypatch.setattr(action_sender, "converse", fails)
+    monkeypatch.setattr(action_sender.calls, "converse", fails)
     lab.play(DELETE)
     assert lab.outcomes == [("DeletePod", NOT_SENT)], "nothing was sent"
     assert [(bug.controller, bug.about) for bug in bugs] == [("taint-eviction", DELETE.target)]

@@ -298,7 +298,7 @@ def test_well_formed_dumps_never_become_dictionaries(monkeypatch: pytest.MonkeyP
     def slow(*_: Any) -> Any:
         raise AssertionError("the slow way was taken")
 
-    monkeypatch.setattr("kubectl_nodelife.kube.object_reader.plain", slow)
+    monkeypatch.setattr("kubectl_nodelife.kube.codec.plain", slow)
     document = listed(NODE, POD, SECRET, resourceVersion="")
     assert names(load_objects(json.dumps(document, indent=4).encode(), "f")) == BOTH
     two = f"{json.dumps(document)}\n{NODE_TEXT}\n".encode()

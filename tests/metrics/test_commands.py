@@ -100,7 +100,7 @@ def test_of_more_nodes_than_the_limit_those_in_trouble_stay(
     limit: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     view = view_of_dump(read_dump([str(ROOT / "tests/dumps/two-zones")]), KINDS)
-    monkeypatch.setattr(cluster_sample, "MOST_NODES", limit)
+    monkeypatch.setattr(cluster_sample.metrics, "MOST_NODES", limit)
     sample = finished(cluster_sample.sample_steps(view, per_node=True))
     worst_first = ["worker-a2", "worker-b1", "worker-b2", "worker-a1", "worker-a3", "worker-b3"]
     assert [node.name for node in sample.nodes] == worst_first[:limit]

@@ -18,7 +18,6 @@ from kubectl_nodelife.kube.meta import controller_of
 from kubectl_nodelife.kube.names import first_names
 from kubectl_nodelife.kube.times import SECOND_NS, in_seconds
 from kubectl_nodelife.kube.workload import ReplicationControllerSpec, ScaleSpec
-from kubectl_nodelife.outlook.what_if import sentences
 from kubectl_nodelife.outlook.what_if.acts import Act
 from kubectl_nodelife.outlook.what_if.document import (
     AtRisk,
@@ -42,6 +41,12 @@ from kubectl_nodelife.outlook.what_if.document import (
 from kubectl_nodelife.outlook.what_if.node_futures import node_futures
 from kubectl_nodelife.outlook.what_if.play_reading import PlayReading, act_of_each, zone_futures
 from kubectl_nodelife.outlook.what_if.question import Plays, given_flags
+from kubectl_nodelife.outlook.what_if.sentences import (
+    DRAINED,
+    OutcomeFacts,
+    act_words,
+    outcome_words,
+)
 from kubectl_nodelife.outlook.what_if.service_levels import (
     SERVICE,
     Level,
@@ -96,8 +101,7 @@ def make_answer(
         acts=list(acts),
         horizon=_horizon(after),
         verdict=_verdict(
-            (without, before, after),
-            sentences.OutcomeFacts(acts, drains, workloads, services, zones),
+            (without, before, after), OutcomeFacts(acts, drains, workloads, services, zones)
         ),
         workloads=workloads,
         services=services,
@@ -395,20 +399,20 @@ def _difference(play: str, record: Record, act: int | None) -> Difference:
 
 
 def _verdict(
-    readings: tuple[PlayReading, PlayReading, PlayReading], facts: sentences.OutcomeFacts
+    readings: tuple[PlayReading, PlayReading, PlayReading], facts: OutcomeFacts
 ) -> Verdict:
     """Of the plays without acts, of the baseline and of the future."""
     without, was, now = map(figures_of, readings)
     is_same = readings[0] is readings[1]
     outage = min((w.outage for w in facts.workloads), key=OUTAGE_ORDER.__getitem__, default=NONE)
-    asked = " and ".join(map(sentences.act_words, facts.acts))
+    asked = " and ".join(map(act_words, facts.acts))
     both = {
         name: Both(
             baseline=was[name], future=now[name], without_acts=None if is_same else without[name]
         )
         for name in now
     }
-    return Verdict(text=f"what if {asked}: {sentences.outcome_words(facts)}", outage=outage, **both)
+    return Verdict(text=f"what if {asked}: {outcome_words(facts)}", outage=outage, **both)
 
 
 def figures_of(reading: PlayReading) -> dict[str, float]:
@@ -430,7 +434,7 @@ def figures_of(reading: PlayReading) -> dict[str, float]:
         "blind_seconds": in_seconds(sum(o.blind_ns for o in outages)),
         "longest_at_zero_seconds": in_seconds(max((o.at_zero_ns for o in were_up), default=0)),
         "seconds_at_zero": in_seconds(sum(o.at_zero_ns for o in were_up)),
-        "drains_unfinished": sum(drain.ended != sentences.DRAINED for drain in reading.drains()),
+        "drains_unfinished": sum(drain.ended != DRAINED for drain in reading.drains()),
     }
 
 
