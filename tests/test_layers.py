@@ -102,6 +102,21 @@ def test_controllers_never_import_one_another() -> None:
             )
 
 
+@pytest.mark.parametrize("verb", ["doctor", "rbac"])
+def test_who_only_asks_for_rights_can_import_no_play(verb: str) -> None:
+    """However lazily: somebody who reads such a verb reads what it stands on, and no more."""
+    heavy = {"drain", "outlook", "sim", "upgrade", "workloads"}
+    reached: set[str] = set()
+    ahead = [f"kubectl_nodelife.commands.{verb}"]
+    while ahead:
+        name = ahead.pop()
+        if name not in reached:
+            reached.add(name)
+            ahead += imports(name) & MODULES.keys()
+    found = {name for name in reached if folder_of(name) in heavy}
+    assert not found, f"rule: {verb} can import no play of a cluster; {sorted(found)} are reached"
+
+
 def test_no_import_cycles() -> None:
     graph = {name: (imports(name) & MODULES.keys()) - {name} for name in MODULES}
     try:

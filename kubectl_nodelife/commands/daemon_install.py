@@ -21,8 +21,9 @@ import click
 
 from kubectl_nodelife import __version__
 from kubectl_nodelife.commands import ask
+from kubectl_nodelife.commands.access_rules import DAEMON_RULES
 from kubectl_nodelife.commands.flags import Connection, connection_arguments, connection_flags
-from kubectl_nodelife.commands.rbac import DAEMON_RULES, Json, enforce_roles, rule, rules_of
+from kubectl_nodelife.commands.rbac import Json, enforce_roles, rule, rules_of
 from kubectl_nodelife.daemon.flags import DEFAULTS, DaemonFlags, MetricsOptions, flags_named
 from kubectl_nodelife.daemon.instance import installed_link, own_command
 from kubectl_nodelife.daemon.paths import CachedIdentity

@@ -7,14 +7,17 @@ import os
 import platform
 import re
 import shutil
+import sys
 import time
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager, closing
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import click
 
 from kubectl_nodelife import PROGRAM, SHIM, __version__
+from kubectl_nodelife.build_info import COMMIT
 from kubectl_nodelife.commands.flags import Connection, Output, connection_flags, output_flags
 from kubectl_nodelife.document import document
 from kubectl_nodelife.errors import EXIT_DONE, EXIT_NO, NodelifeError
@@ -86,8 +89,6 @@ def _attempt(name: str, check: Callable[[], Finding]) -> Finding:
 
 
 def _program() -> Finding:
-    from kubectl_nodelife.commands.version import installation
-
     installed = installation()
     text = f"v{__version__} by {installed.by}, Python {platform.python_version()}"
     on_path = shutil.which(PROGRAM)
@@ -197,7 +198,7 @@ def _rights(target: Target) -> Finding:
 
 async def _refused(target: Target) -> list[str]:
     """The resources of which the server refuses a list. Raises NodelifeError."""
-    from kubectl_nodelife.commands.rbac import BEHIND_GATES, RULES
+    from kubectl_nodelife.commands.access_rules import BEHIND_GATES, RULES
     from kubectl_nodelife.live.client import ApiError
 
     refused = []
@@ -298,8 +299,7 @@ def _daemon(identity: str) -> Finding:
 def _journal(identity: str) -> Finding:
     import sqlite3
 
-    from kubectl_nodelife.daemon.changes import open_to_read
-    from kubectl_nodelife.daemon.paths import journal_path, state_folder
+    from kubectl_nodelife.daemon.paths import journal_path, open_to_read, state_folder
 
     folder = os.path.join(state_folder(os.environ), identity)
     if not os.path.isdir(folder):
@@ -358,3 +358,40 @@ def doctor_page(findings: Sequence[Finding], hint: str = "") -> Page:
         lambda: document("Doctor", items=[finding._asdict() for finding in findings]),
         lambda: (f"check/{f.check}" for f in bad),
     )
+
+
+class Installation(NamedTuple):
+    """`by`: krew, archive, pipx, uv, pip or checkout. `commit` is empty where it is unknown."""
+
+    by: str
+    folder: str
+    commit: str
+
+
+def installation() -> Installation:
+    """The way of installation, as the package's place shows."""
+    folder = Path(__file__).parents[2]
+    if (folder.parent / "kubectl-nodelife").is_file() and folder.name == "lib":
+        home = folder.parent
+        by = "krew" if "store" in home.parts and home.parts[-3:-2] == ("nodelife",) else "archive"
+        return Installation(by, str(home), COMMIT)
+    if (folder / ".git").exists():
+        return Installation("checkout", str(folder), COMMIT or _git_head(str(folder)))
+    where = Path(sys.prefix).parts
+    by = "pipx" if "pipx" in where else "uv" if {"uv", "tools"} <= set(where) else "pip"
+    return Installation(by, sys.prefix, COMMIT)
+
+
+def _git_head(folder: str) -> str:
+    import subprocess
+
+    try:
+        done = subprocess.run(
+            ["git", "-C", folder, "rev-parse", "HEAD"],
+            capture_output=True,
+            text=True,
+            timeout=5,
+        )
+    except (OSError, subprocess.SubprocessError):
+        return ""
+    return done.stdout.strip()

@@ -1,23 +1,23 @@
-"""`kubectl nodelife version`, and how this program came here: by krew, as an archive, a wheel, or a
-checkout; from which commit. And `options`: the connection flags, also those that --help does not
-list, or a release's own flags with their defaults.
+"""`kubectl nodelife version`: which this is, and how it came here. And `options`: the connection
+flags, also those that --help does not list, or a release's own flags with their defaults.
 """
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import TYPE_CHECKING
 
 import click
 
 from kubectl_nodelife import __version__
-from kubectl_nodelife.build_info import COMMIT
 from kubectl_nodelife.commands.flags import CONNECTION_FLAGS, DeclaredFlag, Output, output_flags
 from kubectl_nodelife.document import document
 from kubectl_nodelife.errors import BadInput
 from kubectl_nodelife.report import terminal
 from kubectl_nodelife.report.formats import Block, Page
+
+if TYPE_CHECKING:
+    from kubectl_nodelife.commands.doctor import Installation
 
 
 def version_page(installed: Installation) -> Page:
@@ -62,46 +62,9 @@ def version(output: Output) -> None:
     if output.format == "table":
         terminal.write(f"Client Version: v{__version__}\n")  # alone, it imports next to nothing
         return
+    from kubectl_nodelife.commands.doctor import installation
+
     output.show(version_page(installation()))
-
-
-class Installation(NamedTuple):
-    """`by`: krew, archive, pipx, uv, pip or checkout. `commit` is empty where it is unknown."""
-
-    by: str
-    folder: str
-    commit: str
-
-
-def installation() -> Installation:
-    """The way of installation, as the package's place shows."""
-    from pathlib import Path
-
-    folder = Path(__file__).parents[2]
-    if (folder.parent / "kubectl-nodelife").is_file() and folder.name == "lib":
-        home = folder.parent
-        by = "krew" if "store" in home.parts and home.parts[-3:-2] == ("nodelife",) else "archive"
-        return Installation(by, str(home), COMMIT)
-    if (folder / ".git").exists():
-        return Installation("checkout", str(folder), COMMIT or _git_head(str(folder)))
-    where = Path(sys.prefix).parts
-    by = "pipx" if "pipx" in where else "uv" if {"uv", "tools"} <= set(where) else "pip"
-    return Installation(by, sys.prefix, COMMIT)
-
-
-def _git_head(folder: str) -> str:
-    import subprocess
-
-    try:
-        done = subprocess.run(
-            ["git", "-C", folder, "rev-parse", "HEAD"],
-            capture_output=True,
-            text=True,
-            timeout=5,
-        )
-    except (OSError, subprocess.SubprocessError):
-        return ""
-    return done.stdout.strip()
 
 
 @click.command()

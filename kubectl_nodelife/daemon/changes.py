@@ -26,15 +26,14 @@ from __future__ import annotations
 import glob
 import os
 import sqlite3
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing
 from typing import Any, Final, NamedTuple
-from urllib.parse import quote
 
 import msgspec
 from msgspec.structs import astuple
 
-from kubectl_nodelife.daemon.paths import file_inode
+from kubectl_nodelife.daemon.paths import file_inode, open_private, open_to_read
 from kubectl_nodelife.engine.actions import Action, CreatePod, Detail, RecordEvent
 from kubectl_nodelife.engine.actions.identity import action_identity, encode_action
 from kubectl_nodelife.engine.calls import Request
@@ -45,43 +44,6 @@ from kubectl_nodelife.kube.pod import Pod
 from kubectl_nodelife.kube.redaction import Digest, redact
 from kubectl_nodelife.kube.times import HOUR_NS, format_micro_time
 from kubectl_nodelife.outlook.replay import DECISIONS
-
-
-def open_private(
-    path: str, pragmas: tuple[str, ...], make_tables: Callable[[sqlite3.Connection], None]
-) -> sqlite3.Connection:
-    """The file at `path`, made where there is none; ":memory:" keeps everything in memory.
-
-    `pragmas`: set first, in that order; then `make_tables` makes and checks what is in it. For one
-    thread at a time. Raises OSError where it is a link or cannot be had, sqlite3.Error for what is
-    in it, DatabaseError itself for text of it that cannot be read.
-    """
-    if path != ":memory:":
-        file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
-        try:
-            os.fchmod(file, 0o600)
-        finally:
-            os.close(file)
-    db = sqlite3.connect(path, isolation_level=None, check_same_thread=False, timeout=5)
-    try:
-        for pragma in pragmas:
-            db.execute(f"PRAGMA {pragma}")
-        make_tables(db)
-    except UnicodeDecodeError:  # an error whose text quotes bytes of the file
-        db.close()
-        raise sqlite3.DatabaseError("its tables cannot be read") from None
-    except sqlite3.Error:
-        db.close()
-        raise
-    return db
-
-
-def open_to_read(path: str, seconds: float) -> sqlite3.Connection:
-    """The file as it is, which nothing changes; waits so long for who writes. Raises
-    sqlite3.Error.
-    """
-    return sqlite3.connect(f"file:{quote(path)}?mode=ro", uri=True, timeout=seconds)
-
 
 WOULD: Final = "would"
 HELD: Final = "held"

@@ -25,9 +25,8 @@ from functools import cache
 from itertools import chain
 from typing import Any, Final, NamedTuple, TypeVar
 
-from kubectl_nodelife.daemon.changes import open_private
 from kubectl_nodelife.daemon.logs import log
-from kubectl_nodelife.daemon.paths import file_inode, lock_file
+from kubectl_nodelife.daemon.paths import file_inode, lock_file, open_private
 from kubectl_nodelife.engine.calls import Answer, Get
 from kubectl_nodelife.engine.calls.call import NOT_FOUND
 from kubectl_nodelife.errors import Refused

@@ -1,5 +1,6 @@
-"""The paths of the daemon's files, the check that their folders belong to this user alone, and the
-cluster that the connection flags mean, so that its daemon is found without YAML.
+"""The paths of the daemon's files, the check that their folders belong to this user alone, how its
+SQLite files are opened (the changes' and that of writes), and the cluster that the connection flags
+mean, so that its daemon is found without YAML.
 
 Runtime files (socket, lock, card) live in a folder that goes with the login, state (journal, log)
 in one that stays. The runtime folder must be the same from a terminal, from cron and over ssh, so
@@ -10,6 +11,10 @@ A private file maps (flags, KUBECONFIG) to the resolved identity, valid while th
 and the CA file keep their inode, size and modification time (`remember`, `recall`). A miss takes
 the slow path; a file that cannot be read or written is a miss, never an error. Each answer carries
 the server, which must be the one remembered here.
+
+No link is followed to a SQLite file: whoever can put one into the folder would have it written
+elsewhere. It can be read by its owner alone, and so can the log beside it, which gets the file's
+mode when it is made.
 
 Loaded by the quick commands: `json`, `os` and `stat` only.
 """
@@ -25,7 +30,8 @@ from kubectl_nodelife.errors import Failed
 
 TYPE_CHECKING = False  # as typing's, without importing typing: this is on the quick path
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    import sqlite3
+    from collections.abc import Callable, Mapping
     from typing import Any
 
 FOLDER = "nodelife"
@@ -342,3 +348,44 @@ def _paths(given: Mapping[str, Any]) -> list[str]:
     )
     paths.append(given.get("certificate_authority", ""))
     return [path for path in paths if path]
+
+
+def open_private(
+    path: str, pragmas: tuple[str, ...], make_tables: Callable[[sqlite3.Connection], None]
+) -> sqlite3.Connection:
+    """The file at `path`, made where there is none; ":memory:" keeps everything in memory.
+
+    `pragmas`: set first, in that order; then `make_tables` makes and checks what is in it. For one
+    thread at a time. Raises OSError where it is a link or cannot be had, sqlite3.Error for what is
+    in it, DatabaseError itself for text of it that cannot be read.
+    """
+    import sqlite3
+
+    if path != ":memory:":
+        file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
+        try:
+            os.fchmod(file, 0o600)
+        finally:
+            os.close(file)
+    db = sqlite3.connect(path, isolation_level=None, check_same_thread=False, timeout=5)
+    try:
+        for pragma in pragmas:
+            db.execute(f"PRAGMA {pragma}")
+        make_tables(db)
+    except UnicodeDecodeError:  # an error whose text quotes bytes of the file
+        db.close()
+        raise sqlite3.DatabaseError("its tables cannot be read") from None
+    except sqlite3.Error:
+        db.close()
+        raise
+    return db
+
+
+def open_to_read(path: str, seconds: float) -> sqlite3.Connection:
+    """The file as it is, which nothing changes; waits so long for who writes. Raises
+    sqlite3.Error.
+    """
+    import sqlite3
+    from urllib.parse import quote
+
+    return sqlite3.connect(f"file:{quote(path)}?mode=ro", uri=True, timeout=seconds)

@@ -9,9 +9,9 @@ import pytest
 import yaml
 from click.testing import CliRunner
 
+from kubectl_nodelife.commands.access_rules import RULES
 from kubectl_nodelife.commands.daemon import daemon
 from kubectl_nodelife.commands.daemon_install import PORT, USER
-from kubectl_nodelife.commands.rbac import RULES
 from kubectl_nodelife.errors import BadInput
 
 ROOT = Path(__file__).parents[2]

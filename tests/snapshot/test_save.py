@@ -13,8 +13,8 @@ import pytest
 
 from kubectl_nodelife import snapshot as file
 from kubectl_nodelife.cli import main
+from kubectl_nodelife.commands.access_rules import RULES
 from kubectl_nodelife.commands.cluster import saving
-from kubectl_nodelife.commands.rbac import RULES
 from kubectl_nodelife.dumps import dump
 from kubectl_nodelife.kube.kinds import OPTIONAL_KINDS, group_of, kind_named
 from kubectl_nodelife.report import live_line
