@@ -116,12 +116,11 @@ def test_a_drain_plan_lists_them_in_the_table_the_page_and_the_document(ask: Ask
     told = "guard.example.com of guards is asked about default/p (it selects every eviction)"
     words = ("drain-plan", "a1", "--force")
     assert f"webhook {told}" in ask(cluster, *words).out
-    assert "Webhooks that are asked" in (html := ask(cluster, *words, "-o", "html").out)
-    assert told in html
+    assert f"webhook {told}" in ask(cluster, *words, "-o", "html").out
     (found,) = ask(cluster, *words, "-o", "json").document["webhooks"]
     assert (found["name"], found["failurePolicy"]) == ("guard.example.com", "Fail")
     assert (found["timeoutSeconds"], found["pods"]) == (3, ["default/p"])
-    assert "Webhooks that are asked" not in ask(cluster[:3], *words, "-o", "html").out
+    assert "webhook" not in ask(cluster[:3], *words, "-o", "html").out
 
 
 def test_verdicts_of_a_drain_plan_are_coloured_by_what_they_mean(ask: Ask) -> None:

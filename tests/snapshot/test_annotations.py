@@ -51,6 +51,12 @@ def keys(tree: ast.AST) -> Iterator[ast.expr]:
             yield found[1]
 
 
+def constant_of(module: str, constant: str) -> str:
+    value = getattr(importlib.import_module(module), constant, None)
+    assert isinstance(value, str), f"{module}: {constant} is no constant"
+    return value
+
+
 def read_keys() -> set[str]:
     """The annotation keys that the code reads."""
     found = set()
@@ -70,10 +76,9 @@ def read_keys() -> set[str]:
                 case ast.Constant(value=str(text)):
                     found.add(text)
                 case ast.Name(id=constant):
-                    module, constant = imported.get(constant, (name, constant))
-                    value = getattr(importlib.import_module(module), constant, None)
-                    assert isinstance(value, str), f"{name}: {constant} is no constant"
-                    found.add(value)
+                    found.add(constant_of(*imported.get(constant, (name, constant))))
+                case ast.Attribute(value=ast.Name(id=module), attr=constant) if module in imported:
+                    found.add(constant_of(".".join(imported[module]), constant))
                 case _:
                     raise AssertionError(f"{name}: cannot tell the key {ast.unparse(key)}")
     return found
