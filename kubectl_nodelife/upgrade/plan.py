@@ -206,7 +206,9 @@ class _Planning:
 
     def _estimate(self, courses: Sequence[PlayedRun]) -> UpgradeEstimate:
         """How long it takes at least and at most, in the courses that do the most nodes: as their
-        leader foretold it, and by as much later, or sooner, as they came to their end."""
+        leader foretold it, and by as much later, or sooner, as they came to their end. It counted
+        nodes that are never claimed, too: the least is that of the share that is.
+        """
         # A leader watches for one grace period before it claims.
         cold = self._settings.node_monitor_grace_period_ns / SECOND_NS
         best, lows, highs = max(courses, key=_done), [], []
@@ -215,7 +217,8 @@ class _Planning:
                 continue
             end, left = course.end_ns / SECOND_NS, course.foretold
             low, expected, high = (left.low, left.expected, left.high) if left else (end, end, end)
-            lows.append(cold + max(0.0, low + min(0.0, end - expected)))
+            share = min(1.0, len(course.turns) / left.nodes) if left else 1.0
+            lows.append(cold + max(0.0, low * share + min(0.0, end - expected)))
             highs.append(cold + max(claims.SLACK * end, high + claims.SLACK * (end - expected)))
         return UpgradeEstimate(min(lows), cold + best.end_ns / SECOND_NS, max(highs), cold)
 
