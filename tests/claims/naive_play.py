@@ -1,8 +1,8 @@
 """Counts anew, from a dump and the records of a play alone, how many pods of each workload serve.
 
 It knows nothing of our code: a pod serves from its Ready condition on, until it is asked to go or
-its machine is lost; behind a lost link it goes on, whatever the API shows. What a sentence says is
-held against these counts.
+its machine is lost; behind a lost link it goes on, whatever the API shows, until the link is back
+and its kubelet hears that it was asked to go. What a sentence says is held against these counts.
 """
 
 from __future__ import annotations
@@ -70,6 +70,7 @@ class _Counter:
         self.leaving: set[str] = set()
         self.off: set[str] = set()
         self.cut_off: set[str] = set()
+        self.unlinked: set[str] = set()
         self.points: dict[str, list[tuple[float, int]]] = {}
         items = list(items)
         for pod in (o for o in items if o["kind"] == "Pod"):
@@ -94,6 +95,8 @@ class _Counter:
         ready = self.ready[pod] and pod not in self.leaving
         if self.in_api:
             return ready
+        if pod in self.leaving and self.node[pod] not in self.unlinked:
+            return False  # its kubelet has heard that it shall go, though the object may stay
         return pod in self.cut_off or (ready and self.node[pod] not in self.off)
 
     def take(self, record: Document) -> None:
@@ -104,12 +107,14 @@ class _Counter:
         name, event = about["name"], detail["reason"] if action == "RecordEvent" else ""
         if event == "MachineLost":
             self.off.add(name)
+            self.unlinked.discard(name)
             self.cut_off -= self._on(name)
         elif event == "LinkLost":
             self.cut_off |= {pod for pod in self._on(name) if self._serves(pod)}
-        elif event == "KubeletStarted":
+            self.unlinked.add(name)
+        elif event in ("LinkBack", "KubeletStarted"):
             self.off.discard(name)
-            self.cut_off -= self._on(name) & self.leaving
+            self.unlinked.discard(name)
         elif event in ("Scheduled", "FailedScheduling") and name in self.node:
             fits_on = detail["message"].rpartition(" ")[2]  # "the pod fits on b1"
             self.node[name] = fits_on if event == "Scheduled" else ""

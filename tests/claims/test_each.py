@@ -146,7 +146,8 @@ def _lose(node: Document, items: list[Document], since_s: float) -> None:
 class Counted(NamedTuple):
     """What a naive reader finds in a play: the courses of workloads and of Services, budgets that
     fewer pods come to hold than they ask for, and by workload how many pods are stuck and evicted;
-    drains that do not end; `left_out`: what would be told of but for --ignore."""
+    drains that do not end; `left_out`: what would be told of but for --ignore, be it only as pods
+    at risk: on a node that is Unknown at the end, also where it was lost already."""
 
     workloads: dict[str, Course]
     services: dict[str, Course]
@@ -169,6 +170,11 @@ def counted(case: Case, records: list[Document]) -> Counted:
         if in_api[name].first >= least > in_api[name].lowest
     }
     owner, on, leaving, disrupted, asked = {}, {}, set(), set(), set()
+    unknown = {
+        name
+        for (kind, name), o in named.items()
+        if kind == "Node" and o["status"]["conditions"][0]["status"] == "Unknown"
+    }
     evicted: Counter[str] = Counter()
     for pod in (o for o in items if o["kind"] == "Pod"):
         name = pod["metadata"]["name"]
@@ -183,7 +189,10 @@ def counted(case: Case, records: list[Document]) -> Counted:
             disrupted.discard(name)
             asked.discard(name)
         elif event in ("Scheduled", "FailedScheduling"):
-            on[name] = "somewhere" if event == "Scheduled" else ""
+            fits_on = detail["message"].rpartition(" ")[2]  # "the pod fits on b1"
+            on[name] = fits_on if event == "Scheduled" else ""
+        elif act == "SetNodeCondition" and detail["type"] == "Ready":
+            unknown = unknown | {name} if detail["status"] == "Unknown" else unknown - {name}
         elif act == "SetPodCondition" and detail["type"] == "DisruptionTarget":
             disrupted.add(name)
         elif act in ("DeletePod", "EvictPod") and not record.get("error"):
@@ -191,6 +200,9 @@ def counted(case: Case, records: list[Document]) -> Counted:
             leaving = leaving - {name} if is_gone else leaving | {name}
             evicted[owner[name]] += name in disrupted - asked
             asked |= {name} & disrupted
+            if is_gone:
+                del on[name]
+    at_risk = {owner[name] for name, node in on.items() if node in unknown}
     stuck = Counter(owner[name] for name in leaving if owner[name] not in ignored)
     services = {name: course for name, course in in_api.items() if ("Service", name) in named}
     undrained = sum(end != "Drained" for end in drains_of(records).values())
@@ -200,7 +212,7 @@ def counted(case: Case, records: list[Document]) -> Counted:
         n
         for n, course in serving.items()
         if len(course.points) > 1 or len(in_api[n].points) > 1 or course.pending or evicted[n]
-    }
+    } | at_risk
     evicted = Counter({n: count for n, count in evicted.items() if n not in ignored})
     return Counted(workloads, services, below, stuck, evicted, undrained, left_out & ignored)
 
