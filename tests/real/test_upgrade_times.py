@@ -40,7 +40,7 @@ def hold(cluster: Fleet, *words: str) -> dict[str, Any]:
     low, high = estimate["lowSeconds"], estimate["highSeconds"]
     assert code == 0, operator.said()
     assert low <= took <= high, operator.said()
-    assert high <= 6 * low, "a range that holds everything says nothing, even of a minute"
+    assert high <= 8 * low, "a range that holds everything says nothing, even of a minute"
     assert observer.lowest == lowest, operator.said()
     assert observer.faults == []
     assert cluster.traces() == [], operator.said()

@@ -64,7 +64,8 @@ class Observer:
             notes = self._fleet.api.get(LEASE)["metadata"].get("annotations") or {}
             parts = json.loads(notes.get(REPORT, "{}"))
             for part in ("gates", "waits", "holds", "skipped"):
-                for what, sentence in parts.get(part, {}).items():
+                for what, told in parts.get(part, {}).items():
+                    sentence = told if isinstance(told, str) else ": ".join(told)  # of a hold
                     said = self.heard.setdefault(what, [])
                     if sentence not in said[-1:]:
                         said.append(sentence)
