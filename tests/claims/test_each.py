@@ -158,29 +158,40 @@ class Counted(NamedTuple):
     left_out: set[str]
 
 
-def counted(case: Case, records: list[Document]) -> Counted:
-    """That of a play of its objects, without what is left out."""
-    items, ignored = case.items, case.left_out
-    in_api = courses(items, records, in_api=True)
-    named = {(o["kind"], o["metadata"]["name"]): o for o in items}
-    budgets = [o for o in items if o["kind"] == "PodDisruptionBudget"]
-    below = {
-        name
-        for name, least in ((o["metadata"]["name"], o["spec"]["minAvailable"]) for o in budgets)
-        if in_api[name].first >= least > in_api[name].lowest
+def unknown_nodes(items: list[Document]) -> set[str]:
+    return {
+        o["metadata"]["name"]
+        for o in items
+        if o["kind"] == "Node" and o["status"]["conditions"][0]["status"] == "Unknown"
     }
-    owner, on, leaving, disrupted, asked = {}, {}, set(), set(), set()
-    unknown = {
-        name
-        for (kind, name), o in named.items()
-        if kind == "Node" and o["status"]["conditions"][0]["status"] == "Unknown"
-    }
-    evicted: Counter[str] = Counter()
+
+
+def pods_at_first(items: list[Document]) -> tuple[dict[str, str], dict[str, str], set[str]]:
+    """(the owner of each, its node, those that are leaving)"""
+    owner, on, leaving = dict[str, str](), dict[str, str](), set[str]()
     for pod in (o for o in items if o["kind"] == "Pod"):
         name = pod["metadata"]["name"]
         owner[name] = pod["metadata"].get("ownerReferences", [{"name": name}])[0]["name"]
         on[name] = pod["spec"].get("nodeName", "")
         leaving |= {name} if pod["metadata"].get("deletionTimestamp") else set()
+    return owner, on, leaving
+
+
+def counted(case: Case, records: list[Document]) -> Counted:
+    """That of a play of its objects, without what is left out."""
+    items, ignored = case.items, case.left_out
+    in_api = courses(items, records, in_api=True)
+    named = {(o["kind"], o["metadata"]["name"]): o for o in items}
+    below = {
+        name
+        for (kind, name), o in named.items()
+        if kind == "PodDisruptionBudget"
+        and in_api[name].first >= o["spec"]["minAvailable"] > in_api[name].lowest
+    }
+    owner, on, leaving = pods_at_first(items)
+    disrupted, asked = set(), set()
+    unknown = unknown_nodes(items)
+    evicted: Counter[str] = Counter()
     for record in records:
         name, detail, act = record["object"]["name"], record["detail"], record["action"]
         event = detail["reason"] if act == "RecordEvent" else ""
@@ -208,11 +219,11 @@ def counted(case: Case, records: list[Document]) -> Counted:
     undrained = sum(end != "Drained" for end in drains_of(records).values())
     serving = courses(items, records)
     workloads = {n: course for n, course in serving.items() if n not in ignored}
-    left_out = {
+    left_out = at_risk | {
         n
         for n, course in serving.items()
         if len(course.points) > 1 or len(in_api[n].points) > 1 or course.pending or evicted[n]
-    } | at_risk
+    }
     evicted = Counter({n: count for n, count in evicted.items() if n not in ignored})
     return Counted(workloads, services, below, stuck, evicted, undrained, left_out & ignored)
 
