@@ -33,7 +33,7 @@ from bench._drain_cluster import cluster as drain_cluster
 from bench._stream_server import Cluster as HeavyCluster
 from bench.status import dump
 from kubectl_nodelife.commands.answering.status import finished
-from kubectl_nodelife.commands.cluster import view_of_dump
+from kubectl_nodelife.commands.cluster.look import view_of_dump
 from kubectl_nodelife.controllers import make_controllers
 from kubectl_nodelife.drain.plan import make_wave_plan
 from kubectl_nodelife.drain.results import WaveOptions

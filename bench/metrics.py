@@ -14,7 +14,7 @@ from typing import Any
 
 from bench import Stopwatch
 from bench.status import dump
-from kubectl_nodelife.commands.cluster import view_of_dump
+from kubectl_nodelife.commands.cluster.look import view_of_dump
 from kubectl_nodelife.daemon.metrics.cluster_sample import ClusterSample, sample_steps
 from kubectl_nodelife.daemon.metrics.endpoint import expose
 from kubectl_nodelife.daemon.metrics.recorder import ChangeCounts, cluster_values, work_values

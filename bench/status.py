@@ -16,7 +16,7 @@ import msgspec
 from bench import Stopwatch
 from bench.zone_outage import make_setting
 from kubectl_nodelife.commands.answering.status import finished
-from kubectl_nodelife.commands.cluster import view_of_dump
+from kubectl_nodelife.commands.cluster.look import view_of_dump
 from kubectl_nodelife.dumps.dump import read_dump
 from kubectl_nodelife.kube.codec import encode
 from kubectl_nodelife.kube.meta import MicroTime

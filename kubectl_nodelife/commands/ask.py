@@ -172,7 +172,7 @@ def _direct_answer(where: Where, question: str, query: dict[str, Any]) -> dict[s
     from importlib import import_module
 
     from kubectl_nodelife.commands.answering import as_sent
-    from kubectl_nodelife.commands.cluster import look
+    from kubectl_nodelife.commands.cluster.look import look
 
     asked = import_module(f"kubectl_nodelife.commands.answering.{question}")
     sent = as_sent(query)

@@ -21,7 +21,7 @@ from kubectl_nodelife.outlook.audit import CAP
 from kubectl_nodelife.report import terminal
 
 if TYPE_CHECKING:
-    from kubectl_nodelife.commands.cluster import KindsToRead
+    from kubectl_nodelife.commands.cluster.look import KindsToRead
     from kubectl_nodelife.kube.meta import LabelSelector
     from kubectl_nodelife.outlook.audit.audit_pods import AuditInput
     from kubectl_nodelife.outlook.audit.document import PodAudit
@@ -35,7 +35,7 @@ FIRST_LOOK = "a first look: ages are those of the objects"
 
 def reading() -> KindsToRead:
     """The kinds that an audit reads."""
-    from kubectl_nodelife.commands.cluster import KindsToRead
+    from kubectl_nodelife.commands.cluster.look import KindsToRead
     from kubectl_nodelife.outlook.audit.document import KINDS
 
     return KindsToRead(KINDS, needed=("Node", "Pod"))
@@ -98,7 +98,7 @@ def audit_command(
     from msgspec.structs import replace
 
     from kubectl_nodelife.commands.answering.status import NOTHING_TO_SHOW
-    from kubectl_nodelife.commands.cluster import namespace_of, none_found
+    from kubectl_nodelife.commands.cluster.look import namespace_of, none_found
     from kubectl_nodelife.kube.selectors import label_selector
     from kubectl_nodelife.outlook.audit.document import only, pod_audit, seen_in
     from kubectl_nodelife.report.audit import audit_page
@@ -124,7 +124,7 @@ def audit_command(
 def look_for_audit(where: Where) -> ClusterView:
     """The cluster. Raises BadInput where no pods were read: that none is found then means nothing;
     NodelifeError."""
-    from kubectl_nodelife.commands.cluster import look
+    from kubectl_nodelife.commands.cluster.look import look
 
     view = look(where, reading())
     if "Pod" in view.unread:
@@ -197,7 +197,7 @@ def repair(
       kubectl nodelife repair web-0 -n shop -f dump/ --fenced worker-3
       kubectl nodelife repair -f now/ --before a-minute-ago/ -o json
     """
-    from kubectl_nodelife.commands.cluster import namespace_of
+    from kubectl_nodelife.commands.cluster.look import namespace_of
     from kubectl_nodelife.outlook.audit.document import repair_document
     from kubectl_nodelife.outlook.audit.repair_plan import RepairOptions
     from kubectl_nodelife.report.audit import repair_page

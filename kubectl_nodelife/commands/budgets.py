@@ -50,7 +50,7 @@ def budgets(
       kubectl nodelife budgets web -n shop
       kubectl nodelife budgets -n shop -o wide -f dump.json
     """
-    from kubectl_nodelife.commands.cluster import namespace_of
+    from kubectl_nodelife.commands.cluster.look import namespace_of
 
     named = parse_subjects(names, (BUDGET,), BUDGET)
     given = {budget.namespace for budget in named if budget.namespace}
@@ -73,7 +73,7 @@ def show(
     exit_code: bool = False,
 ) -> int:
     """Print the budgets of these names, or all, of a namespace or of all (None). The exit code."""
-    from kubectl_nodelife.commands.cluster import look_for_drain, none_found
+    from kubectl_nodelife.commands.cluster.look import look_for_drain, none_found
     from kubectl_nodelife.drain.budget_survey import survey
     from kubectl_nodelife.kube.selectors import label_selector
 

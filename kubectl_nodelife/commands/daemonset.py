@@ -218,7 +218,7 @@ def roll_back(
 ) -> int:
     """Show, ask, and send. The exit code. Raises NodelifeError."""
     from kubectl_nodelife.commands.answering import daemonset as answering
-    from kubectl_nodelife.commands.cluster import look
+    from kubectl_nodelife.commands.cluster.look import look
     from kubectl_nodelife.outlook.daemonset.summary import daemon_sets
     from kubectl_nodelife.report.daemonset import undo_page
 

@@ -136,7 +136,7 @@ def divergence_of_dump(
     """
     from msgspec.structs import replace
 
-    from kubectl_nodelife.commands.cluster import view_of_dump
+    from kubectl_nodelife.commands.cluster.look import view_of_dump
     from kubectl_nodelife.dumps.dump import OWN_CLOCK, load
     from kubectl_nodelife.kube.workload import Event
     from kubectl_nodelife.outlook.diverge.dump_observations import dump_observations

@@ -40,7 +40,7 @@ from kubectl_nodelife.report import terminal
 if TYPE_CHECKING:
     from kubectl_nodelife.acts.drain import Drain, DrainOrder, Replan
     from kubectl_nodelife.acts.session import ActOrder
-    from kubectl_nodelife.commands.cluster import DrainLook
+    from kubectl_nodelife.commands.cluster.look import DrainLook
     from kubectl_nodelife.drain.results import DrainPlan, WaveOptions
     from kubectl_nodelife.report.live_line import LiveLine
     from kubectl_nodelife.sim.kubectl.options import DrainOptions
@@ -233,7 +233,7 @@ def drain(
       kubectl nodelife drain worker-1 --ignore-daemonsets --dry-run=server
     """
     from kubectl_nodelife.acts.drain import DrainOrder
-    from kubectl_nodelife.commands.cluster import choose_nodes, look_for_drain
+    from kubectl_nodelife.commands.cluster.look import choose_nodes, look_for_drain
     from kubectl_nodelife.drain.plan import planned
 
     options, waves = flags.options(), flags.waves()
@@ -259,7 +259,7 @@ def replanner(where: Where, options: DrainOptions, waves: WaveOptions | None) ->
     """Plans anew, of another look at the cluster, while the drain goes on."""
     import asyncio
 
-    from kubectl_nodelife.commands.cluster import look_for_drain
+    from kubectl_nodelife.commands.cluster.look import look_for_drain
     from kubectl_nodelife.drain.plan import planned
 
     async def replan(names: Sequence[str]) -> DrainPlan:

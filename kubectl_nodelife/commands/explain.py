@@ -115,7 +115,7 @@ def _named_at_daemon(where: Where, name: str) -> set[tuple[str, str, str]]:
 
 def _all_named(where: Where) -> set[tuple[str, str, str]]:
     """The same of all objects, by a look."""
-    from kubectl_nodelife.commands.cluster import KindsToRead, look
+    from kubectl_nodelife.commands.cluster.look import KindsToRead, look
     from kubectl_nodelife.kube.kinds import kind_of
 
     view = look(where, KindsToRead(_OBJECTS, needed=()))

@@ -254,7 +254,7 @@ def read_base(study: Study) -> tuple[Base, int, list[str]]:
 
 
 def _of_dump(study: Study, path: str) -> tuple[Base, int, list[str]]:
-    from kubectl_nodelife.commands.cluster import view_of_dump
+    from kubectl_nodelife.commands.cluster.look import view_of_dump
     from kubectl_nodelife.dumps.dump import load
     from kubectl_nodelife.kube.kinds import KINDS
     from kubectl_nodelife.sweep.points import base_of_cluster

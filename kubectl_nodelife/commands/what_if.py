@@ -166,7 +166,7 @@ def _rank(where: Where, words: tuple[str, ...], asked: QuestionFlags, output: Ou
     Not the daemon's work: it may take minutes on all cores, and shows how far it is.
     """
     from kubectl_nodelife.commands.answering.what_if import each_of, exceeds, rank, reading
-    from kubectl_nodelife.commands.cluster import look
+    from kubectl_nodelife.commands.cluster.look import look
     from kubectl_nodelife.report.what_if import ranking_page
 
     of_one = f"-o {output.format}" if output.format in _OF_ONE_QUESTION else ""

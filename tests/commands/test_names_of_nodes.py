@@ -8,8 +8,8 @@ import click
 import pytest
 
 from kubectl_nodelife.cli import main, nodelife
-from kubectl_nodelife.commands import cluster
-from kubectl_nodelife.commands.cluster import DrainLook
+from kubectl_nodelife.commands.cluster import look as cluster
+from kubectl_nodelife.commands.cluster.look import DrainLook
 from kubectl_nodelife.commands.flags import DefaultGroup, Where
 from kubectl_nodelife.errors import BadInput
 from kubectl_nodelife.kube.names import (

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from kubectl_nodelife import cli
 from kubectl_nodelife.commands.answering.status import StatusLines, finished
 from kubectl_nodelife.commands.ask import say_first_look
-from kubectl_nodelife.commands.cluster import view_of_dump
+from kubectl_nodelife.commands.cluster.look import view_of_dump
 from kubectl_nodelife.dumps.dump import load
 from kubectl_nodelife.outlook.status import NodeLifeStatus, status_steps
 

@@ -10,7 +10,7 @@ import pytest
 from bench.status import dump
 from kubectl_nodelife.commands.answering.for_daemon import make_answers
 from kubectl_nodelife.commands.answering.what_if import KINDS
-from kubectl_nodelife.commands.cluster import view_of_dump
+from kubectl_nodelife.commands.cluster.look import view_of_dump
 from kubectl_nodelife.daemon.cluster_view import Sources
 from kubectl_nodelife.dumps.dump import read_dump
 from kubectl_nodelife.errors import NodelifeError

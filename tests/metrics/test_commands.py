@@ -10,7 +10,7 @@ import yaml
 from click.testing import CliRunner
 
 from kubectl_nodelife.commands.answering.status import finished
-from kubectl_nodelife.commands.cluster import view_of_dump
+from kubectl_nodelife.commands.cluster.look import view_of_dump
 from kubectl_nodelife.commands.metrics import metrics
 from kubectl_nodelife.daemon.metrics import FAMILIES, cluster_sample
 from kubectl_nodelife.dumps.dump import read_dump

@@ -9,7 +9,7 @@ import pytest
 import yaml
 from msgspec.structs import replace
 
-from kubectl_nodelife.commands.cluster import view_of_dump
+from kubectl_nodelife.commands.cluster.look import view_of_dump
 from kubectl_nodelife.dumps.dump import read_dump
 from kubectl_nodelife.engine.settings import make_settings
 from kubectl_nodelife.kube.pod import Pod

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from kubectl_nodelife.commands.answering.status import finished
-from kubectl_nodelife.commands.cluster import view_of_dump
+from kubectl_nodelife.commands.cluster.look import view_of_dump
 from kubectl_nodelife.dumps.dump import load
 from kubectl_nodelife.engine.cache import Cache
 from kubectl_nodelife.engine.settings import NEWEST, Settings, make_settings, parse_profile

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from kubectl_nodelife.cli import main
-from kubectl_nodelife.commands.cluster import view_of_dump
+from kubectl_nodelife.commands.cluster.look import view_of_dump
 from kubectl_nodelife.dumps import dump
 from kubectl_nodelife.kube.kinds import kind_of
 from kubectl_nodelife.kube.meta import KubeObject

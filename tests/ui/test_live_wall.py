@@ -9,7 +9,7 @@ import pytest
 from msgspec.structs import replace
 
 from bench.status import dump
-from kubectl_nodelife.commands.cluster import view_of_dump
+from kubectl_nodelife.commands.cluster.look import view_of_dump
 from kubectl_nodelife.dumps.dump import read_dump
 from kubectl_nodelife.engine.cache import Cache
 from kubectl_nodelife.kube.meta import MicroTime, ObjectMeta

@@ -23,7 +23,7 @@ from kubectl_nodelife.commands.answering import (
     output_of,
 )
 from kubectl_nodelife.commands.answering import QUESTION as QUESTION
-from kubectl_nodelife.commands.cluster import KindsToRead, none_found
+from kubectl_nodelife.commands.cluster.look import KindsToRead, none_found
 from kubectl_nodelife.errors import BadInput, Failed, NotFound, Unreachable
 from kubectl_nodelife.kube.selectors import label_selector
 from kubectl_nodelife.outlook.daemonset import kubectl_rollout, summary

@@ -10,8 +10,16 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from kubectl_nodelife.commands import cluster
 from kubectl_nodelife.commands.answering import Query, Response, flags_of, output_of, word
+from kubectl_nodelife.commands.cluster.look import (
+    KINDS_TO_READ,
+    KindsToRead,
+    check_pods_read,
+    choose_nodes,
+    kubectl_flags,
+    snapshot_of,
+    source_of,
+)
 from kubectl_nodelife.commands.drain import DrainFlags
 from kubectl_nodelife.document import document
 from kubectl_nodelife.drain.plan import make_plan, planned
@@ -32,23 +40,23 @@ MOST_DRAINS: Final = 8
 _ALL_FLAGS: Final = DrainOptions(force=True, ignore_daemonsets=True, delete_emptydir_data=True)
 
 
-def reading(query: Query) -> cluster.KindsToRead:
+def reading(query: Query) -> KindsToRead:
     """The input of a plan."""
-    return cluster.KINDS_TO_READ
+    return KINDS_TO_READ
 
 
 def answer(view: ClusterView, query: Query) -> Response:
     """The plan. `inTrouble` where the drain cannot finish. Raises BadInput, Failed, NotFound."""
-    snapshot = cluster.snapshot_of(view, word(query, "read"))
-    cluster.check_pods_read(snapshot)
+    snapshot = snapshot_of(view, word(query, "read"))
+    check_pods_read(snapshot)
     selector = query["selector"][-1] if "selector" in query else None
     every = word(query, "all") == "true"
-    names = cluster.choose_nodes(snapshot, tuple(query.get("node", ())), selector, every)
+    names = choose_nodes(snapshot, tuple(query.get("node", ())), selector, every)
     flags = flags_of(query, DrainFlags)
     plan = planned(snapshot, names, flags.options(), flags.waves())
     plan.warnings = [*view.warnings, *plan.warnings]
     return {
-        "text": _text(plan, cluster.source_of(view), query),
+        "text": _text(plan, source_of(view), query),
         "warnings": plan.warnings,
         "inTrouble": plan.verdict in (NEVER, REFUSED),
     }
@@ -58,7 +66,7 @@ def _text(plan: DrainPlan, source: dict[str, Any], query: Query) -> str:
     output = word(query, "output")
     if output == COMMANDS:
         given = {flag: word(query, flag) for flag in ("kubeconfig", "context", "as")}
-        return script(plan, cluster.kubectl_flags(given, source))
+        return script(plan, kubectl_flags(given, source))
     if output == HTML:
         return html_page(plan, source)
     return output_of(query).render(drain_page(plan, source))
@@ -77,8 +85,8 @@ def under_way(view: ClusterView, query: Query) -> Response:
     for name in names:
         if name not in view.cache.nodes:
             raise NotFound("nodes", name, among=view.cache.nodes)
-    snapshot = cluster.snapshot_of(view)
-    source = cluster.source_of(view)
+    snapshot = snapshot_of(view)
+    source = source_of(view)
     plans = [make_plan(snapshot, [name], _ALL_FLAGS) for name in names[:MOST_DRAINS]]
     items = [plan.document(source) for plan in plans]
     return document("DrainPlanList", source=view.source, items=items, warnings=warnings)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from kubectl_nodelife.commands import answering
-from kubectl_nodelife.commands.cluster import KindsToRead
+from kubectl_nodelife.commands.cluster.look import KindsToRead
 from kubectl_nodelife.drain.notices import WEBHOOK_KINDS
 from kubectl_nodelife.errors import NodelifeError
 from kubectl_nodelife.kube.kinds import DRAIN_KINDS, OPTIONAL_KINDS

@@ -36,7 +36,7 @@ from kubectl_nodelife.commands.answering import (
     word,
 )
 from kubectl_nodelife.commands.answering.status import StatusLines
-from kubectl_nodelife.commands.cluster import KindsToRead
+from kubectl_nodelife.commands.cluster.look import KindsToRead
 from kubectl_nodelife.daemon.changes import ChangeFilter, ChangeRecord, document
 from kubectl_nodelife.daemon.cluster_view import Sources, journal_warnings
 from kubectl_nodelife.daemon.forked_answers import ForkedAnswers, Tell, imported

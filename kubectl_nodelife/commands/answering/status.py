@@ -9,7 +9,7 @@ from typing import NamedTuple
 from msgspec.structs import replace
 
 from kubectl_nodelife.commands import answering
-from kubectl_nodelife.commands.cluster import KindsToRead
+from kubectl_nodelife.commands.cluster.look import KindsToRead
 from kubectl_nodelife.kube.names import counted, first_names
 from kubectl_nodelife.kube.node import Node, Taint
 from kubectl_nodelife.kube.times import SECOND_NS, due_in, due_within, format_time, human_duration

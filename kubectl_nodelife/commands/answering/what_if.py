@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, NoReturn, TypeVar
 from msgspec.structs import replace
 
 from kubectl_nodelife.commands import answering
-from kubectl_nodelife.commands.cluster import KindsToRead
+from kubectl_nodelife.commands.cluster.look import KindsToRead
 from kubectl_nodelife.errors import BadInput, Failed
 from kubectl_nodelife.kube.kinds import DRAIN_KINDS
 from kubectl_nodelife.kube.times import SECOND_NS, format_duration

@@ -40,7 +40,7 @@ from kubectl_nodelife.report.live_line import progress_bar
 if TYPE_CHECKING:
     from kubectl_nodelife.acts.session import ActSession, LiveCarrier
     from kubectl_nodelife.acts.upgrade.leader import Opening
-    from kubectl_nodelife.commands.cluster import DrainLook
+    from kubectl_nodelife.commands.cluster.look import DrainLook
     from kubectl_nodelife.controllers.upgrade.document import RunDocument
     from kubectl_nodelife.controllers.upgrade.memory import UpgradePorts
     from kubectl_nodelife.controllers.upgrade.policy import UpgradePolicy
@@ -86,7 +86,7 @@ def plan(
       kubectl nodelife upgrade plan -l pool=blue --wait --target kubeletVersion=v1.36.3 -o wide
       kubectl nodelife upgrade plan -f upgrade.yaml -f dump.json -o html
     """
-    from kubectl_nodelife.commands.cluster import check_pods_read, kubectl_flags, no_node
+    from kubectl_nodelife.commands.cluster.look import check_pods_read, kubectl_flags, no_node
     from kubectl_nodelife.daemon.permissions import rights
 
     given, dumps = split_dumps(given)
@@ -138,7 +138,7 @@ def look_for_upgrade(where: Where, read_all: str = "") -> DrainLook:
     """As `look_for_drain`. Raises NodelifeError."""
     import asyncio
 
-    from kubectl_nodelife.commands.cluster import look_for_drain
+    from kubectl_nodelife.commands.cluster.look import look_for_drain
 
     look = look_for_drain(where, read_all)
     if where.filename:
@@ -451,7 +451,7 @@ def prove(
       kubectl nodelife upgrade prove worker-7 worker-8 --canary-image registry.k8s.io/pause:3.10
     """
     from kubectl_nodelife.acts.upgrade.lease import open_run
-    from kubectl_nodelife.commands.cluster import look_for_drain
+    from kubectl_nodelife.commands.cluster.look import look_for_drain
 
     if not nodes:
         raise BadInput("no node is named", remedy="give NODE...")
@@ -510,7 +510,7 @@ def preview(release: str | None, output: Output, where: Where) -> int:
       kubectl nodelife upgrade preview v1.38 -o wide
       kubectl nodelife upgrade preview v1.37 -f dump.json
     """
-    from kubectl_nodelife.commands.cluster import KindsToRead, look
+    from kubectl_nodelife.commands.cluster.look import KindsToRead, look
     from kubectl_nodelife.engine.settings import Profile, parse_profile
     from kubectl_nodelife.kube.kinds import kind_named
     from kubectl_nodelife.outlook.releases import KINDS
