@@ -6,10 +6,6 @@ The outcome `would` is open; `confirmed` (the cluster shows it, done by another)
 (overtaken) are the ends of a dry run. Of a decision no object shows anything: where what it led to
 is confirmed it is told as `decided`.
 
-A SQLite file of the daemon, this one and that of writes (`intents.py`), is opened by no link:
-whoever can put one into the folder would have it written elsewhere. It can be read by its owner
-alone, and so can the log beside it, which gets the file's mode when it is made.
-
 The file (`Store`) is SQLite in WAL mode, written by one thread of its own in batches. What a batch
 has brought to it survives kill -9: the log is written before the answer, and the next opening takes
 it in. `synchronous=NORMAL` may lose the last batches when the machine loses power, but never more,

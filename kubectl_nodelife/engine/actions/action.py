@@ -291,11 +291,6 @@ class ReadLeases(Action, frozen=True, kw_only=True, gc=False):
         """Nothing that is changed."""
         return ("", ("", ""))
 
-    @property
-    def word(self) -> str:
-        """What it is called, in records and messages."""
-        return type(self).__name__
-
     def records(self) -> Iterator[tuple[str, Detail]]:
         """None."""
         yield from ()
@@ -320,11 +315,6 @@ class AfterWrites(Action, frozen=True, kw_only=True, gc=False):
     def target(self) -> tuple[str, tuple[str, str]]:
         """Nothing in the cluster."""
         return ("", ("", ""))
-
-    @property
-    def word(self) -> str:
-        """What it is called, in records and messages."""
-        return type(self).__name__
 
     def records(self) -> Iterator[tuple[str, Detail]]:
         """None."""
@@ -363,11 +353,6 @@ class ScheduleEviction(PodAction, frozen=True, kw_only=True, gc=False):
     toleration_seconds: int
     taints: tuple[Taint, ...] = ()
 
-    @property
-    def word(self) -> str:
-        """What it is called, in records and messages."""
-        return type(self).__name__
-
     def records(self) -> Iterator[tuple[str, Detail]]:
         """ScheduleEviction; `due` is made relative where the record is written."""
         yield (
@@ -383,11 +368,6 @@ class CancelEviction(PodAction, frozen=True, kw_only=True, gc=False):
 
     due_ns: int
 
-    @property
-    def word(self) -> str:
-        """What it is called, in records and messages."""
-        return type(self).__name__
-
     def records(self) -> Iterator[tuple[str, Detail]]:
         yield "CancelEviction", {"due_ns": self.due_ns}
 
@@ -398,11 +378,6 @@ class RecordEvent(ObjectAction, frozen=True, kw_only=True, gc=False):
     type: str = "Normal"
     reason: str
     message: str = ""
-
-    @property
-    def word(self) -> str:
-        """What it is called, in records and messages."""
-        return type(self).__name__
 
     def records(self) -> Iterator[tuple[str, Detail]]:
         detail: Detail = {"type": self.type, "reason": self.reason}
