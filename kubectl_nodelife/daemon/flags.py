@@ -313,11 +313,15 @@ of a field are then joined by commas. A tuple that is not among these is a flag 
 SECRETS: Final = ("--webhook",)
 """They go to another process by a pipe, never as an argument."""
 
-_PORT: Final[Mapping[str, Any]] = {
-    "type": click.IntRange(1024, 65535),
-    "is_flag": False,
-    "flag_value": 9877,
+_MORE: Final[Mapping[str, Mapping[str, Any]]] = {
+    "--max-writes": {"type": int},
+    "--serve-answers": {
+        "type": click.IntRange(1024, 65535),
+        "is_flag": False,
+        "flag_value": 9877,
+    },
 }
+"""What click is told of a flag besides."""
 
 
 def _fields() -> Iterator[tuple[str, str]]:
@@ -396,15 +400,11 @@ def _click_option(flag: DeclaredFlag, default: Any) -> Callable[[Callback], Call
         more["is_flag"] = True
     elif flag.choices:
         more |= {"type": click.Choice(flag.choices), "metavar": None}
-    elif flag.field == "answer_port":
-        more |= _PORT
-    elif not isinstance(default, (str, tuple)):
-        more["type"] = int
     if default and isinstance(default, str):
         more |= {"default": default, "show_default": True}
     if isinstance(default, tuple) and flag.name not in READ:
         more["multiple"] = True
-    return click.option(*flag.spellings, _parameter(flag), **more)
+    return click.option(*flag.spellings, _parameter(flag), **more, **_MORE.get(flag.name, {}))
 
 
 class Options(NamedTuple):
