@@ -31,6 +31,10 @@ MAX_WRITES: Final = 500
 T = TypeVar("T")
 
 
+# Lines of a table of flags, for all verbs that write.
+YES_FLAG: Final = "--yes -y  Do not ask."
+INSECURE_FLAG: Final = "--insecure-enforce  Without verified TLS; labs only."
+
 ROLLOUT = "rollout"
 Show = Callable[[str], None]
 
@@ -48,11 +52,11 @@ act_flags = gathered_flags(
     "act",
     ActFlags,
     f"""
---yes -y            Do not ask.
+{YES_FLAG}
 --dry-run=[{NONE}|{CLIENT}|{SERVER}]  client: only show; server: have the API server check
     each request.
---max-writes=N      So many writes at most.
---insecure-enforce  Without verified TLS; labs only.
+--max-writes=N  So many writes at most.
+{INSECURE_FLAG}
 """,
     dry_run={"is_flag": False, "flag_value": CLIENT},
     max_writes={"type": click.IntRange(min=0), "show_default": True},

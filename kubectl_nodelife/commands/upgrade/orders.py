@@ -145,9 +145,9 @@ class OrderFlags(NamedTuple):
 _order_flags = gathered_flags(
     "order",
     OrderFlags,
-    """
+    f"""
 --lease-namespace=NS  Where the run's Lease is.
---insecure-enforce    Without verified TLS; labs only.
+{writing.INSECURE_FLAG}
 """,
     lease_namespace={"show_default": True},
 )

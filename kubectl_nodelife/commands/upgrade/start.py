@@ -25,6 +25,8 @@ from kubectl_nodelife.commands.flags import (
 from kubectl_nodelife.commands.upgrade.flags import policy_flags, policy_of, split_dumps
 from kubectl_nodelife.commands.upgrade.orders import read_run
 from kubectl_nodelife.commands.writing import (
+    INSECURE_FLAG,
+    YES_FLAG,
     ActFlags,
     environ,
     identity_of,
@@ -187,10 +189,10 @@ class LeadFlags(NamedTuple):
 lead_flags = gathered_flags(
     "lead",
     LeadFlags,
-    """
---yes -y                   Do not ask.
+    f"""
+{YES_FLAG}
 --set=FLAG=VALUE           A setting; repeatable.
---insecure-enforce         Without verified TLS; labs only.
+{INSECURE_FLAG}
 --lease-duration=DURATION  How long a leader that does not renew keeps the Lease.
 """,
     lease_duration={"show_default": True},
