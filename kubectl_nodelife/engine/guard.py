@@ -298,7 +298,8 @@ class Guard:
         """The outcome of a write: errors of the server open the breaker for that verb and kind.
 
         What the API server refuses (4xx) has written nothing: it does not count towards the total,
-        nor an eviction that a budget refuses towards the deletions. NOT_SENT: it was not sent.
+        nor an eviction that a budget refuses towards the deletions. NOT_SENT: it was refused with
+        401, and not sent again with new credentials.
         """
         if self._recovering is not None and self._recovering[0] is action:
             self._recovering = None

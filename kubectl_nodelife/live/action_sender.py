@@ -347,23 +347,35 @@ class ActionSender:
 
     async def _send(self, action: actions.Action, call: calls.Write, intent: int) -> calls.Answer:
         """Send what may be sent at this instant, and report the answer. Raises NotSent where the
-        gate has closed by the time that there are credentials.
+        gate has closed, or a cap is used up, by the time that there are credentials.
         """
-        port, now_ns = self._port, self._port.monotonic_ns()
-        port.guard.sending(action, now_ns)
-        port.journal.note(intent, "sent")
+        port, began_ns, sent = self._port, self._port.monotonic_ns(), False
+
+        def may_send() -> bool:
+            nonlocal sent
+            if sent:  # the caps count it
+                held = port.guard.stopped(action, port.view(), port.monotonic_ns())
+                return not self.stopped and held is None
+            try:
+                self._check_gate(action)
+            except NotSent:
+                return False
+            sent = True
+            port.guard.sending(action, port.monotonic_ns())
+            port.journal.note(intent, "sent")
+            port.recorder.sending(action)
+            return True
+
         self.sending.add(action.target)
         untainted = action.node if isinstance(action, actions.RemoveTaints) else ""
         self._untainting[untainted] += bool(untainted)
         self.writing += 1
-        port.recorder.sending(action)
         try:
-            answer = await self._controllers[action.controller].writer.call(
-                call, may_send=lambda: self._is_open_for(action)
-            )
+            writer = self._controllers[action.controller].writer
+            answer = await writer.call(call, may_send=may_send)
         except asyncio.CancelledError:
             because = "given up while it was on its way"
-            port.journal.note(intent, "unknown", 0, because)
+            port.journal.note(intent, "unknown" if sent else "failed", 0, because)
             raise GivenUp(because) from None
         finally:
             self.writing -= 1
@@ -371,11 +383,12 @@ class ActionSender:
             self._untainting[untainted] -= bool(untainted)
         if answer.ok and isinstance(answer.obj, Node):
             self._note_node(answer.obj)
-        port.guard.ended(action, answer.code, answer.message, port.monotonic_ns())
+        if sent or answer.code != NOT_SENT:
+            port.guard.ended(action, answer.code, answer.message, port.monotonic_ns())
         if answer.code == NOT_SENT:
             port.journal.note(intent, "failed", NOT_SENT, f"not sent: {answer.message}")
             raise NotSent(answer.message)
-        port.recorder.answered(action, answer, (port.monotonic_ns() - now_ns) / SECOND_NS)
+        port.recorder.answered(action, answer, (port.monotonic_ns() - began_ns) / SECOND_NS)
         return answer
 
     @asynccontextmanager
@@ -437,12 +450,6 @@ class ActionSender:
                 raise Superseded(sign_of_life)
         elif node is not None and node.is_ready and _is_news(node, item.seen):
             raise Moot(f"node {node.name} is Ready again", node)
-
-    def _is_open_for(self, action: actions.Action) -> bool:
-        """True if the gate is still open for what has to wait once more right before it is sent."""
-        port = self._port
-        held = port.guard.stopped(action, port.view(), port.monotonic_ns())
-        return not self.stopped and held is None
 
     async def _token(self, controller: str) -> None:
         """Wait for a token of the controller's bucket."""

@@ -152,7 +152,8 @@ class Writer:
         """Send one call and wait for its answer. Never raises for what a server or network does.
 
         `may_send` is asked once there are credentials, and again before what the server wants to
-        have later is sent again. Where it is False at first, the answer's code is NOT_SENT.
+        have later is sent again. Where it is False before anything was sent that the server has
+        taken up, the answer's code is NOT_SENT.
         """
         request, judge = request_of_call(call), self.judge
         key = getattr(call, "key", ("", ""))  # a list has none
@@ -178,9 +179,14 @@ class Writer:
         if self._dry_run and request.method != "GET":
             request = as_dry_run(request)
         gives_up = time.monotonic() + MOST_WAIT_S
+        withheld = "writing was not allowed any more once there were credentials"
+        answer = Answer(NOT_SENT, message=withheld, now_ns=self._now_ns())
         for attempt in range(MAX_RETRIES + 1):
             limit_s = timeout_s or self._request_s
-            answer, retry_after_s = await self._send_once(request, kind, limit_s, may_send)
+            try:
+                answer, retry_after_s = await self._send_once(request, kind, limit_s, may_send)
+            except Withheld:
+                return answer  # of the try before it, which may have written
             resend = answer.code == 429 or answer.code >= 500
             last = attempt == MAX_RETRIES or time.monotonic() + retry_after_s > gives_up
             if not resend or not retry_after_s or last or not retry:
@@ -214,9 +220,6 @@ class Writer:
                 )
                 async with response:
                     body = await read_body(response, _MOST_BYTES)
-            except Withheld:
-                message = "writing was not allowed any more once there were credentials"
-                return Answer(NOT_SENT, message=message, now_ns=self._now_ns()), 0.0
             except (aiohttp.ClientError, TimeoutError, OSError, NodelifeError) as error:
                 text = "no answer in time" if isinstance(error, TimeoutError) else str(error)
                 return Answer(0, message=text, now_ns=self._now_ns()), 0.0

@@ -20,6 +20,7 @@ from aiohttp import web
 
 from kubectl_nodelife.engine.events import Heartbeats
 from kubectl_nodelife.kube.times import MILLISECOND_NS, SECOND_NS
+from kubectl_nodelife.live.writer import Withheld
 from kubectl_nodelife.sandbox.cluster import SandboxCluster
 from kubectl_nodelife.sandbox.server import ApiServer
 from kubectl_nodelife.sandbox.status import StatusError
@@ -204,6 +205,8 @@ class Network:
         may_send: Callable[[], bool],
     ) -> tuple[_Response, int]:
         """As `WritingSession.send`, with credentials at hand."""
+        if not may_send():
+            raise Withheld
         sent = Sent(method, url, content, dict(headers))
         world, fault = self._server.world, self._fault(sent)
         if method != "GET":
@@ -211,8 +214,7 @@ class Network:
         done = asyncio.get_running_loop().create_future()
 
         def tell(code: int, body: bytes, more: dict[str, str]) -> None:
-            back_ns = self._dice.randint(1, 3) * MILLISECOND_NS + fault.delay_ns // 2
-            back_ns += fault.late_ns
+            back_ns = self._way_ns(fault) + fault.late_ns
             world.at(world.now_ns + back_ns, lambda: self._back(done, (code, body, more)))
 
         def arrive() -> None:
@@ -227,7 +229,7 @@ class Network:
                 code, body, more = answer
                 tell(code, fault.rewrite(body) if fault.rewrite else body, more)
 
-        way_ns = self._dice.randint(1, 3) * MILLISECOND_NS + fault.delay_ns // 2
+        way_ns = self._way_ns(fault)
         if self.dead:
             await done
         if fault.reaches:
@@ -243,6 +245,9 @@ class Network:
         if found is None:
             raise aiohttp.ServerDisconnectedError
         return _Response(*found), 0
+
+    def _way_ns(self, fault: Fault) -> int:
+        return self._dice.randint(1, 3) * MILLISECOND_NS + fault.delay_ns // 2
 
     def _back(self, done: asyncio.Future[Any], answer: Any) -> None:
         if not done.done() and not self.dead:

@@ -100,6 +100,7 @@ class Lab:
         self.on_credentials: Callable[[], None] = lambda: None
         self.on_evidence: Callable[[], None] = lambda: None
         self.ends: list[tuple[str, int, str]] = []
+        self.sendings: list[str] = []
         self.now_ns = NOW
         self.set_by_ns = 0  # by how much the API server's clock was set since
         self.guard = Guard(UPSTREAM)
@@ -180,7 +181,9 @@ class Lab:
     def held(self, *_: Any) -> None:
         self.on_held()
 
-    def sending(self, *_: Any) -> None: ...
+    def sending(self, action: Action) -> None:
+        self.sendings.append(type(action).__name__)
+
     def answered(self, *_: Any) -> None: ...
     def ended(self, action: Action, result: Result, _: int) -> None:
         if not result.ok or not result.changed:
@@ -243,9 +246,17 @@ def test_a_gate_that_closes_while_credentials_are_fetched_sends_nothing_until_it
 
     lab.on_credentials, lab.on_held = lose, lead
     lab.play(DELETE)
-    again = ["held", "intent p", "sent", "Delete p", "applied"]
-    assert lab.log == ["intent p", "sent", "failed", *again]
-    assert lab.guard.sent == 1 and lab.outcomes == [("DeletePod", 200)]
+    assert lab.log == ["intent p", "failed", "held", "intent p", "sent", "Delete p", "applied"]
+    assert lab.guard.sent == 1 and lab.sendings == ["DeletePod"]
+
+
+def test_what_waits_for_credentials_counts_towards_a_cap_once_it_is_sent() -> None:
+    """Two are let through while one may be written: the second finds the cap used up."""
+    lab = Lab()
+    lab.guard.caps = replace(UPSTREAM, total=1)
+    lab.play(DELETE, OTHER)
+    assert "Delete p" in lab.log and "Delete q" not in lab.log
+    assert lab.guard.sent == 1 and lab.outcomes == [("DeletePod", 425), ("DeletePod", 200)]
 
 
 def test_without_a_journal_nothing_is_sent() -> None:

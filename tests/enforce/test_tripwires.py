@@ -170,6 +170,16 @@ def test_what_we_wrote_once_another_may_not_write_again() -> None:
     assert rules(guard) == [SURPRISE]
 
 
+def test_what_the_server_refused_us_another_may_not_write() -> None:
+    """It was refused because the other one had written first."""
+    tripwires, guard, _ = wires(node())
+    ours = SetNodeConditions(**WHO, node="n0", conditions=())
+    tripwires.sends(ours)
+    tripwires.refused(ours)
+    tripwires.sees(Put("Node", LOST), NOW)
+    assert rules(guard) == [SURPRISE]
+
+
 def test_two_looks_at_one_write_of_ours_are_one() -> None:
     """What comes in one batch is compared with what came before it, not with the cache."""
     tripwires, guard, _ = wires(node())

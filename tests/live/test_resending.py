@@ -13,7 +13,7 @@ from kubectl_nodelife.engine.calls import Answer, Delete, Request
 from kubectl_nodelife.engine.events import NOT_SENT
 from kubectl_nodelife.live.connection import Connection
 from kubectl_nodelife.live.target import find_target
-from kubectl_nodelife.live.writer import Writer, WritingSession
+from kubectl_nodelife.live.writer import Withheld, Writer, WritingSession
 from tests.live.test_auth import plugin, wanting
 from tests.raw_server import raw_server
 
@@ -32,6 +32,19 @@ class Busy(Writer):
         return Answer(429), 0.01
 
 
+class Failing(Writer):
+    """To a server that fails, and to which nothing may be sent after that."""
+
+    def __init__(self, *args: Any) -> None:
+        super().__init__(*args)
+        self._answers = iter([(Answer(503), 0.01)])
+
+    async def _send_once(self, *_: Any) -> tuple[Answer, float]:
+        for answer in self._answers:
+            return answer
+        raise Withheld
+
+
 def sent(**how: Any) -> int:
     writer = Busy()
     answer = asyncio.run(writer.call(Delete("Pod", ("d", "p")), **how))
@@ -43,6 +56,13 @@ def test_ten_times_and_not_once_the_gate_has_closed() -> None:
     assert sent() == 11
     open_for = iter([True, True, False])
     assert sent(may_send=lambda: next(open_for)) == 3
+
+
+async def test_a_try_that_may_have_written_is_what_the_answer_tells() -> None:
+    """Though it was not allowed to be made again once there were new credentials."""
+    writer = Failing(cast(WritingSession, None), "test", lambda: 0)
+    answer = await writer.call(Delete("Pod", ("d", "p")))
+    assert answer.code == 503 and answer.is_ambiguous
 
 
 @pytest.mark.parametrize("refused", [False, True], ids=["the-first-ones", "others-after-a-401"])

@@ -464,6 +464,10 @@ class Enforcement:
         def answered(action: Action, answer: Answer, took_s: float) -> None:
             if answer.code == NO_ANSWER or took_s > _SLOW_S:
                 tripwires.trouble(self.monotonic_ns())
+            if (
+                400 <= answer.code < 500 and answer.reason
+            ):  # by the API server, not on the way to it
+                tripwires.refused(action)
             self._forbidden.note(action, answer)
 
         self.recorder.on_sending, self.recorder.on_answered = tripwires.sends, answered

@@ -111,6 +111,10 @@ class Tripwires:
             if len(self._ours) > _OURS_KEPT:
                 self._ours.popitem(last=False)
 
+    def refused(self, action: actions.Action) -> None:
+        """The API server has refused what we sent: it explains nothing that is seen."""
+        self._is_ours(type(action), action.target)
+
     def decides(self, action: actions.Action, now_ns: int) -> None:
         """A decision of ours: how many nodes fall silent."""
         if isinstance(action, actions.SetNodeConditions) and is_harm(action):
@@ -199,7 +203,7 @@ class Tripwires:
             self.ask_writer(SURPRISE, action.target, path)
 
     def _is_ours(self, type_: type[actions.Action], target: object) -> bool:
-        """True if we have sent that once more than it was seen."""
+        """True if we have sent that once more than it was seen or refused; it counts as seen."""
         sent = self._ours.pop((type_, target), 0)
         if sent > 1:
             self._ours[type_, target] = sent - 1
