@@ -53,10 +53,10 @@ for it, which is there already (6, 66); a least time that a run undercut (12, 20
 is done which fails (24), and that -1 are, where one fails that was to be skipped (140)."""
 
 
-ODD = (13, 26, 90, 110)
+ODD = (13, 26, 90, 110, 208)
 """Seeds of odd fleets of which something else was said once: that nothing can be done where there
 is a `--gate` (13), two nodes of the control plane at once (26), all where two are left out (90), a
-least time that waits for the proof of the node before (110)."""
+least time that waits for the proof of the node before (110), or has one slot too few (208)."""
 
 
 class Told(NamedTuple):

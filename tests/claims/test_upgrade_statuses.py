@@ -486,6 +486,24 @@ def test_the_time_left_knows_what_must_be_available_in_the_cluster() -> None:
     assert not any(lies), lies
 
 
+def test_the_time_left_knows_that_a_cordoned_node_comes_back_as_another() -> None:
+    """Two nodes may be out, and one of them is cordoned. Once another is there in its place, two of
+    the next zone go at a time."""
+    states = {"a1": "ok", "a2": "cordoned"} | {f"b{number}": "ok" for number in range(1, 7)}
+    items = [build.namespace(), build.namespace("nodelife")]
+    for name, state in states.items():
+        about = {"metadata": {"labels": {"pool": "blue"}}}
+        about |= {"spec": {"unschedulable": True}} if state == "cordoned" else {}
+        items += build.node(name, zone=name[0], **about)
+    order = {"selector": "pool=blue", "target": [], "maxUnavailable": 2, "includeCordoned": True}
+    times = {"allowDarkZone": True, "soak": "1s", "expectWork": "10m"}
+    spec = {**order, **times, "work": {"mode": "replace"}}
+    watched = Watched(Fleet(items, states, spec), Unknown())
+    lies = [lies_of_time(watched, look) for look in watched.looks]
+    assert sum(bool(look.told["estimate"]) for look in watched.looks) > 10
+    assert not any(lies), lies
+
+
 def test_a_lie_of_an_upgrade_status_is_caught() -> None:
     caught: set[str] = set()
     for seed in (1, 3, 12, 20):

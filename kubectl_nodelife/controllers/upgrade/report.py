@@ -8,6 +8,7 @@ times that drains and work of this run took so far; what budgets and room will h
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 from heapq import heapreplace
 from itertools import chain, islice, zip_longest
@@ -19,11 +20,11 @@ from msgspec.structs import replace
 
 from kubectl_nodelife.controllers.upgrade import claims
 from kubectl_nodelife.controllers.upgrade.claiming import SOAK, pools_in_turn
-from kubectl_nodelife.controllers.upgrade.counts import CLUSTER, NodeScope, pool_scope
+from kubectl_nodelife.controllers.upgrade.counts import CLUSTER, CORDONED, NodeScope, pool_scope
 from kubectl_nodelife.controllers.upgrade.document import NOT_BEGUN, RunPhase
 from kubectl_nodelife.controllers.upgrade.gates import BLIND, WINDOW
 from kubectl_nodelife.controllers.upgrade.marks import NodeMark, NodeState
-from kubectl_nodelife.controllers.upgrade.policy import Duration, fits_ns
+from kubectl_nodelife.controllers.upgrade.policy import Duration, WorkMode, fits_ns
 from kubectl_nodelife.controllers.upgrade.upgrade_pass import UpgradePass
 from kubectl_nodelife.kube.codec import UNDECODABLE
 from kubectl_nodelife.kube.node import Lease
@@ -115,6 +116,8 @@ class _Rest:
                 self._add(entry.pool, entry.zone, entry.mark)
         self._out = {pool: sum(map(len, zones.values())) for pool, zones in self._until.items()}
         """How many of each pool the run has out of service now."""
+        self._mended = Counter[str]()
+        """How many of each pool the run brings back that others took out of service."""
 
     def _add(self, pool: str, zone: str, mark: NodeMark) -> None:
         p, lengths_ns = self._p, dict(zip(_IN_TURN, self._lengths_ns, strict=True))
@@ -200,11 +203,15 @@ class _Rest:
         """Each of them goes as soon as its pool and its zone have a slot, and a window fits."""
         taken, policy = self._until.setdefault(pool, {}), self._p.policy
         limit = policy.max_parallel or len(self._p.nodes)
-        sick = sum(not self._p.fleet.counts.node(node.name).available for node in nodes)
-        most = self._most(pool_scope(pool), self._out.get(pool, 0) + sick)
-        slots = _free(chain(*taken.values()), min(limit, most))
+        why = [self._p.fleet.counts.node(node.name).unavailable for node in nodes]
+        sick = sum(map(bool, why))
+        ours = self._out.get(pool, 0) + self._mended[pool] + sick
+        slots = _free(chain(*taken.values()), min(limit, self._most(pool_scope(pool), ours)))
         every = chain(*(each for zones in self._until.values() for each in zones.values()))
-        of_cluster = _free(every, self._most(CLUSTER, sum(self._out.values()) + sick))
+        ours = sum(self._out.values()) + self._mended.total() + sick
+        of_cluster = _free(every, self._most(CLUSTER, ours))
+        stays_cordoned = policy.work.mode is not WorkMode.REPLACE
+        self._mended[pool] += sick - stays_cordoned * why.count(CORDONED)
         proving_ns = self._lengths_ns[-1]
         of_zone: dict[str, tuple[list[int], list[int]]] = {}
         for node in nodes:
