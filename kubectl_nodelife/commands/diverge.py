@@ -65,6 +65,7 @@ def diverge(
     """
     query = {"since": None if since is None else flags.look_back_ns(since)}
     where = flags.Where(connection, filename, now, profile=profile, assignments=assignments)
+    where.lead_here()
     judged = _of_dump(where, query["since"], watch=watch)
     if judged is None and watch:
         _watch(connection, query, output)

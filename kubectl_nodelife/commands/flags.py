@@ -89,10 +89,11 @@ def connection_arguments(connection: Connection) -> list[str]:
     return words
 
 
-def lead_to(connection: Connection, dump: Sequence[str] = ()) -> None:
-    """Let the commands that this process prints lead to that cluster, or to that dump."""
+def lead_to(connection: Connection, dump: Sequence[str] = (), settings: Sequence[str] = ()) -> None:
+    """Let the commands that this process prints lead to that cluster, or to that dump, with these
+    settings."""
     of_kubectl, ours = (connection.leading_words(kubectl=each) for each in (True, False))
-    terminal.choose_leading_flags(terminal.lead_to(of_kubectl, ours, dump))
+    terminal.choose_leading_flags(terminal.lead_to(of_kubectl, ours, dump, settings))
 
 
 def with_options(callback: Callback, options: Sequence[Callable[[Callback], Callback]]) -> Callback:
@@ -317,6 +318,13 @@ class Where(NamedTuple):
         words = [word for path in self.filename for word in ("-f", path)]
         return [*words, "--now", self.now] if self.now else words
 
+    def lead_here(self) -> None:
+        """Let the commands that this process prints ask the same cluster or dump, by the same
+        settings."""
+        settings = [f"--profile={self.profile}"] if self.profile else []
+        settings += [f"--set={each}" for each in self.assignments]
+        lead_to(self.connection, self.dump_flags(), settings)
+
     def check(self) -> None:
         """Raises BadInput for flags that do not go together."""
         if self.connection.via and (self.filename or self.direct):
@@ -362,7 +370,7 @@ def where_flags(*fields: str) -> Callable[[Callback], Callback]:
         def with_where(*args: Any, connection: Connection, **kwargs: Any) -> Any:
             given = {flag.field: kwargs.pop(flag.field) for flag in taken}
             where = Where(connection, **given)
-            lead_to(connection, where.dump_flags())
+            where.lead_here()
             return callback(*args, where=where, **kwargs)
 
         return with_options(connection_flags(with_where), (*own, max_file_size, strict_files))

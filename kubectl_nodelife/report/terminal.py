@@ -12,8 +12,8 @@ NODELIFE_WIDTH says how wide it may be.
 Commands that we print lead to the cluster that they are about. A sentence of a document says
 `kubectl taint node b2 ...`: which flags lead kubectl to that cluster only the command line knows
 that asked. So they are put into each command when an answer takes its form, here and nowhere else:
-kubectl's own behind the word `kubectl`, a plugin's behind `nodelife`, those of a dump at the end. A
-command that has such a flag already is left as it is.
+kubectl's own behind the word `kubectl`, a plugin's behind `nodelife`, those of a dump, and settings
+that were given, at the end. A command that has such a flag already is left as it is.
 """
 
 from __future__ import annotations
@@ -157,6 +157,10 @@ VERBS_WITH_DUMPS = frozenset(
     }
 )
 """Verbs that take `-f` and `--now`."""
+
+VERBS_WITH_PROFILE = VERBS_WITH_DUMPS - {"budgets", "changes", "replay"}
+VERBS_WITH_SET = VERBS_WITH_PROFILE - {"daemonset", "drain-plan"}
+"""Verbs that take `--profile`, and `--set`; of daemonset only some commands take the latter."""
 
 VERBS_WITHOUT_NAMESPACE = frozenset({"daemon", "doctor", "metrics", "rbac", "ui"})
 """Verbs to which the namespace of a question means nothing."""
@@ -316,10 +320,11 @@ def _colored(text: str) -> str:
 
 
 class LeadingFlags(
-    namedtuple("LeadingFlags", ("kubectl", "nodelife", "dump"), defaults=((), (), ()))
+    namedtuple("LeadingFlags", ("kubectl", "nodelife", "dump", "settings"), defaults=((),) * 4)
 ):
     """The flags that lead to a cluster, as words: `kubectl` for kubectl, `nodelife` for this
-    program, `dump` for its verbs that read one (`VERBS_WITH_DUMPS`)."""
+    program, `dump` for its verbs that read one (`VERBS_WITH_DUMPS`), `settings` for those that take
+    them: `--profile=` and `--set=`, with which no daemon is asked."""
 
     __slots__ = ()
 
@@ -356,27 +361,40 @@ class LeadingFlags(
         unused = ("--namespace=",) * named + ("--via=",) * (plugin == "rbac")  # asks no daemon
         flags = [flag for flag in self.nodelife if not flag.startswith(unused)]
         led = f"kubectl nodelife{_words(flags)} {plugin}"
-        if plugin not in VERBS_WITH_DUMPS or " -f " in match["rest"]:
-            return led + match["rest"]
         rest = match["rest"].rstrip(".:")
-        return led + rest + _words(self.dump) + match["rest"][len(rest) :]
+        end = match["rest"][len(rest) :]
+        if plugin in VERBS_WITH_DUMPS and " -f " not in rest:
+            rest += _words(self.dump)
+        return led + rest + _words(self._settings_for(plugin, rest)) + end
+
+    def _settings_for(self, plugin: str, rest: str) -> list[str]:
+        """The settings that the verb takes, and that the command does not name itself."""
+        if plugin == "diverge" and not self.dump:
+            return []  # it takes them of a dump alone
+        taken = ("--profile",) * (plugin in VERBS_WITH_PROFILE)
+        taken += ("--set",) * (plugin in VERBS_WITH_SET)
+        wanting = tuple(f"{flag}=" for flag in taken if f" {flag}" not in rest)
+        return [flag for flag in self.settings if flag.startswith(wanting)]
 
     def query(self) -> str:
-        """The flags as one word of a question to a daemon."""
-        return "\n".join("\t".join(words) for words in self)
+        """The flags as one word of a question to a daemon, which has settings of its own."""
+        return "\n".join("\t".join(words) for words in self[:-1])
 
     @classmethod
     def of_query(cls, text: str) -> LeadingFlags:
         """The flags of such a word; none where it is not one."""
         parts = [tuple(filter(None, line.split("\t"))) for line in text.split("\n")]
-        return cls(*parts) if len(parts) == len(cls._fields) else cls()
+        return cls(*parts) if len(parts) == len(cls._fields) - 1 else cls()
 
 
 def lead_to(
-    kubectl: Sequence[str], nodelife: Sequence[str], dump: Sequence[str] = ()
+    kubectl: Sequence[str],
+    nodelife: Sequence[str],
+    dump: Sequence[str] = (),
+    settings: Sequence[str] = (),
 ) -> LeadingFlags | None:
     """The flags; None where there are none."""
-    flags = LeadingFlags(tuple(kubectl), tuple(nodelife), tuple(dump))
+    flags = LeadingFlags(tuple(kubectl), tuple(nodelife), tuple(dump), tuple(settings))
     return flags if any(flags) else None
 
 

@@ -1,6 +1,7 @@
 """Commands that we print are typed: each must reach the cluster that it is about, and no other."""
 
 import asyncio
+import json
 import os
 import re
 from collections.abc import Iterator, Mapping
@@ -14,7 +15,12 @@ import yaml
 from kubectl_nodelife.cli import VERBS, main, nodelife
 from kubectl_nodelife.commands.flags import DefaultGroup
 from kubectl_nodelife.report import terminal
-from kubectl_nodelife.report.terminal import VERBS_WITH_DUMPS, LeadingFlags
+from kubectl_nodelife.report.terminal import (
+    VERBS_WITH_DUMPS,
+    VERBS_WITH_PROFILE,
+    VERBS_WITH_SET,
+    LeadingFlags,
+)
 from kubectl_nodelife.sandbox.tls import Sandbox
 from tests.daemon.user import FLAGS, ROOT, User, user
 from tests.loopback import needs_kubectl, sandbox
@@ -67,17 +73,60 @@ def test_what_is_no_command_or_has_them_already_stays(text: str) -> None:
     assert PROD.in_text(text) == text
 
 
-def test_the_verbs_that_read_dumps_are_those_that_take_f() -> None:
-    ctx = click.Context(nodelife)
-    taking = set()
+GIVEN = LeadingFlags(settings=("--profile=v1.34", "--set=pod-eviction-timeout=1m"))
+
+
+@pytest.mark.parametrize(
+    "text, led",
+    [
+        ("explain node b2", "explain node b2 --profile=v1.34 --set=pod-eviction-timeout=1m"),
+        ("drain-plan b2.", "drain-plan b2 --profile=v1.34."),
+        ("what-if lose zone a --set=x=y", "what-if lose zone a --set=x=y --profile=v1.34"),
+        ("daemonset status cni", "daemonset status cni --profile=v1.34"),
+        ("replay --drain b2", "replay --drain b2"),
+        ("diverge", "diverge"),
+    ],
+)
+def test_a_command_gets_the_settings_that_were_given(text: str, led: str) -> None:
+    assert GIVEN.in_text(f"kubectl nodelife {text}") == f"kubectl nodelife {led}"
+    of_dump = GIVEN._replace(dump=("-f", "d")).in_text("kubectl nodelife diverge")
+    assert of_dump.startswith("kubectl nodelife diverge -f d --profile=v1.34 --set=")
+
+
+def test_a_daemon_is_told_no_settings() -> None:
+    flags = PROD._replace(settings=GIVEN.settings)
+    assert LeadingFlags.of_query(flags.query()) == PROD
+
+
+def verbs_taking(*flags: str) -> set[str]:
+    """The verbs that take these flags, in each of their commands."""
+    ctx, taking = click.Context(nodelife), set()
     for verb in VERBS:
         command = nodelife.get_command(ctx, verb)
         assert command is not None
+        of_verb = [command]
         if isinstance(command, DefaultGroup):
-            command = command.commands[command.default]
-        if {"-f", "--now"} <= {opt for param in command.params for opt in param.opts}:
+            of_verb = list(command.commands.values())
+        taken = [{opt for param in each.params for opt in param.opts} for each in of_verb]
+        if all(opts.issuperset(flags) for opts in taken):
             taking.add(verb)
-    assert taking == VERBS_WITH_DUMPS
+    return taking
+
+
+def test_the_verbs_that_read_dumps_are_those_that_take_f() -> None:
+    assert verbs_taking("-f", "--now") == VERBS_WITH_DUMPS
+    assert verbs_taking("-f", "--now", "--profile") == VERBS_WITH_PROFILE
+    assert verbs_taking("-f", "--now", "--set") == VERBS_WITH_SET
+
+
+def test_a_ranked_target_is_asked_about_with_the_settings(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    dump = str(ROOT / "tests" / "wild" / "node-09-kubelet-clock-wrong" / "first.json")
+    given = ("--profile=v1.34", "--set=node-monitor-grace-period=20s")
+    main(["what-if", "--each", "node", "-f", dump, *given, "-o", "json"])
+    items = json.loads(capsys.readouterr().out)["items"]
+    assert items and all(item["command"].endswith(" ".join(given)) for item in items)
 
 
 def test_a_dump_is_named_again(capsys: pytest.CaptureFixture[str]) -> None:

@@ -94,6 +94,7 @@ def plan(
     given, dumps = split_dumps(given)
     policy = policy_of(given, connection)
     where = Where(connection, dumps, now, profile=profile, assignments=assignments)
+    where.lead_here()
     look = look_for_upgrade(where, read)
     check_pods_read(look.snapshot)
     check_named(policy, look.snapshot.nodes)
