@@ -320,7 +320,9 @@ def _colored(text: str) -> str:
 
 
 class LeadingFlags(
-    namedtuple("LeadingFlags", ("kubectl", "nodelife", "dump", "settings"), defaults=((),) * 4)
+    namedtuple(
+        "LeadingFlags", ("kubectl", "nodelife", "dump", "settings"), defaults=((), (), (), ())
+    )
 ):
     """The flags that lead to a cluster, as words: `kubectl` for kubectl, `nodelife` for this
     program, `dump` for its verbs that read one (`VERBS_WITH_DUMPS`), `settings` for those that take
