@@ -22,16 +22,16 @@ from kubectl_nodelife.copy_on_write import fork_dict, made_later, unchanging
 from kubectl_nodelife.engine.actions import Action, SetNodeConditions, SetPodCondition
 from kubectl_nodelife.engine.cache import Key
 from kubectl_nodelife.engine.events import Heartbeats
-from kubectl_nodelife.kube.deletion import DEFAULT_GRACE_SECONDS
 from kubectl_nodelife.kube.meta import Time
 from kubectl_nodelife.kube.node import Node, NodeCondition
 from kubectl_nodelife.kube.pod import Pod
-from kubectl_nodelife.kube.times import MILLISECOND_NS, SECOND_NS, whole_seconds
+from kubectl_nodelife.kube.times import whole_seconds
 from kubectl_nodelife.kube.wellknown import NAMESPACE_NODE_LEASE, SILENT_REASONS
 from kubectl_nodelife.sim.api import CLUSTER, Api, deletion
 from kubectl_nodelife.sim.events import ReportedCondition
 from kubectl_nodelife.sim.kubelet_state import (
     LAST_REPORT,
+    LATE_STOP_NS,
     REPORT,
     Ending,
     JoinedKubelets,
@@ -42,6 +42,7 @@ from kubectl_nodelife.sim.kubelet_state import (
     RunningStatuses,
     Start,
     alike,
+    deletion_times,
     may_be_overwritten,
     overwritten,
 )
@@ -111,10 +112,6 @@ def posted(
         conditions.append(new)
         changed.append(new)
     return tuple(conditions), tuple(changed)
-
-
-LATE_STOP_NS = 100 * MILLISECOND_NS
-"""How long after its start a kubelet removes a pod whose grace period was over before."""
 
 
 class Kubelets:
@@ -306,14 +303,21 @@ class Kubelets:
         self.last_renewals.setdefault(node, kubelet.last_renewal(self._api.now_ns))
         self._publish_heartbeats(kubelet, self._api.now_ns, cause)
 
-    def start(self, node: str, cause: Action | None) -> None:
-        """The kubelet starts (again): it renews and posts now, and takes care of its pods."""
+    def start(self, node: str, cause: Action | None, *, linked: bool = False) -> None:
+        """The kubelet starts (again): it renews and posts now, and takes care of its pods.
+
+        `linked`: it has worked on without its connection. It learns only now what was deleted
+        meanwhile, and gives it the whole grace period, as `calculateEffectiveGracePeriod` of
+        pkg/kubelet/pod_workers.go counts no time since the deletion.
+        """
         kubelet = self._of(node, own_conditions(Node()))
         self._schedule(kubelet, self._api.now_ns, cause)
         self._post(kubelet, cause)
         for pod in self._api.store.pods_on(node):
             ending = self._endings.get(pod.key)
-            if ending is not None:
+            if ending is not None and linked and not ending.noticed:
+                self._end(pod, ending.cause, noticed_now=True)
+            elif ending is not None:
                 late = ending.at_ns <= self._api.now_ns
                 at_ns = self._api.now_ns + LATE_STOP_NS if late else ending.at_ns
                 self._agenda.add(at_ns, KUBELET, self._finish, pod.key, ending)
@@ -474,19 +478,19 @@ class Kubelets:
             return
         meta = new.metadata
         if meta.deletion_timestamp is not None:
-            if old is None or _deletion(old) != _deletion(new):
+            if old is None or deletion_times(old) != deletion_times(new):
                 self._end(new, cause)
         elif (old is None or not old.spec.node_name) and new.status.phase in ("", "Pending"):
             self._await(new, Start(meta.uid, 0, cause))
 
-    def _end(self, pod: Pod, cause: Action | None) -> None:
+    def _end(self, pod: Pod, cause: Action | None, *, noticed_now: bool = False) -> None:
         """A pod was deleted, gracefully: its kubelet stops it after the time it takes."""
         if not pod.spec.node_name:
             return
         key = pod.key
-        grace_ns, asked_ns = _deletion(pod)
-        if cause is not None:
-            asked_ns = self._api.now_ns  # deletionTimestamp has whole seconds only
+        grace_ns, asked_ns = deletion_times(pod)
+        if noticed_now or cause is not None:  # deletionTimestamp has whole seconds only
+            asked_ns = self._api.now_ns
         self._starting.pop(key, None)
         after_ns = self.terms.stops_after(pod, grace_ns)
         if after_ns is None:
@@ -495,7 +499,7 @@ class Kubelets:
         at_ns, lives = asked_ns + after_ns, self.alive(pod.spec.node_name)
         if lives and at_ns <= self._api.now_ns:
             at_ns = self._api.now_ns + LATE_STOP_NS
-        ending = self._endings[key] = Ending(pod.metadata.uid, at_ns, cause)
+        ending = self._endings[key] = Ending(pod.metadata.uid, at_ns, cause, lives)
         if lives:
             self._agenda.add(at_ns, KUBELET, self._finish, key, ending)
 
@@ -587,13 +591,3 @@ class Kubelets:
     def _next_ip(self) -> str:
         self._ips += 1
         return f"10.{self._ips >> 16 & 255}.{self._ips >> 8 & 255}.{self._ips & 255}"
-
-
-def _deletion(pod: Pod) -> tuple[int, int]:
-    """(grace period, instant of the delete) in ns; the latter to the second."""
-    meta = pod.metadata
-    if meta.deletion_timestamp is None:
-        return -1, -1
-    grace = meta.deletion_grace_period_seconds
-    grace_ns = (DEFAULT_GRACE_SECONDS if grace is None else grace) * SECOND_NS
-    return grace_ns, meta.deletion_timestamp - grace_ns

@@ -25,9 +25,10 @@ from kubectl_nodelife.engine.events import Heartbeats
 from kubectl_nodelife.engine.pace import KUBELET, KUBELET_BEFORE, ClientLimits
 from kubectl_nodelife.engine.settings import Profile
 from kubectl_nodelife.engine.workqueue import TokenBucket
+from kubectl_nodelife.kube.deletion import DEFAULT_GRACE_SECONDS
 from kubectl_nodelife.kube.node import Node, NodeCondition, NodeStatus, NodeSystemInfo
 from kubectl_nodelife.kube.pod import Pod, PodCondition, PodStatus, Quantities, is_starting
-from kubectl_nodelife.kube.times import MINUTE_NS, SECOND_NS, whole_seconds
+from kubectl_nodelife.kube.times import MILLISECOND_NS, MINUTE_NS, SECOND_NS, whole_seconds
 from kubectl_nodelife.kube.wellknown import SILENT_REASONS
 from kubectl_nodelife.kubelet.releases import rules_for
 
@@ -36,6 +37,8 @@ LAST_REPORT: Final = 3
 """Requests of a report: the pod is read, then its status is patched; of the last one it is deleted
 besides. Follows `syncPod` of the kubelet's status manager.
 """
+LATE_STOP_NS: Final = 100 * MILLISECOND_NS
+"""How long after its start a kubelet removes a pod whose grace period was over before."""
 
 
 class KubeletClients:
@@ -314,11 +317,14 @@ class JoinedKubelets(Mapping[str, HeartbeatSchedule]):
 
 
 class Ending(msgspec.Struct, frozen=True, gc=False):
-    """A pod that is being stopped: which one, when it will be gone, and what deleted it."""
+    """A pod that is being stopped: which, when it will be gone, what deleted it, and whether its
+    kubelet was alive then.
+    """
 
     uid: str
     at_ns: int
     cause: Action | None
+    noticed: bool
 
 
 class Start(msgspec.Struct, frozen=True, gc=False):
@@ -327,3 +333,13 @@ class Start(msgspec.Struct, frozen=True, gc=False):
     uid: str
     at_ns: int
     cause: Action | None
+
+
+def deletion_times(pod: Pod) -> tuple[int, int]:
+    """(grace period, instant of the delete) in ns; the latter to the second."""
+    meta = pod.metadata
+    if meta.deletion_timestamp is None:
+        return -1, -1
+    grace = meta.deletion_grace_period_seconds
+    grace_ns = (DEFAULT_GRACE_SECONDS if grace is None else grace) * SECOND_NS
+    return grace_ns, meta.deletion_timestamp - grace_ns

@@ -128,9 +128,8 @@ class Machines:
         self._set_reach(name, Reach.REACHED)
         about = self._api.store.nodes.get(name) or ("Node", "", name)
         why = "its connection is back: its kubelet renews its lease and posts its status"
-        self._kubelets.start(
-            name, self._api.note(event_record(about, "LinkBack", why, cause=cause))
-        )
+        done = self._api.note(event_record(about, "LinkBack", why, cause=cause))
+        self._kubelets.start(name, done, linked=True)
 
     def _set_reach(self, name: str, reach: Reach) -> None:
         if reach is Reach.REACHED:

@@ -140,6 +140,21 @@ def test_a_pod_whose_time_is_over_goes_when_its_kubelet_starts_again() -> None:
     assert times(found(told, "DeletePod", name="q")) == [10, 80]
 
 
+def test_a_pod_deleted_beyond_a_cut_link_gets_its_whole_grace_period_once_the_link_is_back() -> None:
+    """Its kubelet learns of the deletion only then; what it was told before, it has stopped."""
+    told = story(
+        **QUIET,
+        objects=[node("a"), pod("p", "a"), pod("q", "a", terminationGracePeriodSeconds=20)],
+        events=[
+            {"at": "4s", "delete": {"kind": "Pod", "name": "q"}},
+            {"at": "5s", "lose": {"nodes": ["a"], "link": True, "for": "55s"}},
+            {"at": "10s", "delete": {"kind": "Pod", "name": "p"}},
+        ],
+    )
+    assert times(found(told, "DeletePod", name="p")) == [10, 90]
+    assert times(found(told, "DeletePod", name="q")) == [4, 60.1]
+
+
 def test_a_pod_on_a_silent_node_stays_terminating() -> None:
     told = story(
         **QUIET,
