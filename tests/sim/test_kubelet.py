@@ -140,7 +140,7 @@ def test_a_pod_whose_time_is_over_goes_when_its_kubelet_starts_again() -> None:
     assert times(found(told, "DeletePod", name="q")) == [10, 80]
 
 
-def test_a_pod_deleted_beyond_a_cut_link_gets_its_whole_grace_period_once_the_link_is_back() -> None:
+def test_a_pod_deleted_beyond_a_cut_link_has_its_whole_grace_period_when_that_is_back() -> None:
     """Its kubelet learns of the deletion only then; what it was told before, it has stopped."""
     told = story(
         **QUIET,
