@@ -28,6 +28,7 @@ from kubectl_nodelife.controllers.upgrade.document import (
     request_on,
 )
 from kubectl_nodelife.controllers.upgrade.marks import (
+    LIMITS,
     NodeMark,
     NodeState,
     UnreadableMark,
@@ -430,13 +431,23 @@ class RunNodes:
         checks = checks_of(mark.state, waits_for, is_told=is_told)
         return self._row(name, str(mark.state), because) | {
             "sinceSeconds": seconds_since(self.now_ns, mark.since),
-            "deadlineSeconds": _negative(seconds_since(self.now_ns, mark.deadline)),
+            "deadlineSeconds": self._left(name, mark, is_told=is_told),
             "checks": checks,
             "run": mark.run,
             "try": mark.try_,
             "cordon": str(mark.cordon),
             "for": mark.for_ or None,
         }
+
+    def _left(self, name: str, mark: NodeMark, *, is_told: bool) -> int | None:
+        """For how long the node may still be in its state, by its leader's clock: for all of the
+        state's time while that stands, as it does where nobody leads: the next one begins anew.
+        """
+        deadline = self.report.deadlines.get(name, mark.deadline) if is_told else mark.deadline
+        stands = not deadline or (self.run is not None and not self.is_led)
+        if mark.deadline and stands and self.policy is not None and mark.state in LIMITS:
+            return int(getattr(self.policy, LIMITS[mark.state])) // SECOND_NS
+        return _negative(seconds_since(self.now_ns, deadline))
 
 
 def seconds_since(now_ns: int, then: str) -> int | None:

@@ -105,6 +105,23 @@ def test_a_node_in_work_is_told_with_its_clock_and_the_reason() -> None:
 
 
 @pytest.mark.parametrize(
+    ("told", "age_s", "left_s"),
+    [
+        pytest.param({}, 5, 810, id="the mark's"),
+        pytest.param({"b0": at(300)}, 5, 300, id="its leader's"),
+        pytest.param({"b0": ""}, 5, 900, id="the clock stands"),
+        pytest.param({"b0": at(300)}, 600, 900, id="nobody leads"),
+    ],
+)
+def test_the_time_of_a_node_is_over_by_its_leaders_clock(
+    told: dict[str, str], age_s: int, left_s: int
+) -> None:
+    said = LeaderReport(run="r1", at=at(0), deadlines=told)
+    answer = status([blue("b0", DRAINING), *TEN[1:]], of_run(run(), age_s=age_s, said=said))
+    assert answer["nodes"][0]["deadlineSeconds"] == left_s
+
+
+@pytest.mark.parametrize(
     ("selector", "names"), [("pool=blue,!old", ["b0", "b1"]), ("pool=green", []), ("old", ["b2"])]
 )
 def test_nodes_are_chosen_by_their_labels_and_counted_all_the_same(

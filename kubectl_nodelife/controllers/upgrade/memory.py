@@ -172,6 +172,10 @@ class NodeProgress(msgspec.Struct):
     never_since_ns: int | None = None
     waits_for: str = ""
 
+    def is_of(self, mark: NodeMark) -> bool:
+        """True if it is the progress in the mark's state and try."""
+        return self.phase == (mark.state, mark.try_, mark.epoch)
+
 
 class WorkProgress(msgspec.Struct):
     """This leader's knowledge of the work of one try.

@@ -28,7 +28,7 @@ from kubectl_nodelife.controllers.upgrade.policy import Duration, WorkMode, fits
 from kubectl_nodelife.controllers.upgrade.upgrade_pass import UpgradePass
 from kubectl_nodelife.kube.codec import UNDECODABLE
 from kubectl_nodelife.kube.node import Lease
-from kubectl_nodelife.kube.times import MINUTE_NS, SECOND_NS, parse_time
+from kubectl_nodelife.kube.times import MINUTE_NS, SECOND_NS, format_time, parse_time
 
 ASSUMED_DRAIN_NS: Final = MINUTE_NS
 """Where no drain of the run has ended, and none is foreseen."""
@@ -267,7 +267,8 @@ MOST_WORDS: Final = 300
 
 class LeaderReport(msgspec.Struct, frozen=True, omit_defaults=True):
     """`run`: of which run. `gates`: those that hold, and why. `waits`: node in flight -> what is
-    waited for.
+    waited for. `deadlines`: node in flight -> until when it may be in its state, RFC 3339, where
+    that is not what its mark says; "" while its clock stands.
 
     `holds`: node or step -> why it is not claimed or does not go on yet. `skipped`: node -> why it
     is not upgraded. `lowest`: scope (`NodeScope.key`) -> the fewest nodes that were available in it
@@ -280,6 +281,7 @@ class LeaderReport(msgspec.Struct, frozen=True, omit_defaults=True):
     at: str = ""
     gates: dict[str, str] = {}
     waits: dict[str, str] = {}
+    deadlines: dict[str, str] = {}
     holds: dict[str, claims.ClaimHold] = {}
     skipped: dict[str, str] = {}
     lowest: dict[str, tuple[int, str]] = {}
@@ -298,16 +300,36 @@ def report_of(p: UpgradePass) -> LeaderReport:
     counts = p.fleet.counts
     budgets = map(counts.budget, counts.scopes() if BLIND not in p.gates else ())
     return LeaderReport(
-        p.document.run,
-        p.stamp,
-        _cut(p.gates),
-        _cut(waits),
-        holds,
-        _cut(_skipped(p)),
-        _lowest(p),
-        {b.scope.key: (b.base, b.available, b.floor, b.most_unavailable) for b in budgets},
-        time_left(p),
+        run=p.document.run,
+        at=p.stamp,
+        gates=_cut(p.gates),
+        waits=_cut(waits),
+        deadlines=_cut(_deadlines(p)),
+        holds=holds,
+        skipped=_cut(_skipped(p)),
+        lowest=_lowest(p),
+        budgets={b.scope.key: (b.base, b.available, b.floor, b.most_unavailable) for b in budgets},
+        left=time_left(p),
     )
+
+
+_SAME_NS: Final = 2 * SECOND_NS
+"""A mark's deadline is written in whole seconds, a moment after the clock began."""
+
+
+def _deadlines(p: UpgradePass) -> dict[str, str]:
+    """Until when nodes may be in their states by this leader's clock, which begins anew as long as
+    what a node waits for is not its own fault.
+    """
+    found = {}
+    for name, mark in p.in_flight.items():
+        progress, length_ns = p.memory.progress_of(name), p.deadline_ns(mark.state)
+        if progress is None or not progress.is_of(mark) or not mark.deadline:
+            continue
+        deadline_ns = p.clock_ns - p.now_ns + progress.armed_ns + length_ns
+        if abs(deadline_ns - parse_time(mark.deadline)) > _SAME_NS:
+            found[name] = format_time(deadline_ns) if progress.armed_ns < p.now_ns else ""
+    return found
 
 
 def _skipped(p: UpgradePass) -> dict[str, str]:
