@@ -22,7 +22,6 @@ from kubectl_nodelife.engine import actions, calls
 from kubectl_nodelife.engine.calls.call import (
     NO_ANSWER,
     NOT_FOUND,
-    checked_by_server,
     request_of_call,
 )
 from kubectl_nodelife.engine.events import NOT_SENT
@@ -149,10 +148,11 @@ class ActionSender:
 
     async def _begin(self, action: actions.Action, call: calls.Write) -> int:
         """Bring an intent to the disk. Raises OSError."""
-        version = checked_by_server(call.preconditions).get("resourceVersion", "")
+        checked = {} if isinstance(call, (calls.Post, calls.Replace)) else call.preconditions
         request = request_of_call(call)
         content = f"{request.method} {request.path}\n".encode() + request.content()
         digest = hashlib.sha256(content).hexdigest()
+        version = checked.get("resourceVersion", "")
         return await self._port.journal.begin(action, version, digest)
 
     async def _converse(self, item: QueuedAction) -> calls.Result:

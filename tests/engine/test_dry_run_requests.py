@@ -5,7 +5,6 @@ from kubectl_nodelife.engine.calls.call import (
     Delete,
     Evict,
     Patch,
-    Uid,
     as_dry_run,
     request_of_call,
 )
@@ -21,11 +20,11 @@ def test_of_a_patch_in_the_query() -> None:
 
 
 def test_of_a_deletion_in_the_body_which_hides_the_query() -> None:
-    delete = Delete("Pod", ("d", "p"), (Uid("u"),))
+    delete = Delete("Pod", ("d", "p"), {"uid": "u"})
     assert dry(delete).body == {**request_of_call(delete).body, "dryRun": ["All"]}
 
 
 def test_of_an_eviction_in_both_which_must_agree() -> None:
-    evict = dry(Evict(("d", "p"), (Uid("u"),)))
+    evict = dry(Evict(("d", "p"), {"uid": "u"}))
     assert evict.path.endswith("/eviction?dryRun=All")
     assert evict.body["deleteOptions"] == {"preconditions": {"uid": "u"}, "dryRun": ["All"]}

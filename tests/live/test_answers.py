@@ -11,7 +11,7 @@ import aiohttp
 import pytest
 
 from kubectl_nodelife.engine.calls import Answer, Get, Write
-from kubectl_nodelife.engine.calls.call import Delete, Evict, Patch, Post, Replace, Uid
+from kubectl_nodelife.engine.calls.call import Delete, Evict, Patch, Post, Replace
 from kubectl_nodelife.live.writer import Writer, WritingSession
 
 NODE, POD, LEASE = ("", "n"), ("d", "p"), ("kube-system", "l")
@@ -21,10 +21,10 @@ CALLS: dict[str, Get | Write] = {
     "get-of-a-node": Get("Node", NODE),
     "create": Post("Pod", POD, {"kind": "Pod", "metadata": {"name": "p"}}),
     "replace": Replace("Lease", LEASE, {"metadata": {"name": "l", "uid": "u"}, "spec": {}}),
-    "patch": Patch("Pod", POD, {"metadata": {}}, (Uid("u"),)),
-    "patch-of-a-status": Patch("Node", NODE, {"status": {}}, (Uid("u"),), "status"),
-    "delete": Delete("Pod", POD, (Uid("u"),)),
-    "evict": Evict(POD, (Uid("u"),)),
+    "patch": Patch("Pod", POD, {"metadata": {}}, {"uid": "u"}),
+    "patch-of-a-status": Patch("Node", NODE, {"status": {}}, {"uid": "u"}, "status"),
+    "delete": Delete("Pod", POD, {"uid": "u"}),
+    "evict": Evict(POD, {"uid": "u"}),
 }
 STATUS = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success"}
 TRUE: dict[str, Any] = {

@@ -19,7 +19,7 @@ from kubectl_nodelife.acts.upgrade.lease import (
 )
 from kubectl_nodelife.controllers.upgrade.document import OVER, RunPhase, Verb, readable_request
 from kubectl_nodelife.controllers.upgrade.leaving import LeftObject, Leftover, leftovers
-from kubectl_nodelife.engine.calls import Delete, Get, Uid
+from kubectl_nodelife.engine.calls import Delete, Get
 from kubectl_nodelife.engine.calls.call import CONFLICT, NOT_FOUND
 from kubectl_nodelife.errors import Failed, Refused
 from kubectl_nodelife.kube.node import Lease, Node
@@ -112,7 +112,7 @@ class Cleaner:
 
     async def _delete_lease(self, lease: RunLease) -> None:
         election = lease.keeper.election
-        call = Delete("Lease", election.key, (Uid(election.uid),))
+        call = Delete("Lease", election.key, {"uid": election.uid})
         answer = await self._session.writer.call(call)
         if not answer.ok and answer.code != NOT_FOUND:
             self._warn(f"{lease}: {answer.message}")

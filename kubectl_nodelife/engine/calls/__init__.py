@@ -13,17 +13,12 @@ from kubectl_nodelife.engine.calls.call import Delete as Delete
 from kubectl_nodelife.engine.calls.call import Evict as Evict
 from kubectl_nodelife.engine.calls.call import Get as Get
 from kubectl_nodelife.engine.calls.call import ListObjects as ListObjects
-from kubectl_nodelife.engine.calls.call import NodeAbsent as NodeAbsent
-from kubectl_nodelife.engine.calls.call import NodeOutOfService as NodeOutOfService
-from kubectl_nodelife.engine.calls.call import OwnerAlive as OwnerAlive
 from kubectl_nodelife.engine.calls.call import Patch as Patch
 from kubectl_nodelife.engine.calls.call import Post as Post
 from kubectl_nodelife.engine.calls.call import Read as Read
 from kubectl_nodelife.engine.calls.call import Replace as Replace
 from kubectl_nodelife.engine.calls.call import Request as Request
 from kubectl_nodelife.engine.calls.call import Result as Result
-from kubectl_nodelife.engine.calls.call import Uid as Uid
-from kubectl_nodelife.engine.calls.call import Version as Version
 from kubectl_nodelife.engine.calls.call import WaitUntil as WaitUntil
 from kubectl_nodelife.engine.calls.call import Write as Write
 from kubectl_nodelife.engine.calls.call import request_of_call as request_of_call

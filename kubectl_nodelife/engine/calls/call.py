@@ -2,10 +2,9 @@
 steps of several calls.
 
 A call is data: which object, what to change, and under which conditions. `request_of_call` writes
-it down as method, path and body; nothing here sends anything. Preconditions that the API server
-checks itself (`Uid`, `Version`) become part of the body; the others (`NodeAbsent`,
-`NodeOutOfService`, `OwnerAlive`) were established by a read right before, and stand in the call so
-that it shows what it depends on.
+it down as method, path and body; nothing here sends anything. Preconditions are those that the API
+server checks itself, and become part of the body; what else a write depends on is established by a
+read right before it.
 
 Steps are the uid check, a write with its lost answer, and whole values as JSON. A write whose
 answer did not come, or came as a 5xx, may have been done all the same: the object is read before
@@ -14,7 +13,7 @@ anything else is decided, and what is found done counts as done.
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Generator, Mapping
 from functools import cache
 from typing import Any, Final
 from urllib.parse import quote
@@ -42,42 +41,8 @@ SERVER_ERROR: Final = 500
 
 Body = dict[str, Any]
 Key = tuple[str, str]
-
-
-class Uid(msgspec.Struct, frozen=True, tag=True):
-    """The object still has this uid."""
-
-    uid: str
-
-
-class Version(msgspec.Struct, frozen=True, tag=True):
-    """The object is still of this resourceVersion."""
-
-    resource_version: str
-
-
-class NodeAbsent(msgspec.Struct, frozen=True, tag=True):
-    """The API server answers 404 NotFound for the node."""
-
-    node: str
-
-
-class NodeOutOfService(msgspec.Struct, frozen=True, tag=True):
-    """The node is not Ready and has the out-of-service taint."""
-
-    node: str
-
-
-class OwnerAlive(msgspec.Struct, frozen=True, tag=True):
-    """The owner has this uid and is not being deleted."""
-
-    kind: str
-    namespace: str
-    name: str
-    uid: str
-
-
-Precondition = Uid | Version | NodeAbsent | NodeOutOfService | OwnerAlive
+Preconditions = Mapping[str, str]
+"""`uid` and `resourceVersion`, which the object must still have; what is not there may be any."""
 
 
 class Get(msgspec.Struct, frozen=True, tag=True):
@@ -110,7 +75,6 @@ class Post(msgspec.Struct, frozen=True, tag=True):
     kind: str
     key: Key
     body: Body
-    preconditions: tuple[Precondition, ...] = ()
 
 
 class Replace(msgspec.Struct, frozen=True, tag=True):
@@ -119,7 +83,6 @@ class Replace(msgspec.Struct, frozen=True, tag=True):
     kind: str
     key: Key
     body: Body
-    preconditions: tuple[Precondition, ...] = ()
     subresource: str = ""
 
 
@@ -129,7 +92,7 @@ class Patch(msgspec.Struct, frozen=True, tag=True):
     kind: str
     key: Key
     body: Body
-    preconditions: tuple[Precondition, ...] = ()
+    preconditions: Preconditions = {}
     subresource: str = ""
     content_type: str = STRATEGIC_MERGE
 
@@ -142,7 +105,7 @@ class Delete(msgspec.Struct, frozen=True, tag=True):
 
     kind: str
     key: Key
-    preconditions: tuple[Precondition, ...] = ()
+    preconditions: Preconditions = {}
     grace_period_seconds: int | None = None
     propagation_policy: str = ""
 
@@ -151,7 +114,7 @@ class Evict(msgspec.Struct, frozen=True, tag=True):
     """POST to the `eviction` subresource of a pod (policy/v1)."""
 
     key: Key
-    preconditions: tuple[Precondition, ...] = ()
+    preconditions: Preconditions = {}
     grace_period_seconds: int | None = None
 
     @property
@@ -269,9 +232,11 @@ def request_of_call(call: Read | Write) -> Request:
     if isinstance(call, Delete):
         return Request("DELETE", path, JSON, _delete_options(call))
     path = f"{path}/{call.subresource}" if call.subresource else path
-    body = _with_preconditions(call.body, call.preconditions)
     if isinstance(call, Replace):
-        return Request("PUT", path, JSON, body)
+        return Request("PUT", path, JSON, call.body)
+    body = call.body
+    if call.preconditions:
+        body = {**body, "metadata": {**body.get("metadata", {}), **call.preconditions}}
     return Request("PATCH", path, call.content_type, body)
 
 
@@ -304,33 +269,14 @@ def object_path(kind_name: str, key: Key) -> str:
     return f"{collection_path(kind_name, key[0])}/{quote(key[1], safe='')}"
 
 
-def _with_preconditions(body: Body, preconditions: tuple[Precondition, ...]) -> Body:
-    checked = checked_by_server(preconditions)
-    if not checked:
-        return body
-    return {**body, "metadata": {**body.get("metadata", {}), **checked}}
-
-
-def checked_by_server(preconditions: tuple[Precondition, ...]) -> dict[str, str]:
-    """`uid` and `resourceVersion` as the API server takes them."""
-    checked: dict[str, str] = {}
-    for precondition in preconditions:
-        if isinstance(precondition, Uid) and precondition.uid:
-            checked["uid"] = precondition.uid
-        elif isinstance(precondition, Version) and precondition.resource_version:
-            checked["resourceVersion"] = precondition.resource_version
-    return checked
-
-
 def _delete_options(call: Delete | Evict) -> Body:
     options: Body = {"apiVersion": "v1", "kind": "DeleteOptions"}
     if call.grace_period_seconds is not None:
         options["gracePeriodSeconds"] = call.grace_period_seconds
     if isinstance(call, Delete) and call.propagation_policy:
         options["propagationPolicy"] = call.propagation_policy
-    checked = checked_by_server(call.preconditions)
-    if checked:
-        options["preconditions"] = checked
+    if call.preconditions:
+        options["preconditions"] = dict(call.preconditions)
     return options
 
 
@@ -369,21 +315,21 @@ def another(action: Action) -> Result:
     return Result(NOT_FOUND, f"{kind} {where} is another object now", "NotFound")
 
 
-def same(action: Action, seen: KubeObject | None) -> tuple[Precondition, ...]:
+def same(action: Action, seen: KubeObject | None) -> Preconditions:
     """The object is the one decided upon."""
     uid = action.uid or (seen.uid if seen is not None else "")
-    return (Uid(uid),) if uid else ()
+    return {"uid": uid} if uid else {}
 
 
-def as_seen(action: Action, seen: KubeObject | None) -> tuple[Precondition, ...]:
+def as_seen(action: Action, seen: KubeObject | None) -> Preconditions:
     """The object is the one decided upon, and has not changed since."""
-    return (*same(action, seen), *unchanged(seen))
+    return {**same(action, seen), **unchanged(seen)}
 
 
-def unchanged(seen: KubeObject | None) -> tuple[Precondition, ...]:
+def unchanged(seen: KubeObject | None) -> Preconditions:
     """The object has not changed since it was seen."""
     version = seen.metadata.resource_version if seen is not None else ""
-    return (Version(version),) if version else ()
+    return {"resourceVersion": version} if version else {}
 
 
 def read(action: Action, *, quorum: bool) -> Generator[Call, Answer, Answer | Result]:

@@ -62,7 +62,6 @@ from kubectl_nodelife.engine.calls.call import (
     Delete,
     Get,
     ListObjects,
-    OwnerAlive,
     Patch,
     Post,
     Read,
@@ -245,8 +244,7 @@ def adopt(action: AdoptObject, seen: KubeObject | None, now_ns: int) -> Conversa
     if current.obj.metadata.deletion_timestamp is not None:
         return conflict(f"{owner.kind} {owner.name} is being deleted")
     body = {"metadata": {"ownerReferences": [encode(owner)]}}
-    alive = OwnerAlive(owner.kind, action.namespace, owner.name, owner.uid)
-    return (yield from write(action, Patch(*action.target, body, (*same(action, seen), alive))))
+    return (yield from write(action, Patch(*action.target, body, same(action, seen))))
 
 
 def release(action: ReleaseObject, seen: KubeObject | None, now_ns: int) -> Conversation:

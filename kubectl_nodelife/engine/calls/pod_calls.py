@@ -44,11 +44,8 @@ from kubectl_nodelife.engine.calls.call import (
     Evict,
     Get,
     ListObjects,
-    NodeAbsent,
-    NodeOutOfService,
     Patch,
     Post,
-    Precondition,
     Result,
     WaitUntil,
     as_seen,
@@ -138,8 +135,7 @@ def delete_pod(action: DeletePod, seen: KubeObject | None, now_ns: int) -> Conve
     refused = yield from _still_holds(action, seen, current.obj)
     if refused is not None:
         return refused
-    preconditions = (*as_seen(action, current.obj), *_about_node(action))
-    return (yield from write(action, Delete(kind, key, preconditions, 0)))
+    return (yield from write(action, Delete(kind, key, as_seen(action, current.obj), 0)))
 
 
 def set_pod_label(action: SetPodLabel, seen: KubeObject | None, now_ns: int) -> Conversation:
@@ -256,8 +252,7 @@ def _patch_status(
         changed["observedGeneration"] = generation
         status["$setElementOrder/conditions"] = [{"type": t} for t in types]
         status["conditions"] = [changed]
-    preconditions = (*same(action, pod), *_about_node(action))
-    patch = Patch(*action.target, {"status": status}, preconditions, "status")
+    patch = Patch(*action.target, {"status": status}, same(action, pod), "status")
     return (yield from write(action, patch))
 
 
@@ -274,14 +269,6 @@ def _still_holds(
         if recovered or undeleted or moved:
             return conflict("the pod is no longer as it was when this was decided", current)
     return (yield from _node_state(action))
-
-
-def _about_node(action: PodAction) -> tuple[Precondition, ...]:
-    if action.if_node_gone:
-        return (NodeAbsent(action.if_node_gone),)
-    if action.if_node_out_of_service:
-        return (NodeOutOfService(action.if_node_out_of_service),)
-    return ()
 
 
 def _node_state(action: PodAction) -> Established:
