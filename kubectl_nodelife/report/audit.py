@@ -88,10 +88,7 @@ def _folded(findings: Iterable[PodFinding]) -> Iterator[list[PodFinding]]:
         key = (finding.name, finding.pod.spec.node_name) if is_note else number
         alike.setdefault(key, []).append(finding)
     for group in alike.values():
-        if len(group) < _MANY:
-            yield from ([finding] for finding in group)
-        else:
-            yield group
+        yield from [group] if len(group) >= _MANY else [[finding] for finding in group]
 
 
 def _row(group: list[PodFinding], now_ns: int) -> list[object]:
@@ -141,11 +138,10 @@ def _sum(answer: PodAudit) -> str:
     if notes:
         noted = counted(len({f.pod.key for f in notes}), "pod")
         answer_line += f" Good to know of {noted}: {_classes(notes)}."
-    parts = list[str]()
     ok, unknown, unheard = (audit.counts.get(name, 0) for name in QUIET)
     if not audit.findings and unknown > ok:
         answer_line = "Nothing was found, but most pods say too little to be judged."
-    parts.append(f"{counted(ok, 'pod')} {'is' if ok == 1 else 'are'} consistent")
+    parts = [f"{counted(ok, 'pod')} {'is' if ok == 1 else 'are'} consistent"]
     if unheard:
         verb = "does" if len(audit.unheard) == 1 else "do"
         where = f"{counted(len(audit.unheard), 'node')} that {verb} not report"

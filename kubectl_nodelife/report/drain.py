@@ -8,8 +8,9 @@ blocks. templates/drain.html makes the markup.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
+from operator import attrgetter
 from typing import Any, Final, Protocol
 
 from kubectl_nodelife.drain import results
@@ -171,6 +172,7 @@ _WORKLOAD_COLUMNS = columns(
     "learnt from*"
 )
 _BUDGET_COLUMNS = columns("namespace | budget | rule | expected | desired | healthy | allowed")
+_BUDGET_CELLS = attrgetter("namespace", "name", "rule", "expected", "desired", "healthy", "allowed")
 _TONES = {
     results.READY: GOOD,
     results.SLOW: WARN,
@@ -246,7 +248,7 @@ def tables(plan: results.DrainPlan, *, wide: bool) -> Iterator[Block]:
     hit = [w for w in plan.workloads if w.outage != "none"]
     yield Table(_WORKLOAD_COLUMNS, [_workload_row(w) for w in hit])
     if wide:
-        yield Table(_BUDGET_COLUMNS, [_budget_row(budget) for budget in plan.budgets])
+        yield Table(_BUDGET_COLUMNS, map(_BUDGET_CELLS, plan.budgets))
     if plan.with_flags is None:
         yield "\n".join(
             [*(f"webhook {hook.sentence()}" for hook in plan.webhooks), *_footnotes(plan)]
@@ -373,18 +375,6 @@ def _workload_name(workload: results.WorkloadPlan) -> str:
     return f"{kind.lower()}/{name}"
 
 
-def _budget_row(budget: results.BudgetPlan) -> tuple[object, ...]:
-    return (
-        budget.namespace,
-        budget.name,
-        budget.rule,
-        budget.expected,
-        budget.desired,
-        budget.healthy,
-        budget.allowed,
-    )
-
-
 class WaveOutcome(Protocol):
     """A wave that was begun (`acts.drain.WaveRun`)."""
 
@@ -397,23 +387,18 @@ class WaveOutcome(Protocol):
 
 def drain_run_text(waves: Sequence[WaveOutcome]) -> str:
     """The table: promised against real."""
-    rows = [(number, *_row(wave)) for number, wave in enumerate(waves, 1)]
+    rows = []
+    for number, wave in enumerate(waves, 1):
+        promised = span(wave.promised) if wave.promised is not None else "-"
+        nodes, took = ",".join(wave.nodes), clock(wave.seconds)
+        rows.append((number, nodes, wave.pods, promised, took, _result(wave)))
     return Table(_COLUMNS, rows).text()
 
 
-def _row(wave: WaveOutcome) -> Iterator[object]:
-    yield ",".join(wave.nodes)
-    yield wave.pods
-    yield span(wave.promised) if wave.promised is not None else "-"
-    yield clock(wave.seconds)
-    yield _result(wave.promised, wave.seconds, wave.errors)
-
-
-def _result(
-    promised: results.Estimate | None, seconds: float | None, errors: Mapping[str, str]
-) -> str:
-    if errors:
-        return f"not drained{'' if promised else ', as promised'}: {', '.join(errors)}"
+def _result(wave: WaveOutcome) -> str:
+    promised, seconds = wave.promised, wave.seconds
+    if wave.errors:
+        return f"not drained{'' if promised else ', as promised'}: {', '.join(wave.errors)}"
     if seconds is None or promised is None:
         return "drained"
     if seconds > promised.high:
@@ -522,10 +507,9 @@ def wave_charts(plan: results.DrainPlan) -> list[tuple[int, html.LaneChart]]:
     for wave in plan.waves:
         if wave.start is not None:
             last = wave.end if wave.end is not None else horizon(plan)
-            rows = list(_wave_rows(plan, wave, True, last))
-            charts.append(
-                (wave.index, html.draw_lanes(rows, wave.start, max(last, wave.start + 1)))
-            )
+            rows = _wave_rows(plan, wave, True, last)
+            chart = html.draw_lanes(rows, wave.start, max(last, wave.start + 1))
+            charts.append((wave.index, chart))
     return charts
 
 
@@ -577,10 +561,8 @@ def _pod_lane(pod: results.PodPlan, begin: float, last: float) -> html.Row:
         if pod.end is not None and pod.end > gone:
             bars.append(html.Bar(gone, pod.end, "starting"))
     mark = ""
-    if pod.verdict not in ("ready", "slow") and (pod.verdict, pod.gate) != (
-        results.UNKNOWN,
-        "none",
-    ):
+    unread = (pod.verdict, pod.gate) == (results.UNKNOWN, "none")
+    if pod.verdict not in (results.READY, results.SLOW) and not unread:
         mark = pod.verdict if pod.gate == "none" else f"{pod.verdict}: {pod.gate}"
     title = pod.reason.removesuffix(results.NOT_READ)
     return html.Row(f"{pod.namespace}/{pod.name}", bars, title, f"pod {pod.verdict}", mark)

@@ -28,7 +28,7 @@ from kubectl_nodelife.report.drain import blocker_lines, consequences, headline
 _COMMENT_BREAK: Final = re.compile(r"[\x00-\x1f\x7f\u2028\u2029]+")
 _HEAD: Final = """\
 set -eu
-FROM=${FROM:-%(first)d} # the wave to begin with
+FROM=${FROM:-1} # the wave to begin with
 doing=nothing
 pids=
 
@@ -135,8 +135,8 @@ def _words(plan: DrainPlan) -> Iterator[str]:
 def _begin(plan: DrainPlan, nodes: dict[str, NodePlan], flags: Sequence[str]) -> Iterator[str]:
     first = next(iter(nodes.values()))
     options = first.command.removeprefix(f"kubectl drain {shlex.quote(first.name)}")
-    words = _flag_words(flags)
-    yield _script_head(1, words)
+    words = "".join(f" {shlex.quote(flag)}" for flag in flags)
+    yield (_HEAD % {"flags": words}).rstrip()
     yield (_DRAIN_ALL % {"flags": words, "options": options}).rstrip()
     if plan.own_waves:
         yield _READY.rstrip()
@@ -225,19 +225,6 @@ def _all_ready_again(plan: DrainPlan, wave: WavePlan, key: tuple[str, str]) -> f
 
 def _quoted(names: Iterable[str]) -> str:
     return " ".join(shlex.quote(name) for name in names)
-
-
-def _script_head(first: int, flags: str) -> str:
-    """The head of the program, whose waves count from `first`, without a last newline.
-
-    `flags`: as `_flag_words` has them.
-    """
-    return (_HEAD % {"first": first, "flags": flags}).rstrip()
-
-
-def _flag_words(flags: Sequence[str]) -> str:
-    """kubectl's own flags, such as --context, as what follows the word kubectl."""
-    return "".join(f" {shlex.quote(flag)}" for flag in flags)
 
 
 def _comment(text: str) -> str:

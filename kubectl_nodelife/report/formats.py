@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 from kubectl_nodelife.report.terminal import (
@@ -238,14 +239,15 @@ class Page(NamedTuple):
 Formatter = Callable[[Page, bool, Screen], str]
 
 
-def as_table(answer: Page, headers: bool, screen: Screen) -> str:
-    """The page, with a blank line between blocks."""
-    return _page(answer.blocks(wide=False), headers, screen, wide=False)
-
-
-def as_wide(answer: Page, headers: bool, screen: Screen) -> str:
-    """The page with its wide columns."""
-    return _page(answer.blocks(wide=True), headers, screen, wide=True)
+def as_table(answer: Page, headers: bool, screen: Screen, *, wide: bool = False) -> str:
+    """The page, with a blank line between blocks. `wide`: with its wide columns."""
+    texts: Sequence[str] = [
+        broken_into_lines(printable_text(block), screen.width)
+        if isinstance(block, str)
+        else block.text(wide=wide, headers=headers, screen=screen)
+        for block in answer.blocks(wide=wide)
+    ]
+    return "\n".join(text if text.endswith("\n") else text + "\n" for text in texts if text)
 
 
 def as_markdown(answer: Page, headers: bool, screen: Screen) -> str:
@@ -292,19 +294,29 @@ def as_name(answer: Page, headers: bool, screen: Screen) -> str:
     return "".join(f"{printable(name)}\n" for name in answer.names())
 
 
-def as_parts(answer: Page, headers: bool, screen: Screen) -> str:
-    """The page's blocks as JSON, of which `clusters` makes one page for several clusters."""
-    return _parts(answer, wide=False)
+def as_parts(answer: Page, headers: bool, screen: Screen, *, wide: bool = False) -> str:
+    """The page's blocks as JSON, of which `clusters` makes one page for several clusters.
 
+    `{"source": …, "blocks": [text | {"columns": […], "rows": [[cell | [tone, cell]]]}],
+    "trouble": N}`, which is null where the page does not judge.
+    """
+    import msgspec
 
-def as_wide_parts(answer: Page, headers: bool, screen: Screen) -> str:
-    """As `as_parts`, with what only `-o wide` shows."""
-    return _parts(answer, wide=True)
+    blocks = [
+        printable_text(block) if isinstance(block, str) else block.as_json()
+        for block in answer.blocks(wide=wide)
+        if block
+    ]
+    document = msgspec.to_builtins(answer.document())
+    source = document.get("source") if isinstance(document, dict) else None
+    trouble = None if answer.trouble is None else answer.trouble()
+    parts = {"source": source, "blocks": blocks, "trouble": trouble}
+    return msgspec.json.encode(parts).decode()
 
 
 FORMATTERS: dict[str, Formatter] = {
     "table": as_table,
-    "wide": as_wide,
+    "wide": partial(as_table, wide=True),
     "json": as_json,
     "yaml": as_yaml,
     "name": as_name,
@@ -312,7 +324,7 @@ FORMATTERS: dict[str, Formatter] = {
 }
 
 
-PARTS = {"parts": as_parts, "parts-wide": as_wide_parts}
+PARTS: dict[str, Formatter] = {"parts": as_parts, "parts-wide": partial(as_parts, wide=True)}
 """Formats between two processes of this program, which no `-o` takes."""
 
 
@@ -372,38 +384,6 @@ class Output(NamedTuple):
     def query(self) -> dict[str, object]:
         """As a part of a question, whose answer comes as text."""
         return {"output": self.format, "headers": self.headers}
-
-
-def _page(blocks: Iterable[Block], headers: bool, screen: Screen, *, wide: bool) -> str:
-    texts: Sequence[str] = [
-        _paragraph(block, screen)
-        if isinstance(block, str)
-        else block.text(wide=wide, headers=headers, screen=screen)
-        for block in blocks
-    ]
-    return "\n".join(text if text.endswith("\n") else text + "\n" for text in texts if text)
-
-
-def _parts(answer: Page, *, wide: bool) -> str:
-    """`{"source": …, "blocks": [text | {"columns": […], "rows": [[cell | [tone, cell]]]}],
-    "trouble": N}`, which is null where the page does not judge."""
-    import msgspec
-
-    blocks = [
-        printable_text(block) if isinstance(block, str) else block.as_json()
-        for block in answer.blocks(wide=wide)
-        if block
-    ]
-    document = msgspec.to_builtins(answer.document())
-    source = document.get("source") if isinstance(document, dict) else None
-    trouble = None if answer.trouble is None else answer.trouble()
-    parts = {"source": source, "blocks": blocks, "trouble": trouble}
-    return msgspec.json.encode(parts).decode()
-
-
-def _paragraph(text: str, screen: Screen) -> str:
-    """Cleaned, and as wide as the screen, but not wider than reads well."""
-    return broken_into_lines(printable_text(text), screen.width)
 
 
 def markdown(blocks: Iterable[Table | str], headers: bool) -> str:

@@ -202,33 +202,19 @@ class DrawnBar(NamedTuple):
     title: str
 
 
-class DrawnStroke(NamedTuple):
-    """A stroke's place, in percent of the track."""
-
-    style: str
-    x: str
-    number: int
-    title: str
-
-
-class DrawnLine(NamedTuple):
-    """A line's points `x,y` in a plot that is 1000 wide and 100 high."""
-
-    style: str
-    points: list[str]
-
-
 class DrawnRow(NamedTuple):
-    """A lane's parts. `low`, `high`: the numbers at the bottom and the top of its lines."""
+    """A lane, and its parts as they are drawn.
 
-    style: str
+    `strokes`: each with its place, in percent of the track; `lines`: their classes, and their
+    points `x,y` in a plot that is 1000 wide and 100 high; `low`, `high`: the numbers at the bottom
+    and the top of that.
+    """
+
+    of: Row
     title: str
-    label: str
-    note: str
-    words: str
     bars: list[DrawnBar]
-    strokes: list[DrawnStroke]
-    lines: list[DrawnLine]
+    strokes: list[tuple[str, Stroke]]
+    lines: list[tuple[str, list[str]]]
     low: int
     high: int
 
@@ -307,15 +293,11 @@ def _drawn(row: Row, percent: Callable[[float], float], last: float) -> DrawnRow
         width = max(_LEAST, percent(bar.end) - x)
         place = (f"{x:.2f}", f"{width:.2f}", *(_WHOLE if row.lines else bar.place))
         bars.append(DrawnBar(bar.style, *place, bar.title[:LONGEST_TITLE]))
-    strokes = [
-        DrawnStroke(stroke.style, f"{percent(stroke.at):.2f}", stroke.number, stroke.title)
-        for stroke in row.strokes
-    ]
+    strokes = [(f"{percent(stroke.at):.2f}", stroke) for stroke in row.strokes]
     low, high = _between(row.lines)
-    lines = [_stepped(line, percent, last, low, high) for line in row.lines]
+    lines = [(line.style, _stepped(line, percent, last, low, high)) for line in row.lines]
     title = (row.title or row.label)[:LONGEST_TITLE]
-    drawn = (bars, strokes, lines, low, high)
-    return DrawnRow(row.style, title, row.label, row.note, row.words, *drawn)
+    return DrawnRow(row, title, bars, strokes, lines, low, high)
 
 
 def _between(lines: Sequence[Line]) -> tuple[int, int]:
@@ -336,7 +318,7 @@ def near_bottom(counts: Sequence[int]) -> int:
 
 def _stepped(
     line: Line, percent: Callable[[float], float], last: float, low: int, high: int
-) -> DrawnLine:
+) -> list[str]:
     """The line to the end of the chart; of very many points each so many."""
     every = -(-len(line.points) // MOST_POINTS) or 1
     shown = [*line.points[::every], *line.points[-1:]]
@@ -344,7 +326,7 @@ def _stepped(
     for (at, count), (until, _) in pairwise([*shown, (last, 0)]):
         y = _TALL - _EDGE - (_TALL - 2 * _EDGE) * (count - low) / (high - low)
         points += [f"{percent(x) * _WIDE / 100:.1f},{y:.1f}" for x in (at, until)]
-    return DrawnLine(line.style, points)
+    return points
 
 
 def rows_of(

@@ -161,16 +161,9 @@ def _worst_moment(losses: Sequence[NodeLoss]) -> tuple[float, int]:
 
 def _each(records: Sequence[Record]) -> Iterator[Sequence[object]]:
     for number, r in enumerate(records):
-        cause = _NEVER if r.cause is None else r.cause
-        yield (
-            number,
-            instant_text(r.at),
-            r.controller,
-            record_words(r),
-            object_name(r),
-            cause,
-            reason_words(r),
-        )
+        at, cause = instant_text(r.at), _NEVER if r.cause is None else r.cause
+        what, why = record_words(r), reason_words(r)
+        yield number, at, r.controller, what, object_name(r), cause, why
 
 
 class NarrationLine:

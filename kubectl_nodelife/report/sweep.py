@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Final, NamedTuple
+from typing import Any, Final
 
 from kubectl_nodelife.report.formats import Block, Column, Page, Table
 from kubectl_nodelife.report.html import Bar, LaneChart, Row, Tick, draw_lanes, render_page
@@ -159,40 +159,8 @@ _THIN: Final = (44, 12)
 _STEPS: Final = (1, 2, 5, 10, 20)
 
 
-class _Plot(NamedTuple):
-    """A chart of one measure, a lane a point."""
-
-    name: str
-    chart: LaneChart
-
-
-class _Spot(NamedTuple):
-    """A point among two measures, with the arms of its intervals."""
-
-    title: str
-    style: str
-    x: str
-    y: str
-    left: str
-    right: str
-    top: str
-    bottom: str
-
-
-class _Scatter(NamedTuple):
-    """All points among the two measures of the front. `front`: the line through those on it."""
-
-    x_name: str
-    y_name: str
-    side: int
-    margin: int
-    right: int
-    x_ticks: list[Tick]
-    y_ticks: list[Tick]
-    spots: list[_Spot]
-    front: list[str]
-
-
+_Plot = tuple[str, LaneChart]
+"""A measure, and its chart: a lane a point."""
 Scale = Callable[[float], str]
 
 
@@ -314,7 +282,7 @@ def _drawn(name: str, rows: Sequence[Row], ends: Iterable[float]) -> _Plot:
     low, high = min(every), max(every)
     marks, text = _marks(low, high)
     last = high if high > low else low + 1.0
-    return _Plot(measure_words(name), draw_lanes(rows, low, last, text, marks))
+    return measure_words(name), draw_lanes(rows, low, last, text, marks)
 
 
 def _sign(interval: Interval) -> str:
@@ -323,7 +291,11 @@ def _sign(interval: Interval) -> str:
     return "less" if interval.high < 0 else "more"
 
 
-def _scatter(answer: StudyResult) -> _Scatter:
+def _scatter(answer: StudyResult) -> dict[str, Any]:
+    """All points among the two measures of the front, each with the arms of its intervals.
+
+    `front`: the line through those on it.
+    """
     x_name, y_name = answer.front_of
     of_x = [point.measures[x_name] for point in answer.points]
     of_y = [point.measures[y_name] for point in answer.points]
@@ -332,12 +304,14 @@ def _scatter(answer: StudyResult) -> _Scatter:
     x_scale = _linear(0.0, x_high, _MARGIN, _SIDE - _RIGHT)
     y_scale = _linear(0.0, y_high, _SIDE - _MARGIN, 12)
     spots = [
-        _Spot(
-            f"{point_words(point.point)}: {interval_words(x)} / {interval_words(y)}",
-            _style(point),
-            *(x_scale(x.mean), y_scale(y.mean), x_scale(x.low), x_scale(x.high)),
-            *(y_scale(y.high), y_scale(y.low)),
-        )
+        {
+            "title": f"{point_words(point.point)}: {interval_words(x)} / {interval_words(y)}",
+            "style": _style(point),
+            "x": x_scale(x.mean),
+            "y": y_scale(y.mean),
+            "x_arm": (x_scale(x.low), x_scale(x.high)),
+            "y_arm": (y_scale(y.high), y_scale(y.low)),
+        }
         for point, x, y in zip(answer.points, of_x, of_y, strict=True)
     ]
     on_front = sorted(
@@ -345,8 +319,10 @@ def _scatter(answer: StudyResult) -> _Scatter:
         for point, x, y in zip(answer.points, of_x, of_y, strict=True)
         if point.front
     )
-    return _Scatter(
-        *(measure_words(x_name), measure_words(y_name), _SIDE, _MARGIN, _RIGHT),
-        *(_ticks(0.0, x_high, x_scale), _ticks(0.0, y_high, y_scale), spots),
-        [f"{x_scale(x)},{y_scale(-y)}" for x, y in on_front],
-    )
+    return {
+        "names": (measure_words(x_name), measure_words(y_name)),
+        "size": (_SIDE, _MARGIN, _RIGHT),
+        "ticks": (_ticks(0.0, x_high, x_scale), _ticks(0.0, y_high, y_scale)),
+        "spots": spots,
+        "front": [f"{x_scale(x)},{y_scale(-y)}" for x, y in on_front],
+    }

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
-from typing import Any, Final
+from typing import Final
 
 from kubectl_nodelife.drain.results import DEGRADED, FULL, BudgetPoint
 from kubectl_nodelife.kube.names import counted, first_names
@@ -226,17 +226,10 @@ def _service_row(service: document.ServiceFuture) -> list[object]:
 
 def _zone_rows(zone: document.ZoneFuture) -> Iterable[list[object]]:
     for change in zone.states:
-        tone = GOOD if change.state == "Normal" else BAD
+        state = ColoredText(change.state, GOOD if change.state == "Normal" else BAD)
         held = zone.held_pods if change is zone.states[-1] else "-"
-        state = ColoredText(change.state, tone)
-        yield [
-            zone.name,
-            state,
-            f"{change.rate:g}/s",
-            human_seconds(change.at),
-            held,
-            change.because,
-        ]
+        rate, since = f"{change.rate:g}/s", human_seconds(change.at)
+        yield [zone.name, state, rate, since, held, change.because]
 
 
 def _unknown(node: document.NodeFuture) -> str:
@@ -339,6 +332,7 @@ def html_page(answer: document.WhatIf) -> str:
     lanes = list(_rows(answer, last))
     moved = [workload for workload in answer.workloads if not html.is_level(_points(workload))]
     level = [workload for workload in answer.workloads if html.is_level(_points(workload))]
+    served = [_served_lane(workload, last) for workload in moved[:_MOST_CHARTS]]
     return html.render_page(
         "what_if",
         title=f"What if {' and '.join(map(sentences.act_words, answer.acts))}",
@@ -349,7 +343,7 @@ def html_page(answer: document.WhatIf) -> str:
         when=html.draw_lanes(lanes[:_MOST_ROWS], 0.0, last) if lanes else None,
         more_rows=max(0, len(lanes) - _MOST_ROWS),
         levels=_LEVELS,
-        who_serves=_who_serves(moved[:_MOST_CHARTS], last) if moved else None,
+        who_serves=html.draw_lanes(served, 0.0, last) if served else None,
         more_workloads=max(0, len(moved) - _MOST_CHARTS),
         level_workloads=[_level_row(workload) for workload in level[:_MOST_ROWS]],
         more_level=max(0, len(level) - _MOST_ROWS),
@@ -397,17 +391,14 @@ def _fate(node: document.NodeFuture) -> Fate:
     return Fate(node.name, node.zone, state, node.lost_seconds, tuple(steps), stays)
 
 
-def _who_serves(workloads: Sequence[document.WorkloadFuture], last: float) -> html.LaneChart:
-    return html.draw_lanes([_served_lane(workload, last) for workload in workloads], 0.0, last)
-
-
 def _served_lane(workload: document.WorkloadFuture, last: float) -> html.Row:
     """Pods that serve (line) and that are ready in the API (dashes), over how bad that is."""
     lowest = {workload.low.lowest_serving, workload.lowest_serving, workload.high.lowest_serving}
     few = f"{min(lowest)}" if len(lowest) == 1 else f"{min(lowest)} to {max(lowest)}"
     text = f"{workload.ready_before} ready before, lowest {few}"
-    between = _back_between(workload, last)
-    if between is not None:
+    bars = _levels(workload, last)
+    if between := _back_between(workload, last):
+        bars.append(html.Bar(*between, html.RANGE))
         text += f", back in {human_seconds(between[0])} to {human_seconds(between[1])}"
     elif workload.first_seconds is not None and workload.back_seconds is None:
         text += ", not back"
@@ -415,7 +406,7 @@ def _served_lane(workload: document.WorkloadFuture, last: float) -> html.Row:
         text += f", back in {human_seconds(workload.back_seconds)}"
     return html.Row(
         f"{workload.namespace}/{workload.name}",
-        [*_levels(workload, last), *_back_range(workload, last)],
+        bars,
         f"{workload.kind}: {workload.outage}",
         workload.outage,
         text,
@@ -427,25 +418,14 @@ def _levels(workload: document.WorkloadFuture, last: float) -> list[html.Bar]:
     """When fewer pods serve than before, and when none does."""
     before = workload.series[0].serving if workload.series else 0
     bars: list[html.Bar] = []
-    for point, end in _spans(workload.series, last):
+    ends = [*(point.at for point in workload.series[1:]), last]
+    for point, end in zip(workload.series, ends, strict=False):
         style = "" if point.serving >= before else "fewer" if point.serving else "zero"
         if bars and bars[-1].style == style:
             bars[-1] = bars[-1]._replace(end=end)
         else:
             bars.append(html.Bar(point.at, end, style))
     return [bar for bar in bars if bar.style]
-
-
-def _spans(series: Sequence[Any], last: float) -> Iterable[tuple[Any, float]]:
-    """Each point with the instant of the next one."""
-    ends = [point.at for point in series[1:]]
-    return zip(series, [*ends, last], strict=True) if series else ()
-
-
-def _back_range(workload: document.WorkloadFuture, last: float) -> Iterator[html.Bar]:
-    band = _back_between(workload, last)
-    if band is not None:
-        yield html.Bar(*band, html.RANGE)
 
 
 def _back_between(workload: document.WorkloadFuture, last: float) -> tuple[float, float] | None:

@@ -18,7 +18,7 @@ def scarce() -> DrainPlan:
 
 
 def row(rows: list[DrawnRow], label: str) -> DrawnRow:
-    return next(one for one in rows if one.label == label)
+    return next(one for one in rows if one.of.label == label)
 
 
 def test_a_maintenance_is_drawn_as_one() -> None:
@@ -32,14 +32,14 @@ def test_a_maintenance_is_drawn_as_one() -> None:
 def test_a_bar_that_outlasts_its_wave_ends_with_the_chart_and_says_so() -> None:
     (_, chart), *_ = wave_charts(scarce())
     waits = row(chart.rows, "default/a1-0")
-    assert waits.words.startswith("→ 5m0")
+    assert waits.of.words.startswith("→ 5m0")
     assert all(float(bar.x) + float(bar.width) <= 100 for bar in waits.bars)
 
 
 def test_unknown_is_said_once() -> None:
     answer = plan(node("a1"), node("a2"), replica_set("web", "a1", "a1"), read={"Node", "Pod"})
     assert answer.verdict == "unknown"
-    assert not any(one.words for one in plan_chart(answer).rows)
+    assert not any(one.of.words for one in plan_chart(answer).rows)
     text = html_page(answer, {})
     assert text.count("what was not read may stop it") == 0
     assert text.count("because not read") == 1
@@ -59,4 +59,4 @@ def test_it_is_readable_in_the_dark_on_paper_small_and_aloud() -> None:
 
 def test_names_stand_beside_the_tracks_and_wrap() -> None:
     chart = plan_chart(scarce())
-    assert row(chart.rows, "a1").note == "1 pod"
+    assert row(chart.rows, "a1").of.note == "1 pod"

@@ -46,7 +46,7 @@ def test_differences_are_paired_and_the_front_is_marked() -> None:
 
 def test_points_are_drawn_where_their_figures_are() -> None:
     found = answer()
-    rows = sweep._plot("unavailablePodMinutes", found.points).chart.rows
+    rows = sweep._plot("unavailablePodMinutes", found.points)[1].rows
     drawn = [{bar.style: bar for bar in row.bars} for row in rows]
     assert [bars.keys() - {"spread", "median", "mean"} for bars in drawn] == [
         {"today"},
@@ -61,12 +61,12 @@ def test_points_are_drawn_where_their_figures_are() -> None:
         spread, interval = bars["spread"], bars[style]
         assert float(spread.x) <= float(interval.x) <= float(bars["mean"].x)
         assert float(interval.width) <= float(spread.width)
-    assert [row.words for row in rows] == [
+    assert [row.of.words for row in rows] == [
         sweep.interval_words(point.measures["unavailablePodMinutes"]) for point in found.points
     ]
     scatter = sweep._scatter(found)
-    assert len(scatter.spots) == len(scatter.front) == 3
-    spots = [(float(spot.x), float(spot.y)) for spot in scatter.spots]
+    assert len(scatter["spots"]) == len(scatter["front"]) == 3
+    spots = [(float(spot["x"]), float(spot["y"])) for spot in scatter["spots"]]
     assert spots == sorted(spots), (
         "more unavailable pods, fewer needless evictions: lower on a page"
     )
@@ -81,10 +81,10 @@ def test_of_many_points_todays_and_the_front_are_drawn() -> None:
 
 def test_differences_are_on_both_sides_of_nothing() -> None:
     found = answer()
-    chart = sweep._difference_plot("needlessEvictions", found.points[1:]).chart
+    chart = sweep._difference_plot("needlessEvictions", found.points[1:])[1]
     drawn = [{bar.style: bar for bar in row.bars} for row in chart.rows]
     assert all(float(bars["less"].x) < float(bars["none"].x) for bars in drawn)
-    assert all(row.words.startswith("-") for row in chart.rows)
+    assert all(row.of.words.startswith("-") for row in chart.rows)
     assert [tick.label for tick in chart.ticks] == ["-20", "-15", "-10", "-5", "0"]
 
 
@@ -100,9 +100,9 @@ def test_measures_without_any_difference_are_named_in_a_line() -> None:
 def test_a_label_is_whole_and_says_which_point_is_todays() -> None:
     point = answer().points[0]
     values: Point = {GRACE: "2m0s", "tolerationSeconds": 120, RENEWS: "10s", ZONES: 3}
-    (row,) = sweep._plot("evictions", [replace(point, point=values)]).chart.rows
-    assert row.label.startswith("node-monitor-grace-period 2m0s, tolerationSeconds 120")
-    assert row.label.endswith("zones 3") and row.note == "today"
+    (row,) = sweep._plot("evictions", [replace(point, point=values)])[1].rows
+    assert row.of.label.startswith("node-monitor-grace-period 2m0s, tolerationSeconds 120")
+    assert row.of.label.endswith("zones 3") and row.of.note == "today"
 
 
 def test_where_nothing_differs_there_is_an_axis() -> None:
@@ -111,8 +111,8 @@ def test_where_nothing_differs_there_is_an_axis() -> None:
         point,
         measures={"evictions": result.Summary(*[0.0] * len(result.Summary.__struct_fields__))},
     )
-    (row,) = sweep._plot("evictions", [still]).chart.rows
-    assert row.words == "0" and {bar.x for bar in row.bars} == {"0.00"}
+    (row,) = sweep._plot("evictions", [still])[1].rows
+    assert row.of.words == "0" and {bar.x for bar in row.bars} == {"0.00"}
 
 
 @pytest.mark.parametrize(
