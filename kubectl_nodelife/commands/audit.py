@@ -100,21 +100,18 @@ def audit_command(
     from kubectl_nodelife.commands.answering.status import NOTHING_TO_SHOW
     from kubectl_nodelife.commands.cluster.look import namespace_of, none_found
     from kubectl_nodelife.kube.selectors import label_selector
-    from kubectl_nodelife.outlook.audit.document import only, pod_audit, seen_in
+    from kubectl_nodelife.outlook.audit.document import only
     from kubectl_nodelife.report.audit import audit_page
 
     check_classes(classes)
     where.check()
     namespace, labels = namespace_of(where, all_namespaces), label_selector(selector)
-    view = look_for_audit(where)
-    if not where.filename:
-        say_first_look(FIRST_LOOK)
-    seen = seen_in(view, namespace, labels)
-    answer = pod_audit(view, seen)
+    audited = Audited.look(where, namespace, labels)
+    audited.warn(first_look=not where.filename)
+    answer = audited.answer
     if classes:
         answer = replace(answer, audit=only(answer.audit, classes), beforehand=())
-    terminal.warn(*answer.warnings, *answer.audit.not_evaluated)
-    if not seen.pods and output.format in NOTHING_TO_SHOW:
+    if not audited.seen.pods and output.format in NOTHING_TO_SHOW:
         terminal.note(none_found(namespace))
         return 0
     output.show(audit_page(answer))

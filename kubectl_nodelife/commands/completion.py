@@ -164,8 +164,8 @@ _FLAG_SOURCES: Final[Mapping[str, Source]] = {
     "--context": lambda ctx, _: _contexts(_connection(ctx)),
     "--cluster": lambda ctx, _: _clusters(_connection(ctx)),
     "--user": lambda ctx, _: _users(_connection(ctx)),
-    "--namespace": lambda ctx, word: _ask(_connection(ctx), "namespaces", word),
-    "--selector": lambda ctx, word: _ask(_connection(ctx), "zones", word),
+    "--namespace": lambda ctx, word: _ask(ctx, "namespaces", word),
+    "--selector": lambda ctx, word: _ask(ctx, "zones", word),
 }
 
 _EXPLAINED: Final = ("node", "pod", "zone", "daemonset", "budget")
@@ -188,14 +188,14 @@ _METAVAR_SOURCES: Final[Mapping[str, Source]] = {
     "WHAT": lambda *_: [("node", ""), ("zone", ""), ("label=", ""), ("pair-of", "")],
     "WHERE": lambda *_: [("local", "processes of this machine"), ("dask://", "a scheduler")],
     "ACT [TARGET...]": lambda ctx, word: _acts(ctx, word),
-    "NS/KIND/NAME|node/NAME": lambda ctx, word: _as_named("node", _nodes(ctx, word[5:])),
-    "NODE": lambda ctx, word: _ask(_connection(ctx), "nodes", word),
-    "NODE...": lambda ctx, word: _without_given(ctx, "nodes", _nodes(ctx, word)),
-    "[NODE...]": lambda ctx, word: _without_given(ctx, "nodes", _nodes(ctx, word)),
-    "[POD...]": lambda ctx, word: _without_given(ctx, "pods", _pods(ctx, word)),
-    "DAEMONSET": lambda ctx, word: _sets(ctx, word),
-    "[DAEMONSET]": lambda ctx, word: _sets(ctx, word),
-    "NS": lambda ctx, word: _ask(_connection(ctx), "namespaces", word),
+    "NS/KIND/NAME|node/NAME": lambda ctx, word: _as_named("node", _ask(ctx, "nodes", word[5:])),
+    "NODE": lambda ctx, word: _ask(ctx, "nodes", word),
+    "NODE...": lambda ctx, word: _others(ctx, "nodes", word),
+    "[NODE...]": lambda ctx, word: _others(ctx, "nodes", word),
+    "[POD...]": lambda ctx, word: _others(ctx, "pods", word),
+    "DAEMONSET": lambda ctx, word: _ask(ctx, "daemonsets", word),
+    "[DAEMONSET]": lambda ctx, word: _ask(ctx, "daemonsets", word),
+    "NS": lambda ctx, word: _ask(ctx, "namespaces", word),
     "[NODE | pod NAME]": lambda ctx, word: _node_or_pod(ctx, word),
     "KIND NAME...": lambda ctx, word: _subject(ctx, word, _EXPLAINED),
 }
@@ -266,29 +266,9 @@ def _items(items: Iterable[CompletionItem]) -> list[Candidate]:
 
 def _connection(ctx: click.Context) -> Connection:
     """The connection flags that stand on the line so far."""
-    merged = Connection()
-    chain: list[click.Context] = []
-    at: click.Context | None = ctx
-    while at is not None:
-        chain.insert(0, at)
-        at = at.parent
-    for one in chain:
-        given: dict[str, Any] = {f: one.params[f] for f in Connection._fields if f in one.params}
-        merged = merged.overridden_by(Connection(**given))
-    return merged
-
-
-def _nodes(ctx: click.Context, word: str) -> Iterable[Candidate]:
-    return _ask(_connection(ctx), "nodes", word)
-
-
-def _pods(ctx: click.Context, word: str) -> Iterable[Candidate]:
-    return _ask(_connection(ctx), "pods", word)
-
-
-def _sets(ctx: click.Context, word: str) -> Iterable[Candidate]:
-    everywhere = bool(ctx.params.get("all_namespaces"))
-    return _ask(_connection(ctx), "daemonsets", word, everywhere=everywhere)
+    outer = _connection(ctx.parent) if ctx.parent is not None else Connection()
+    given: dict[str, Any] = {f: ctx.params[f] for f in Connection._fields if f in ctx.params}
+    return outer.overridden_by(Connection(**given))
 
 
 def _subject(ctx: click.Context, word: str, kinds: tuple[str, ...]) -> Iterable[Candidate]:
@@ -298,14 +278,14 @@ def _subject(ctx: click.Context, word: str, kinds: tuple[str, ...]) -> Iterable[
         return [(kind, "") for kind in kinds]
     if len(given) > 1:
         return []
-    source = {"node": _nodes, "pod": _pods, "daemonset": _sets}.get(given[0])
-    return source(ctx, word) if source is not None else []
+    asked = {"node": "nodes", "pod": "pods", "daemonset": "daemonsets"}.get(given[0])
+    return _ask(ctx, asked, word) if asked is not None else []
 
 
 def _node_or_pod(ctx: click.Context, word: str) -> Iterable[Candidate]:
     """The kinds and the nodes, of which the name alone is enough; then the name of one."""
     subjects = list(_subject(ctx, word, ("node", "pod")))
-    return subjects if ctx.params.get("subject") else [*subjects, *_nodes(ctx, word)]
+    return subjects if ctx.params.get("subject") else [*subjects, *_ask(ctx, "nodes", word)]
 
 
 def _acts(ctx: click.Context, word: str) -> Iterable[Candidate]:
@@ -319,7 +299,7 @@ def _acts(ctx: click.Context, word: str) -> Iterable[Candidate]:
     if verb == "set":
         return [("toleration-seconds=", ""), *_settings()]
     if verb == "delete" and named[:1] == ["pod"]:
-        return _ask(_connection(ctx), "pods", word)
+        return _ask(ctx, "pods", word)
     if named[:1] == ["link"]:
         named = named[1:]
     first = _ACTS.get(verb, ()) if len(given) == 1 else ()
@@ -329,13 +309,13 @@ def _acts(ctx: click.Context, word: str) -> Iterable[Candidate]:
         return [(kind, "") for kind in first]
     if named[:1] == ["zone"]:
         return _zones(ctx, word)
-    return [node for node in _nodes(ctx, word) if node[0] not in named]
+    return [node for node in _ask(ctx, "nodes", word) if node[0] not in named]
 
 
 def _zones(ctx: click.Context, word: str) -> Iterable[Candidate]:
     """The zones, which come as selectors of their nodes."""
     label = f"{LABEL_ZONE}="
-    zones = _ask(_connection(ctx), "zones", label + word)
+    zones = _ask(ctx, "zones", label + word)
     return [(selector.removeprefix(label), description) for selector, description in zones]
 
 
@@ -343,20 +323,19 @@ def _as_named(kind: str, names: Iterable[Candidate]) -> Iterable[Candidate]:
     return [(f"{kind}/{name}", description) for name, description in names]
 
 
-def _without_given(
-    ctx: click.Context, param: str, offered: Iterable[Candidate]
-) -> Iterable[Candidate]:
-    given = set(ctx.params.get(param) or ())
-    return [candidate for candidate in offered if candidate[0] not in given]
+def _others(ctx: click.Context, kind: str, word: str) -> Iterable[Candidate]:
+    """Names of that kind that are not given yet."""
+    given = set(ctx.params.get(kind) or ())
+    return [candidate for candidate in _ask(ctx, kind, word) if candidate[0] not in given]
 
 
-def _ask(
-    connection: Connection, kind: str, prefix: str, *, everywhere: bool = False
-) -> list[Candidate]:
+def _ask(ctx: click.Context, kind: str, prefix: str) -> list[Candidate]:
     """The names of that kind that begin so, with descriptions; none where no daemon gives them."""
     from kubectl_nodelife.commands.ask import find
     from kubectl_nodelife.daemon import client
 
+    connection = _connection(ctx)
+    everywhere = kind == "daemonsets" and ctx.params.get("all_namespaces")
     try:
         endpoint = find(connection)
         if endpoint is None:

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from kubectl_nodelife.live.target import Target
 
 CLUSTER_SECONDS: Final = 10
-_KUBECTL_SECONDS: Final = 10
+_PROGRAM_SECONDS: Final = 10
 _FORBIDDEN: Final = 403
 _OLDEST_KUBECTL: Final = 26
 """Minor version of the first kubectl that asks plugins for completion."""
@@ -104,15 +104,21 @@ def _program() -> Finding:
 
 def _version_of(program: str) -> str:
     """The version that the program says it is."""
+    said = _said_by(program, "--version")
+    return "not to be run" if said is None else (said.split() or ["without a version"])[-1]
+
+
+def _said_by(*words: str) -> str | None:
+    """What a program writes to stdout; None where it cannot be run, or takes too long."""
     import subprocess
 
     try:
         done = subprocess.run(
-            [program, "--version"], capture_output=True, timeout=_KUBECTL_SECONDS, text=True
+            words, capture_output=True, timeout=_PROGRAM_SECONDS, text=True, errors="replace"
         )
     except (OSError, subprocess.SubprocessError):
-        return "not to be run"
-    return (done.stdout.split() or ["without a version"])[-1]
+        return None
+    return done.stdout
 
 
 def _extras() -> Finding:
@@ -126,18 +132,13 @@ def _extras() -> Finding:
 
 
 def _kubectl() -> Finding:
-    import subprocess
-
     program = shutil.which("kubectl")
     if program is None:
         return Finding("kubectl", WARNING, "not on PATH", "install kubectl")
+    said = _said_by(program, "version", "--client", "-o", "json")
     try:
-        done = subprocess.run(
-            [program, "version", "--client", "-o", "json"],
-            capture_output=True, timeout=_KUBECTL_SECONDS, check=True,
-        )  # fmt: skip
-        version = str(json.loads(done.stdout)["clientVersion"]["gitVersion"])
-    except (OSError, subprocess.SubprocessError, ValueError, KeyError):
+        version = str(json.loads(said or "")["clientVersion"]["gitVersion"])
+    except (ValueError, KeyError):
         return Finding("kubectl", WARNING, f"{program} does not say its version")
     minor = re.match(r"v1\.(\d+)", version)
     if minor is not None and int(minor[1]) < _OLDEST_KUBECTL:
@@ -376,22 +377,8 @@ def installation() -> Installation:
         by = "krew" if "store" in home.parts and home.parts[-3:-2] == ("nodelife",) else "archive"
         return Installation(by, str(home), COMMIT)
     if (folder / ".git").exists():
-        return Installation("checkout", str(folder), COMMIT or _git_head(str(folder)))
+        head = COMMIT or _said_by("git", "-C", str(folder), "rev-parse", "HEAD") or ""
+        return Installation("checkout", str(folder), head.strip())
     where = Path(sys.prefix).parts
     by = "pipx" if "pipx" in where else "uv" if {"uv", "tools"} <= set(where) else "pip"
     return Installation(by, sys.prefix, COMMIT)
-
-
-def _git_head(folder: str) -> str:
-    import subprocess
-
-    try:
-        done = subprocess.run(
-            ["git", "-C", folder, "rev-parse", "HEAD"],
-            capture_output=True,
-            text=True,
-            timeout=5,
-        )
-    except (OSError, subprocess.SubprocessError):
-        return ""
-    return done.stdout.strip()

@@ -11,16 +11,16 @@ import re
 import time
 from collections.abc import (
     AsyncGenerator,
-    Awaitable,
     Callable,
     Generator,
     Iterable,
     Iterator,
+    Mapping,
     Sequence,
 )
 from contextlib import aclosing
 from itertools import chain
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, TypeVar
 
 from kubectl_nodelife.commands import answering
 from kubectl_nodelife.commands.answering import (
@@ -55,6 +55,7 @@ from kubectl_nodelife.live.loop import sliced
 from kubectl_nodelife.outlook.upgrade_status import upgrade_status
 from kubectl_nodelife.outlook.view import ClusterView
 
+T = TypeVar("T")
 ViewSource = Callable[[], ClusterView]
 
 WATCH_SECONDS: Final = 1.0
@@ -108,25 +109,24 @@ def make_answers(sources: Sources) -> tuple[dict[str, Answer], dict[str, Stream]
             warnings.append(f"only the newest {MOST_CHANGES} are shown; narrow with --since")
         return {"items": await asyncio.to_thread(_documents, selected), "warnings": warnings}
 
-    return _led(
-        {
-            "status": status_now,
-            "names": names_now,
-            "find": find_now,
-            "explain": _explained(sources),
-            daemonset.QUESTION: sets_now,
-            "changes": changes,
-            **{name: _planned(sources, forked, make) for name, make in _PLANS.items()},
-            "replay": _replay_answer(sources, forked),
-            "upgrade": _upgrade_answer(sources, forked),
-        },
-        {
-            WHAT_IF: _followed_what_if(sources, forked),
-            "status": lambda query: _watch_status(view, query),
-            daemonset.QUESTION: lambda query: daemonset.watch(view, query),
-            "changes": lambda query: _watch_changes(sources, _wanted(query, sources.now_ns())),
-        },
-    )
+    answers: dict[str, Answer] = {
+        "status": status_now,
+        "names": names_now,
+        "find": find_now,
+        "explain": _explained(sources),
+        daemonset.QUESTION: sets_now,
+        "changes": changes,
+        **{name: _planned(sources, forked, make) for name, make in _PLANS.items()},
+        "replay": _replay_answer(sources, forked),
+        "upgrade": _upgrade_answer(sources, forked),
+    }
+    streams: dict[str, Stream] = {
+        WHAT_IF: _followed_what_if(sources, forked),
+        "status": lambda query: _watch_status(view, query),
+        daemonset.QUESTION: lambda query: daemonset.watch(view, query),
+        "changes": lambda query: _watch_changes(sources, _wanted(query, sources.now_ns())),
+    }
+    return _led(answers), _led(streams)
 
 
 def _explained(sources: Sources) -> Answer:
@@ -156,29 +156,17 @@ def _explained(sources: Sources) -> Answer:
     return explain_now
 
 
-def _led(
-    answers: dict[str, Answer], streams: dict[str, Stream]
-) -> tuple[dict[str, Answer], dict[str, Stream]]:
+def _led(questions: Mapping[str, Callable[[Query], T]]) -> dict[str, Callable[[Query], T]]:
     """The same, with commands that lead to the cluster by the flags of the one who asks."""
 
-    def led_answer(answer: Answer) -> Answer:
-        def answer_led(query: Query) -> Awaitable[Response]:
+    def led(answer: Callable[[Query], T]) -> Callable[[Query], T]:
+        def answer_led(query: Query) -> T:
             lead_to_asker(query)
             return answer(query)
 
         return answer_led
 
-    def led_stream(stream: Stream) -> Stream:
-        def stream_led(query: Query) -> AsyncGenerator[dict[str, Any]]:
-            lead_to_asker(query)
-            return stream(query)
-
-        return stream_led
-
-    return (
-        {name: led_answer(answer) for name, answer in answers.items()},
-        {name: led_stream(stream) for name, stream in streams.items()},
-    )
+    return {name: led(answer) for name, answer in questions.items()}
 
 
 def _planned(sources: Sources, forked: ForkedAnswers, make: str) -> Answer:
@@ -202,19 +190,15 @@ async def _module_of(question: str) -> Any:
     return await imported(f"{answering.__name__}.{question}")
 
 
-class ListedBeside(NamedTuple):
-    """What was listed beside what is watched, as `ClusterView.with_more` takes it."""
-
-    objects: Cache
-    unread: dict[str, str]
-    unreadable: list[Unreadable]
+ListedBeside = tuple[Cache, dict[str, str], list[Unreadable]]
+"""What was listed beside what is watched, as `ClusterView.with_more` takes it."""
 
 
 async def _list(sources: Sources, wanted: KindsToRead) -> ListedBeside:
     """List what is wanted and not watched."""
     kinds = [kind for kind in (*wanted.kinds, *wanted.optional) if kind not in WATCHED]
     objects, unread, unreadable = await sources.list_kinds(kinds, wanted.fields)
-    return ListedBeside(await sliced(_filed(objects)), unread, unreadable)
+    return await sliced(_filed(objects)), unread, unreadable
 
 
 def _filed(objects: Sequence[KubeObject]) -> Generator[None, None, Cache]:
