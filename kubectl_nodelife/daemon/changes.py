@@ -475,12 +475,12 @@ def _check_tables(db: sqlite3.Connection) -> None:
         raise sqlite3.DatabaseError("its tables are not ours")
 
 
-def read_only(path: str, wanted: ChangeFilter, limit: int | None = None) -> Sequence[ChangeRecord]:
+def read_only(path: str, wanted: ChangeFilter) -> Sequence[ChangeRecord]:
     """The changes in the file of a daemon that does not run. Raises sqlite3.Error, OSError."""
     os.stat(path)
     store = Store(path)
     try:
-        return store.select(wanted, limit)
+        return store.select(wanted)
     finally:
         store.close()
 

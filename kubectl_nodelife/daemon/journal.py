@@ -52,12 +52,10 @@ class Journal:
     `lost`: the file is not the one that was there before (moved aside, or in memory), and why.
     """
 
-    def __init__(self, store: Store, warning: str = "", lost: str = "") -> None:
+    def __init__(self, store: Store, lost: str = "") -> None:
         self.store = store
-        self.warning = warning or lost
-        self.lost = lost
+        self.warning = self.lost = lost
         self.error = ""
-        self.failing_since: float | None = None
         self.dropped = 0
         self.ledger = Ledger(store.next_id(), store.still_open(), store.next_action())
         self._thread = ThreadPoolExecutor(1, "journal")
@@ -158,11 +156,10 @@ class Journal:
             if _is_broken(error):
                 await self._begin_anew(str(error))
             self.error = str(error)
-            self.failing_since = self.failing_since or time.time()
             self._retry_at = time.monotonic() + _RETRY_SECONDS
             self._shed()
             return
-        self.error, self.failing_since = "", None
+        self.error = ""
         for change in self._waiting:
             change.patch = change.data = ""  # the file has them
         self._waiting, self._settlements = [], []

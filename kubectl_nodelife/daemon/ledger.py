@@ -157,8 +157,7 @@ class Ledger:
     def note_enforced(self, action: actions.Action, now_ns: int, node: str, patch: str) -> None:
         """A decision was made that is to be carried out."""
         self._note(action, now_ns, node, patch)
-        entry = self._open.get(action.id)
-        for change in entry.changes if entry is not None else ():
+        for change in self._open_changes(action):
             change.mode = ENFORCE
 
     def note_done(self, action: actions.Action, now_ns: int) -> None:
@@ -172,16 +171,18 @@ class Ledger:
 
     def hold(self, action: actions.Action, because: str, until_ns: int) -> None:
         """A guard holds a decision back; it has not ended."""
-        entry = self._open.get(action.id)
-        for change in entry.changes if entry is not None else ():
+        for change in self._open_changes(action):
             change.outcome, change.why, change.held_until_ns = HELD, because, until_ns or None
             self._changed(change)
 
     def attempted(self, action: actions.Action) -> None:
         """A request of it is sent."""
-        entry = self._open.get(action.id)
-        for change in entry.changes if entry is not None else ():
+        for change in self._open_changes(action):
             change.attempts += 1
+
+    def _open_changes(self, action: actions.Action) -> tuple[ChangeRecord, ...]:
+        entry = self._open.get(action.id)
+        return entry.changes if entry is not None else ()
 
     def amend(self, by: actions.Action) -> None:
         """The planned action of that number is from now on described in other words."""

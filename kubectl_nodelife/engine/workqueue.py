@@ -144,14 +144,13 @@ class Never:
 
 
 class TimedValue(msgspec.Struct):
-    """A value in the queue: when it was added and when it may be processed (ns), and its uid.
+    """A value in the queue: when it may be processed (ns), and its uid.
 
-    For a standing entry that is in line the queue knows both better (`process_at`).
+    For a standing entry that is in line the queue knows better (`process_at`).
     """
 
     value: str
     uid: str
-    added_at_ns: int
     process_at_ns: int
     sequence: int = 0
     standing: bool = False
@@ -222,7 +221,7 @@ class RateLimitedTimedQueue:
         if value in self._set:
             return False
         self._set[value] = None
-        self._push(TimedValue(value, uid, now_ns, now_ns, standing=standing))
+        self._push(TimedValue(value, uid, now_ns, standing=standing))
         return True
 
     def remove(self, value: str) -> bool:

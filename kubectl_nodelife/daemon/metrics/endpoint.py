@@ -32,7 +32,7 @@ from prometheus_client.registry import Collector
 
 from kubectl_nodelife.daemon.flags import MetricsOptions
 from kubectl_nodelife.daemon.listener import BoundedListener, listen_at
-from kubectl_nodelife.daemon.metrics import COUNTER, FAMILIES, HISTOGRAM, MetricFamily
+from kubectl_nodelife.daemon.metrics import COUNTER, FAMILIES, GAUGE, HISTOGRAM, MetricFamily
 from kubectl_nodelife.daemon.metrics.recorder import Histogram, MetricsRecorder, Values
 from kubectl_nodelife.errors import BadInput
 from kubectl_nodelife.kube.node import zone_display
@@ -180,13 +180,16 @@ def expose(values: Values, accept: str, *, plain_zones: bool = False) -> Exposit
     return Exposition(encoder(registry), content_type)
 
 
+_MADE: Final = {
+    COUNTER: CounterMetricFamily,
+    GAUGE: GaugeMetricFamily,
+    HISTOGRAM: HistogramMetricFamily,
+}
+
+
 def _family(family: MetricFamily) -> Metric:
-    name, text, labels = family.name, family.help, list(family.labels)
-    if family.type == COUNTER:
-        return CounterMetricFamily(name.removesuffix("_total"), text, labels=labels)
-    if family.type == HISTOGRAM:
-        return HistogramMetricFamily(name, text, labels=labels)
-    return GaugeMetricFamily(name, text, labels=labels)
+    name = family.name.removesuffix("_total")  # of a counter, whose text has it all the same
+    return _MADE[family.type](name, family.help, labels=list(family.labels))
 
 
 def _add(metric: Metric, labels: list[str], value: float | Histogram) -> None:
