@@ -88,7 +88,7 @@ def start(flags: DaemonFlags, connection: Connection) -> None:
         flags = _confirm_enforcing(flags, cluster)
     try:
         instance.refuse_second(flags.arguments())
-        spawn(_run_arguments(connection, flags), _log(instance), _secrets(connection, flags))
+        spawn(_run_arguments(connection, flags), _log(instance), flags.secrets(connection.token))
     except AlreadyRuns as already:
         terminal.note(f"{already}: nothing to do")
         return
@@ -102,7 +102,7 @@ def begin(connection: Connection) -> None:
     """
     cluster, instance = _instance(connection)
     with contextlib.suppress(AlreadyRuns):
-        spawn(_run_arguments(connection), _log(instance), _secrets(connection))
+        spawn(_run_arguments(connection), _log(instance), DEFAULTS.secrets(connection.token))
     _report_start(cluster, instance, terminal.note)  # stdout is for the verb's own answer
 
 
@@ -201,7 +201,7 @@ def restart_command(webhook: str, connection: Connection) -> None:
     """
     cluster, instance = _instance(connection)
     flags = DEFAULTS.with_secrets({"webhook": webhook})
-    restart(instance, _log(instance), _secrets(connection, flags))
+    restart(instance, _log(instance), flags.secrets(connection.token))
     _report_start(cluster, instance)
 
 
@@ -265,13 +265,6 @@ def _run_arguments(connection: Connection, flags: DaemonFlags = DEFAULTS) -> lis
     words = ["daemon", "run", *connection_arguments(connection)]
     words += ["--in-cluster"] if connection.in_cluster else []
     return words + flags.arguments()
-
-
-def _secrets(connection: Connection, flags: DaemonFlags = DEFAULTS) -> dict[str, str]:
-    """The data that is passed on to a daemon by a pipe: who may see its command line must not see
-    it. A webhook's address is its password.
-    """
-    return flags.secrets() | ({"token": connection.token} if connection.token else {})
 
 
 def _instance(connection: Connection) -> tuple[paths.CachedIdentity, Instance]:

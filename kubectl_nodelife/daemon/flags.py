@@ -249,11 +249,12 @@ class DaemonFlags(NamedTuple):
                 words.append(f"{flag.name}={text}")
         return words
 
-    def secrets(self) -> dict[str, str]:
-        """What `arguments` leaves out, by its flag's name without dashes."""
-        return {
-            flag.name.lstrip("-"): value for flag, value in self._given() if flag.name in SECRETS
-        }
+    def secrets(self, token: str | None = None) -> dict[str, str]:
+        """What `arguments` leaves out, by its flag's name without dashes, and the `token` of the
+        connection: who may see a daemon's command line must not see it."""
+        given = {flag.name: value for flag, value in self._given() if flag.name in SECRETS}
+        given |= {"token": token} if token else {}
+        return {name.lstrip("-"): value for name, value in given.items()}
 
     def with_secrets(self, secrets: Mapping[str, str]) -> DaemonFlags:
         """The same flags with those that came by a pipe."""
@@ -423,8 +424,7 @@ class Options(NamedTuple):
 
     def secrets(self) -> dict[str, str]:
         """What another one like it needs besides `arguments`, by a pipe. It is kept nowhere."""
-        token = self.overrides.token
-        return self.flags.secrets() | ({"token": token} if token else {})
+        return self.flags.secrets(self.overrides.token)
 
 
 def from_anywhere(options: Options) -> Options:

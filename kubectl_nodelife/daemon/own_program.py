@@ -158,18 +158,18 @@ class HandOver:
         try:
             ended = await run_program(words, environ, seconds=_ANSWER_SECONDS)
         except TimeoutError:  # an OSError, too
-            log.error("%s does not take over: no answer", program)
-            return False
+            why = "no answer"
         except OSError as error:
             log.error("%s cannot be run, and does not take over: %s", program, error.strerror)
             return False
         except TooMuchOutput:
-            log.error("%s does not take over: that is no version", program)
-            return False
-        if ended.code != 0:
-            output = (ended.stdout + ended.stderr).decode(errors="replace").strip()
-            log.error("%s does not take over: %s", program, output)
-        return ended.code == 0
+            why = "that is no version"
+        else:
+            if ended.code == 0:
+                return True
+            why = (ended.stdout + ended.stderr).decode(errors="replace").strip()
+        log.error("%s does not take over: %s", program, why)
+        return False
 
 
 def arguments_of(options: Options) -> list[str]:

@@ -221,8 +221,7 @@ async def detect_settings(
 
 def control_plane_pods(cache: Cache) -> Iterator[tuple[str, str]]:
     """(component, pod's name) of the control plane's pods, in order of their names."""
-    for namespace, name in sorted(key for key in cache.pods if key[0] == _NAMESPACE):
-        del namespace
+    for _, name in sorted(key for key in cache.pods if key[0] == _NAMESPACE):
         for component in _CONTROL_PLANE:
             if name.startswith(f"{component}-"):
                 yield component, name
@@ -230,7 +229,17 @@ def control_plane_pods(cache: Cache) -> Iterator[tuple[str, str]]:
 
 def flags_of(pod: Mapping[str, Any], component: str) -> Iterator[tuple[str, str]]:
     """The flags that concern us on the command line of a raw pod's container."""
-    yield from _flags(words_of(pod, component))
+    words = words_of(pod, component)
+    for number, word in enumerate(words):
+        if not word.startswith("-"):
+            continue
+        name, equals, value = word.lstrip("-").partition("=")
+        if name not in FLAGS:
+            continue
+        if not equals:
+            after = words[number + 1] if number + 1 < len(words) else "-"
+            value = after if FLAGS[name].type != "bool" and after[:1] != "-" else "true"
+        yield name, value
 
 
 def words_of(pod: Mapping[str, Any], component: str) -> list[str]:
@@ -381,19 +390,6 @@ def _split(words: Iterable[str]) -> Iterator[str]:
             except ValueError:
                 pass
         yield word
-
-
-def _flags(words: list[str]) -> Iterator[tuple[str, str]]:
-    for number, word in enumerate(words):
-        if not word.startswith("-"):
-            continue
-        name, equals, value = word.lstrip("-").partition("=")
-        if name not in FLAGS:
-            continue
-        if not equals:
-            after = words[number + 1] if number + 1 < len(words) else "-"
-            value = after if FLAGS[name].type != "bool" and after[:1] != "-" else "true"
-        yield name, value
 
 
 def _whose(text: str, origins: Mapping[str, str]) -> str:

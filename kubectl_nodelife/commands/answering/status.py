@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from functools import partial
-from typing import NamedTuple
 
 from msgspec.structs import replace
 
@@ -52,16 +51,6 @@ def steps(view: ClusterView, query: answering.Query) -> Generator[None, None, No
     )
 
 
-def _shown(question: answering.StatusQuestion) -> StatusTable:
-    """How the nodes are shown, with the columns of labels that are asked for."""
-    return StatusTable(
-        is_sorted=bool(question.sort),
-        labels=question.label,
-        all_labels=question.labels,
-        most=max(0, question.most),
-    )
-
-
 def response_of(status: NodeLifeStatus, query: answering.Query) -> answering.Response:
     """The status as text. Raises BadInput."""
     output, question = (
@@ -70,7 +59,7 @@ def response_of(status: NodeLifeStatus, query: answering.Query) -> answering.Res
     )
     text = ""
     if status.nodes or output.format not in NOTHING_TO_SHOW:
-        text = output.render(status_page(status, _shown(question)))
+        text = output.render(status_page(status, question))
     none = "No node is in trouble." if question.trouble else "No resources found"
     return {
         "text": text,
@@ -119,11 +108,11 @@ class StatusLines:
         self._nodes = fingerprints
         if not (changed or gone or zones):
             return ""
-        shown, table = replace(status, nodes=changed, deleted=gone), _shown(self._question)
+        shown = replace(status, nodes=changed, deleted=gone)
         if self._output.format not in ("table", "wide"):
-            return self._output.render(status_page(shown, table))
-        shown = table.ordered(shown)
-        lines = table.of(shown, shown.nodes).lines(
+            return self._output.render(status_page(shown, self._question))
+        shown = _ordered(shown, self._question)
+        lines = _table_of(shown, shown.nodes, self._question).lines(
             self._widths,
             wide=self._output.format == "wide",
             screen=self._output.screen or ENDLESS,
@@ -189,52 +178,50 @@ _TONES = {
 }
 
 
-class StatusTable(NamedTuple):
-    """How the nodes of a status are shown. `is_sorted`: an order was chosen; else those in trouble
-    come first where there are many. `labels` are columns of their own, `all_labels` one of all of
-    them, as in kubectl. A page has the `most` first nodes, 0: all; documents and lists of names
-    have all."""
-
-    is_sorted: bool = False
-    labels: Sequence[str] = ()
-    all_labels: bool = False
-    most: int = 0
-
-    def of(self, status: NodeLifeStatus, nodes: Sequence[NodeEntry]) -> formats.Table:
-        """The table of these nodes."""
-        rows = [_node_row(n, status.now_ns, status.pods_read) for n in nodes]
-        extra = [formats.Column(key.rpartition("/")[2]) for key in self.labels]
-        extra += [formats.Column("labels")] if self.all_labels else []
-        for row, node in zip(rows, nodes, strict=True) if extra else ():
-            labels = node.outlook.node.metadata.labels or {}
-            row += [labels.get(key, "") for key in self.labels]
-            row += [format_labels(labels)] if self.all_labels else []
-        return formats.Table((*_NODE_COLUMNS, *extra), rows)
-
-    def ordered(self, status: NodeLifeStatus) -> NodeLifeStatus:
-        """The status with its nodes in the order in which they are shown."""
-        many = len(status.nodes) > MANY_NODES and not self.is_sorted
-        return replace(status, nodes=sorted(status.nodes, key=urgency)) if many else status
+def _table_of(
+    status: NodeLifeStatus, nodes: Sequence[NodeEntry], question: answering.StatusQuestion
+) -> formats.Table:
+    """The table of these nodes, with the columns of labels that are asked for, as in kubectl."""
+    rows = [_node_row(n, status.now_ns, status.pods_read) for n in nodes]
+    extra = [formats.Column(key.rpartition("/")[2]) for key in question.label]
+    extra += [formats.Column("labels")] if question.labels else []
+    for row, node in zip(rows, nodes, strict=True) if extra else ():
+        labels = node.outlook.node.metadata.labels or {}
+        row += [labels.get(key, "") for key in question.label]
+        row += [format_labels(labels)] if question.labels else []
+    return formats.Table((*_NODE_COLUMNS, *extra), rows)
 
 
-def status_page(by_name: NodeLifeStatus, shown: StatusTable) -> formats.Page:
-    """A `NodeLifeStatus` as an answer. Names: node/NAME of each; trouble: how many are in it."""
-    status = shown.ordered(by_name)
+def _ordered(status: NodeLifeStatus, question: answering.StatusQuestion) -> NodeLifeStatus:
+    """The status with its nodes in the order in which they are shown: those in trouble first where
+    there are many, unless an order was chosen."""
+    many = len(status.nodes) > MANY_NODES and not question.sort
+    return replace(status, nodes=sorted(status.nodes, key=urgency)) if many else status
+
+
+def status_page(by_name: NodeLifeStatus, question: answering.StatusQuestion) -> formats.Page:
+    """A `NodeLifeStatus` as an answer. Names: node/NAME of each; trouble: how many are in it.
+
+    A page has as many nodes as are asked for; documents and lists of names have all.
+    """
+    status = _ordered(by_name, question)
     return formats.Page(
-        partial(_blocks, status, shown),
+        partial(_blocks, status, question),
         by_name.document,
         lambda: (f"node/{n.outlook.node.name}" for n in status.nodes),
         lambda: sum(n.in_trouble() for n in status.nodes),
     )
 
 
-def _blocks(status: NodeLifeStatus, shown: StatusTable, *, wide: bool) -> Iterator[formats.Block]:
+def _blocks(
+    status: NodeLifeStatus, question: answering.StatusQuestion, *, wide: bool
+) -> Iterator[formats.Block]:
     """The lines on what is wrong, on zones, nodes and settings."""
     yield _headline(status)
     rows = [_zone_row(z, status.brakes[z.key], status.now_ns) for z in status.zones]
     yield formats.Table(_ZONE_COLUMNS, rows)
-    most = shown.most or len(status.nodes)
-    yield shown.of(status, status.nodes[:most])
+    most = max(0, question.most) or len(status.nodes)
+    yield _table_of(status, status.nodes[:most], question)
     if rest := status.nodes[most:]:
         yield _left_out(rest)
     flags = status.settings.items()

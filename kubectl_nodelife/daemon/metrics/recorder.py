@@ -172,25 +172,21 @@ class MetricsRecorder:
         decisions, enforcement = self._decisions, self._enforcement
         if self._sample is None or decisions.is_cold(self.now_ns()) or decisions.stands_still:
             return None
-        conditions = cluster_conditions(self._sample)
+        more: list[tuple[str, str, str]] = []
         findings = self._findings or Counter()
         if findings["stalled"] or findings["disabled"]:
             sentence = "a controller of the cluster does nothing, though writes of it are due"
-            conditions["controllerStalled"] = NotedCondition(
-                "controllerStalled", sentence, "kubectl nodelife diverge"
-            )
+            more.append(("controllerStalled", sentence, "diverge"))
         if self._run is not None and self._run.gates - {"paused", "window"}:
             sentence = f"the upgrade is held by: {', '.join(sorted(self._run.gates))}"
-            command = "kubectl nodelife upgrade status"
-            conditions["upgradeHeld"] = NotedCondition("upgradeHeld", sentence, command)
+            more.append(("upgradeHeld", sentence, "upgrade status"))
         if enforcement is not None and not enforcement.stands_by:
             why = enforcement.why_not or _breakers(enforcement)
-            command = "kubectl nodelife daemon status"
-            if why:
-                conditions["enforcementStopped"] = NotedCondition(
-                    "enforcementStopped", why, command
-                )
-        return conditions
+            more += [("enforcementStopped", why, "daemon status")] if why else []
+        return cluster_conditions(self._sample) | {
+            event: NotedCondition(event, sentence, f"kubectl nodelife {verb}")
+            for event, sentence, verb in more
+        }
 
     def observations(self) -> tuple[Observations, int]:
         """The observations that the controllers are judged by, and the instant that they are of."""

@@ -227,11 +227,11 @@ class PageEndpoint:
         session = self.sessions.begin(token, peer)
         if session is None:
             raise web.HTTPUnauthorized
-        return _json(msgspec.json.encode({"session": session}))
+        return _json({"session": session})
 
     async def _require_session(self, request: web.Request) -> web.Response:
         self._check(request)
-        return _json(msgspec.json.encode({"readOnly": self._is_read_only(request)}))
+        return _json({"readOnly": self._is_read_only(request)})
 
     async def _logout(self, request: web.Request) -> web.Response:
         self.sessions.end(_session_of(request))
@@ -327,9 +327,9 @@ class PageEndpoint:
         except Exception as error:  # a query that no page of ours sends
             log.warning("page: %s cannot be answered: %s", question, where_raised(error))
             what = {"what": "this question cannot be answered", "on": question}
-            return _json(msgspec.json.encode({"error": what}), HTTPStatus.BAD_REQUEST)
+            return _json({"error": what}, HTTPStatus.BAD_REQUEST)
         text = answer.get("text")
-        return _json(text.encode() if isinstance(text, str) else msgspec.json.encode(answer))
+        return _json(text.encode() if isinstance(text, str) else answer)
 
     async def _body(self, request: web.Request) -> bytes:
         async with asyncio.timeout(REQUEST_SECONDS):
@@ -374,11 +374,11 @@ async def _with_headers(request: web.Request, response: web.StreamResponse) -> N
 
 
 def _refused(error: NodelifeError) -> web.Response:
-    body = msgspec.json.encode({"error": error.document()})
-    return _json(body, HTTPStatus.UNPROCESSABLE_ENTITY)
+    return _json({"error": error.document()}, HTTPStatus.UNPROCESSABLE_ENTITY)
 
 
-def _json(body: bytes, status: int = HTTPStatus.OK) -> web.Response:
+def _json(answer: bytes | dict[str, Any], status: int = HTTPStatus.OK) -> web.Response:
+    body = answer if isinstance(answer, bytes) else msgspec.json.encode(answer)
     return web.Response(body=body, status=status, headers={"Content-Type": "application/json"})
 
 
@@ -530,9 +530,7 @@ class Sessions:
 
     def end(self, session: str) -> None:
         """End it, if it is one."""
-        matching = _find(self._sessions, session)
-        if matching is not None:
-            del self._sessions[matching]
+        self._sessions.pop(_find(self._sessions, session) or "", None)
 
     def count(self) -> int:
         """How many go on."""
