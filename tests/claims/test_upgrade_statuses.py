@@ -504,6 +504,21 @@ def test_the_time_left_knows_that_a_cordoned_node_comes_back_as_another() -> Non
     assert not any(lies), lies
 
 
+def test_the_time_left_knows_the_pods_of_a_node_that_is_being_drained() -> None:
+    """The first node was empty. The pod of the second takes four minutes to stop."""
+    items = [build.namespace(), build.namespace("nodelife")]
+    for name in ("a1", "a2", "a3"):
+        items += build.node(name, metadata={"labels": {"pool": "blue"}})
+    items += build.replica_set("web", "a2", grace=240)
+    times = {"maxUnavailable": 1, "soak": "1s", "nodeSoak": "1s", "drainTimeout": "15m"}
+    spec = {"selector": "pool=blue", "exclude": "a3", **times, "work": {"mode": "nothing"}}
+    fleet = Fleet(items, dict.fromkeys(("a1", "a2", "a3"), "ok"), spec)
+    watched = Watched(fleet, Unknown(), each_s=20.0)
+    assert [look for look in watched.looks if look.states.get("a2") == "Draining"]
+    lies = [lies_of_time(watched, look) for look in watched.looks]
+    assert not any(lies), lies
+
+
 def test_a_lie_of_an_upgrade_status_is_caught() -> None:
     caught: set[str] = set()
     for seed in (1, 3, 12, 20):

@@ -59,6 +59,8 @@ def drain(p: UpgradePass, node: Node, mark: NodeMark) -> None:
         gate = gate or "the run's document does not name it yet"
     verdict = p.ports.drain(p.cache, name, p.names_in(NodeState.DRAINING), p.now_ns)
     verdict = _without_late_pods(p, mark, verdict)
+    if progress.drained_ns <= p.now_ns:
+        progress.drained_ns = p.now_ns + int(verdict.high_seconds * SECOND_NS)
     waiting = _waits_for(p, node, verdict)
     if not waiting and not gate:
         begin(p, node, mark, "drained; the work begins")

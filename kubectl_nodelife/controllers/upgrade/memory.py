@@ -160,7 +160,8 @@ class NodeProgress(msgspec.Struct):
 
     `armed_ns`: when its clock began. `renewals`: renewals of its Lease seen since then, the newest
     of them `renewed`. `ready_since_ns`: since when Ready=True without a break; `breaks`: how often
-    it broke. `never_since_ns`: since when the planner says that the drain cannot end.
+    it broke. `never_since_ns`: since when the planner says that the drain cannot end; `drained_ns`:
+    when it ends at the latest, as the planner says.
     """
 
     phase: tuple[str, int, int]
@@ -170,6 +171,7 @@ class NodeProgress(msgspec.Struct):
     ready_since_ns: int | None = None
     breaks: int = 0
     never_since_ns: int | None = None
+    drained_ns: int = 0
     waits_for: str = ""
 
     def is_of(self, mark: NodeMark) -> bool:

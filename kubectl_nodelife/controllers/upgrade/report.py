@@ -110,7 +110,7 @@ class _Rest:
         """Until when each slot is taken, by pool and zone: those of nodes in flight."""
         self._end_ns = 0
         for name, mark in p.in_flight.items():
-            self._add(p.readings[name].turn, p.readings[name].zone, mark)
+            self._add(p.readings[name].turn, p.readings[name].zone, mark, self._own_drain_ns(name))
         for entry in p.gone.values():
             if entry.mark is not None:
                 self._add(entry.pool, entry.zone, entry.mark)
@@ -119,13 +119,20 @@ class _Rest:
         self._mended = Counter[str]()
         """How many of each pool the run brings back that others took out of service."""
 
-    def _add(self, pool: str, zone: str, mark: NodeMark) -> None:
+    def _own_drain_ns(self, name: str) -> int:
+        """For how long a node in flight is drained still, where that is asked of the planner."""
+        progress = self._p.memory.progress_of(name) if self._own_drains else None
+        return progress.drained_ns - self._p.now_ns if progress is not None else 0
+
+    def _add(self, pool: str, zone: str, mark: NodeMark, own_drain_ns: int = 0) -> None:
         p, lengths_ns = self._p, dict(zip(_IN_TURN, self._lengths_ns, strict=True))
         spent_ns = max(0, p.clock_ns - parse_time(mark.since)) if mark.since else 0
         states = list(lengths_ns)
         if mark.state in lengths_ns:
             later = states[states.index(mark.state) :]
             free_ns = max(0, lengths_ns[mark.state] - spent_ns)
+            if mark.state is NodeState.DRAINING:
+                free_ns = max(free_ns, own_drain_ns)
             free_ns += sum(lengths_ns[state] for state in later[1:])
             spent_ns = 0
             self._until.setdefault(pool, {}).setdefault(zone, []).append(free_ns)
