@@ -388,7 +388,7 @@ class RunNodes:
             held = self.report.holds.get(name, "its turn has not come")
             yield self._row(name, SKIPPED if why else WAITING, why or str(held))
         run = self.run
-        gone = gone_nodes(run.step.nodes, (), self.nodes) if run is not None else {}
+        gone = gone_nodes(run.step.nodes, run.failed, self.nodes) if run is not None else {}
         followed = {mark.for_ for mark in self.marks.values() if mark is not None}
         for name, entry in gone.items():
             if name not in followed:

@@ -167,6 +167,19 @@ def test_a_failed_node_is_trouble() -> None:
     assert has_trouble(answer) and answer["failures"] == ["b0"]
 
 
+def test_no_newcomer_is_waited_for_in_the_place_of_a_node_that_failed() -> None:
+    gone = StepNode(uid="u", zone="a", pool="blue", mark=replace(DRAINING, state=NodeState.WORKING))
+    step = Step(pool="blue", k=1, window=2, nodes={"old": gone})
+    (row, *_) = status(TEN[:1], of_run(run(step=step)), "old")["nodes"]
+    assert (row["state"], row["because"]) == (
+        "Gone",
+        "its object is gone; waiting for its newcomer",
+    )
+    failed = status(TEN, of_run(run(RunPhase.PAUSED, step=step, failed=("old",))))
+    assert [row for row in failed["nodes"] if row["state"] == "Gone"] == []
+    assert "Failed, and not there any more: old" in text(failed)
+
+
 def test_a_mark_of_an_epoch_that_the_lease_has_not_come_to_is_shown_as_held() -> None:
     forged = replace(DRAINING, epoch=4)
     answer = status([blue("b0", mark=forged)], of_run(run()), "b0")
