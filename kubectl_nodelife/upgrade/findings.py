@@ -75,8 +75,8 @@ class PlannedNode:
 
     `turn`: when, for those that are claimed. `remedies`, which it takes together, and
     `flags_needed`: of one that cannot be drained. `left_out`: for which of the reasons that are
-    warned of, "" for none. `by_chance`: it is done with some luck of the scheduler's, and not with
-    other.
+    warned of, "" for none. `by_chance`: it is done with some luck of the scheduler's, or with pods
+    that stop at once, and not with other, or the reverse.
     """
 
     node: Node

@@ -10,7 +10,8 @@ play foretells before its first claim, as `upgrade status` shows it of a run und
 Of several nodes with the best score kube-scheduler takes one by chance. A run is played with the
 first of them each time; where that may decide, also with the last. What both do is sure, and what
 neither does never is; a node that one of them alone does may not be done, and the run takes as long
-as the quicker of them at least, and as the slower one at most.
+as the quicker of them at least, and as the slower one at most. Where pods leave by themselves that
+keep a node from being drained, the run is also played with pods that stop at once.
 
 Nodes that cannot be done are planned by the drain planner one by one, for the sentence and the
 cheapest change that unblocks them.
@@ -19,9 +20,9 @@ cheapest change that unblocks them.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
-from typing import Final
+from typing import Any, Final
 
 from msgspec.structs import replace
 
@@ -38,9 +39,11 @@ from kubectl_nodelife.drain.snapshot import PlanSnapshot, Scope
 from kubectl_nodelife.engine.settings import Settings
 from kubectl_nodelife.kube.kinds import KINDS
 from kubectl_nodelife.kube.node import Lease, Node
+from kubectl_nodelife.kube.pod import Pod
 from kubectl_nodelife.kube.times import HOUR_NS, SECOND_NS, format_duration
 from kubectl_nodelife.sim import events
 from kubectl_nodelife.sim.fields import FieldPath
+from kubectl_nodelife.sim.kubelet_state import KubeletTerms
 from kubectl_nodelife.sim.run import Progress, run
 from kubectl_nodelife.sim.scenario import PASS_DRIFT_NS, Given, Scenario, assemble
 from kubectl_nodelife.sim.upgrade_course import PlayedRun
@@ -114,7 +117,10 @@ class _Planning:
         course = max(courses, key=_done)
         for node in nodes:
             _take_turn(node, course, refusals)
-        _add_doubts(nodes, courses)
+        _add_doubts(nodes, courses, _BY_CHANCE)
+        if course.turns and self._leaves_by_itself(nodes):
+            at_once = self._play_once(pod_stop_ns=0)
+            _add_doubts([n for n in nodes if not n.by_chance], [course, at_once], _BY_STOPS)
         self._explain(nodes)
         further = find(self._snapshot, self._settings, self._policy, nodes)
         refusals += [finding.text for finding in further if finding.severity == REFUSED_BY]
@@ -193,16 +199,33 @@ class _Planning:
 
     def _play(self, nodes: Sequence[PlannedNode]) -> list[PlayedRun]:
         """The course as expected; and that of other luck, where that may decide."""
-        policy, settings, snapshot = self._policy, self._settings, self._snapshot
+        course = self._play_once(self._progress)
+        claimed = sum(node.decision == CLAIM for node in nodes)
+        if not _chance_may_decide(course, claimed, len(self._snapshot.nodes)):
+            return [course]
+        return [course, self._play_once(other_luck=True)]
+
+    def _play_once(self, progress: Progress = lambda done: None, **otherwise: Any) -> PlayedRun:
+        policy = self._policy
         mode = events.REPLACE if policy.work.mode is WorkMode.REPLACE else events.REBOOT
         what = events.UpgradeEvent(
             policy, events.WorkAssumptions(mode, claims.expected_work_ns(policy))
         )
-        course = play_run(snapshot, what, settings, self._progress)
-        claimed = sum(node.decision == CLAIM for node in nodes)
-        if not _chance_may_decide(course, claimed, len(snapshot.nodes)):
-            return [course]
-        return [course, play_run(snapshot, what, settings, other_luck=True)]
+        return play_run(self._snapshot, what, self._settings, progress, **otherwise)
+
+    def _leaves_by_itself(self, nodes: Sequence[PlannedNode]) -> bool:
+        """True if pods leave a node by themselves that cannot be drained now: in which order nodes
+        go depends on whether these are gone by the first claim.
+        """
+        return any(
+            not node.node.is_ready
+            or any(pod.metadata.deletion_timestamp for pod in self._pods_on(node.name))
+            for node in nodes
+            if node.left_out == UNDRAINABLE
+        )
+
+    def _pods_on(self, name: str) -> Iterable[Pod]:
+        return self._snapshot.cache.pods_on(name)
 
     def _estimate(self, courses: Sequence[PlayedRun]) -> UpgradeEstimate:
         """How long it takes at least and at most, in the courses that do the most nodes: as their
@@ -300,9 +323,11 @@ def play_run(
     progress: Progress = lambda done: None,
     *,
     other_luck: bool = False,
+    pod_stop_ns: int | None = None,
 ) -> PlayedRun:
     """The course of the run on the cluster of the snapshot, which it begins at once; played until
-    it is over or stands still for good.
+    it is over or stands still for good. `pod_stop_ns`: how long pods take to stop, None: as long as
+    they may.
     """
     scenario = Scenario(
         file="",
@@ -311,6 +336,7 @@ def play_run(
         join=True,
         time_ns=snapshot.now_ns,
         duration_ns=LONGEST_NS,
+        kubelet=KubeletTerms(pod_stop_ns=pod_stop_ns),
         events=(events.ScenarioEvent(0, what, FieldPath("the plan")),),
     )
     # The Lease of a run under way is not taken over: what is planned is another one.
@@ -337,6 +363,7 @@ FEW_NODES: Final = 20
 """In clusters of no more nodes other luck is played wherever a pod got its node by chance. In
 larger ones single pods matter less to the time, so that there only a sign of trouble counts."""
 _BY_CHANCE: Final = "if replacements land on other nodes of the same score"
+_BY_STOPS: Final = "if pods stop at once"
 
 
 def _chance_may_decide(course: PlayedRun, claimed: int, nodes: int) -> bool:
@@ -349,17 +376,20 @@ def _chance_may_decide(course: PlayedRun, claimed: int, nodes: int) -> bool:
     return nodes <= FEW_NODES or tried_again or bool(course.waiting) or _done(course) < claimed
 
 
-def _add_doubts(nodes: Sequence[PlannedNode], courses: Sequence[PlayedRun]) -> None:
-    """Say of the nodes which of them are done in some of the courses and not in others."""
+def _add_doubts(nodes: Sequence[PlannedNode], courses: Sequence[PlayedRun], otherwise: str) -> None:
+    """Say of the nodes which of them are done in some of the courses and not in others.
+
+    `otherwise`: what brings another course, beginning with "if".
+    """
     for node in nodes:
         doubtful = [course for course in courses if not course.does(node.name)]
         if not doubtful or len(doubtful) == len(courses):
             continue
         why = doubtful[0].why_not(node.name)
         if node.decision == CLAIM and not node.reason:
-            node.reason = f"it may not be done {_BY_CHANCE}" + (f": {why}" if why else "")
+            node.reason = f"it may not be done {otherwise}" + (f": {why}" if why else "")
         else:
-            node.reason += f"; it is done {_BY_CHANCE}"
+            node.reason += f"; it is done {otherwise}"
         node.by_chance = True
 
 

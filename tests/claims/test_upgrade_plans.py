@@ -45,7 +45,6 @@ WORDS = {
 LEFT_ALONE = ("failed", "there", "held", "deleting", "cordoned")
 """States in which a node is none of those that cannot be done: it is done, or somebody else's."""
 
-
 BLUE = {"labels": {"pool": "blue"}}
 DIFFERED = (6, 12, 20, 24, 59, 66, 140)
 """Seeds of which something else was said once: that a node cannot be done, and what is to be done
@@ -53,10 +52,11 @@ for it, which is there already (6, 66); a least time that a run undercut (12, 20
 is done which fails (24), and that -1 are, where one fails that was to be skipped (140)."""
 
 
-ODD = (13, 26, 90, 110, 208)
+ODD = (13, 26, 90, 110, 208, 222)
 """Seeds of odd fleets of which something else was said once: that nothing can be done where there
 is a `--gate` (13), two nodes of the control plane at once (26), all where two are left out (90), a
-least time that waits for the proof of the node before (110), or has one slot too few (208)."""
+least time that waits for the proof of the node before (110), or has one slot too few (208), and
+that a node is done which is not where pods stop at once (222)."""
 
 
 class Told(NamedTuple):
