@@ -13,18 +13,9 @@ from kubectl_nodelife.daemon.journal import Journal, open_journal
 from kubectl_nodelife.engine.events import Gone, Put
 from kubectl_nodelife.engine.settings import Settings, make_settings
 from kubectl_nodelife.kube.kinds import kind_of
-from kubectl_nodelife.kube.meta import KubeObject, MicroTime, ObjectMeta, OwnerReference, Time
-from kubectl_nodelife.kube.node import (
-    Lease,
-    LeaseMeta,
-    LeaseSpec,
-    Node,
-    NodeCondition,
-    NodeSpec,
-    NodeStatus,
-    Taint,
-)
-from kubectl_nodelife.kube.pod import Pod, PodCondition, PodSpec, PodStatus, Toleration
+from kubectl_nodelife.kube.meta import KubeObject, Time
+from kubectl_nodelife.kube.node import Lease, Node, Taint
+from kubectl_nodelife.kube.pod import Pod
 from kubectl_nodelife.live.client import Client
 from kubectl_nodelife.live.clock import DaemonClock
 from kubectl_nodelife.live.news import (
@@ -39,11 +30,12 @@ from kubectl_nodelife.live.news import (
     WatchNews,
 )
 from kubectl_nodelife.outlook.view import ClusterView
+from tests import objects
+from tests.objects import UNREACHABLE, typed
 
 SECOND = 10**9
 T0 = 1_767_225_600 * SECOND
 CLUSTER = WatchedCluster("0123456789abcdef0123", "here", "https://10.0.0.1:6443")
-UNREACHABLE = "node.kubernetes.io/unreachable"
 
 __all__ = ["ABSENT", "FAILING", "REFUSED"]
 
@@ -180,55 +172,24 @@ def node(
     *,
     posted_ns: int = 0,
     taints: tuple[Taint, ...] = (),
-    uid: str = "",
+    uid: str | None = None,
     reason: str = "",
     zone: str = "a",
 ) -> Node:
     """A node that posted its status at T0 + posted_ns."""
-    at = Time(T0 + posted_ns)
-    condition = NodeCondition("Ready", ready, reason, "", at, at)
-    return Node(
-        metadata=ObjectMeta(
-            name=name,
-            uid=uid or f"uid-{name}",
-            creation_timestamp=Time(T0 - 3600 * SECOND),
-            labels={"topology.kubernetes.io/zone": zone},
-        ),
-        spec=NodeSpec(taints=taints),
-        status=NodeStatus(conditions=(condition,)),
-    )
+    times = {"heartbeat": T0 + posted_ns, "since": T0 + posted_ns, "created": T0 - 3600 * SECOND}
+    return typed(objects.node(name, ready, reason, taints=taints, uid=uid, zone=zone, **times))
 
 
 def lease(name: str = "n1", renewed_ns: int = 0) -> Lease:
     """The node's lease, renewed at T0 + renewed_ns."""
-    return Lease(
-        metadata=LeaseMeta(name=name, namespace="kube-node-lease"),
-        spec=LeaseSpec(renew_time=MicroTime(T0 + renewed_ns)),
-    )
+    return typed(objects.lease(name, T0 + renewed_ns, uid=""))
 
 
 def pod(name: str = "p1", on: str = "n1", *, tolerates_s: int = 300, owner: str = "") -> Pod:
     """A running pod."""
-    tolerations = tuple(
-        Toleration(
-            key=f"node.kubernetes.io/{key}",
-            operator="Exists",
-            effect="NoExecute",
-            toleration_seconds=tolerates_s,
-        )
-        for key in ("not-ready", "unreachable")
-    )
-    owners = (OwnerReference("ReplicaSet", owner, f"uid-{owner}", controller=True),)
-    return Pod(
-        metadata=ObjectMeta(
-            name=name,
-            namespace="default",
-            uid=f"uid-{name}",
-            owner_references=owners if owner else (),
-        ),
-        spec=PodSpec(node_name=on, tolerations=tolerations),
-        status=PodStatus(phase="Running", conditions=(PodCondition("Ready", "True"),)),
-    )
+    of = objects.owner("ReplicaSet", owner) if owner else None
+    return typed(objects.pod(name, on, ready=True, tolerates=tolerates_s, owner=of))
 
 
 def unreachable(effect: str = "NoExecute", added_ns: int = 0) -> Taint:

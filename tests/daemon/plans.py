@@ -5,55 +5,25 @@ from typing import Any
 from kubectl_nodelife.daemon.changes import ChangeFilter
 from kubectl_nodelife.daemon.journal import Journal
 from kubectl_nodelife.engine import actions
-from kubectl_nodelife.kube.node import NodeCondition
+from tests import planned
 from tests.daemon.lab import SECOND, T0, unreachable
+from tests.planned import of_pod
 
 HOUR = 3600 * SECOND
 
 
-def lost(name: str = "n1") -> actions.SetNodeConditions:
-    return actions.SetNodeConditions(
-        controller="node-lifecycle",
-        because="silent",
-        node=name,
-        node_uid=f"uid-{name}",
-        conditions=(NodeCondition("Ready", "Unknown", "NodeStatusUnknown"),),
-    )
-
-
 def tainted(cause: Any = None, name: str = "n1") -> actions.AddTaints:
-    return actions.AddTaints(
-        controller="node-lifecycle",
-        because="lost",
-        cause=cause,
-        node=name,
-        node_uid=f"uid-{name}",
-        taints=(unreachable("NoSchedule"), unreachable()),
-    )
+    both = (unreachable("NoSchedule"), unreachable())
+    return planned.tainted(name, *both, because="lost", cause=cause)
 
 
 def scheduled(cause: Any = None, due_s: int = 300) -> actions.ScheduleEviction:
-    return actions.ScheduleEviction(
-        controller="taint-eviction",
-        because="tainted",
-        cause=cause,
-        namespace="default",
-        pod="p1",
-        pod_uid="uid-p1",
-        due_ns=T0 + due_s * SECOND,
-        toleration_seconds=300,
-    )
+    due = {"due_ns": T0 + due_s * SECOND, "toleration_seconds": 300}
+    return of_pod(actions.ScheduleEviction, "p1", because="tainted", cause=cause, **due)
 
 
 def deleted(cause: Any = None) -> actions.DeletePod:
-    return actions.DeletePod(
-        controller="taint-eviction",
-        because="its time is over",
-        cause=cause,
-        namespace="default",
-        pod="p1",
-        pod_uid="uid-p1",
-    )
+    return of_pod(actions.DeletePod, "p1", because="its time is over", cause=cause)
 
 
 def event(cause: Any) -> actions.RecordEvent:

@@ -19,7 +19,7 @@ from kubectl_nodelife.daemon.journal import Journal, open_journal
 from kubectl_nodelife.errors import Refused
 from kubectl_nodelife.live.target import Cluster, Target, User
 from tests.daemon.lab import T0, run
-from tests.daemon.plans import lost
+from tests.planned import lost
 
 INTENT = Intent(T0, "node-lifecycle", "{}", "Node", "", "n1", "u1", "7", "", 1)
 

@@ -17,13 +17,14 @@ from kubectl_nodelife.daemon.ledger import outcome_of, planned_action
 from kubectl_nodelife.engine.cache import Cache
 from kubectl_nodelife.engine.overlay import Overlay
 from tests.daemon.lab import T0, make_lab, node, run, unreachable
-from tests.daemon.plans import HOUR, lost, tainted
+from tests.daemon.plans import HOUR, tainted
+from tests.planned import lost
 
 WRITER = """
 import asyncio, sys
 sys.path[:0] = [{root!r}]
 from kubectl_nodelife.daemon.journal import open_journal
-from tests.daemon.plans import lost
+from tests.planned import lost
 from tests.daemon.lab import T0
 
 async def main():

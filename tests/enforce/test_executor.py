@@ -9,10 +9,8 @@ from msgspec.structs import replace
 
 from kubectl_nodelife.engine.actions import (
     Action,
-    AddTaints,
     CancelEviction,
     DeletePod,
-    MarkPodNotReady,
     RecordEvent,
     RemoveTaints,
     SetNodeConditions,
@@ -25,63 +23,41 @@ from kubectl_nodelife.engine.guard import UPSTREAM, Guard, WriteConditions
 from kubectl_nodelife.engine.quarantine import Bug
 from kubectl_nodelife.engine.settlement import sign_of_life_since
 from kubectl_nodelife.engine.workqueue import TokenBucket
-from kubectl_nodelife.kube.meta import KubeObject, ObjectMeta, Time
-from kubectl_nodelife.kube.node import (
-    Lease,
-    LeaseMeta,
-    LeaseSpec,
-    Node,
-    NodeCondition,
-    NodeSpec,
-    NodeStatus,
-    Taint,
-)
-from kubectl_nodelife.kube.pod import Pod, PodCondition, PodSpec
+from kubectl_nodelife.kube.meta import KubeObject, Time
+from kubectl_nodelife.kube.node import Node, NodeCondition, NodeSpec, NodeStatus, Taint
+from kubectl_nodelife.kube.pod import Pod, PodCondition
 from kubectl_nodelife.kube.times import MILLISECOND_NS, SECOND_NS
 from kubectl_nodelife.live import action_sender
 from kubectl_nodelife.live.executor import LiveExecutor
 from kubectl_nodelife.live.executor_port import ControllerWriter, ExecutorPort
+from tests import objects
+from tests.objects import UNREACHABLE, lease, node, put, typed
+from tests.planned import lost, not_ready, of_node, of_pod, tainted
 
 POSTED = "the kubelet posted its status"
 NOW = 1_000 * SECOND_NS
-LIFECYCLE: dict[str, Any] = {"controller": "node-lifecycle", "because": "b"}
-EVICTION: dict[str, Any] = {"controller": "taint-eviction", "because": "b"}
-NODE = Node(ObjectMeta(name="n", uid="u-n", resource_version="5"))
+NODE: Node = typed(node("n", None, version="5"))
 
 
 def pod(name: str) -> Pod:
-    meta = ObjectMeta(name=name, namespace="d", uid=f"u-{name}", resource_version="3")
-    return Pod(meta, PodSpec(node_name="n"))
+    return typed(objects.pod(name, "n", version="3"))
 
 
-LOST = SetNodeConditions(
-    **LIFECYCLE, node="n", node_uid="u-n", conditions=(NodeCondition("Ready", "Unknown"),)
-)
-MARK = MarkPodNotReady(
-    **LIFECYCLE,
-    namespace="d",
-    pod="p",
-    pod_uid="u-p",
-    condition=PodCondition("Ready", "False"),
-)
-TARGET = SetPodCondition(
-    **EVICTION,
-    namespace="d",
-    pod="p",
-    pod_uid="u-p",
-    condition=PodCondition("DisruptionTarget", "True"),
-)
-TAINT = AddTaints(
-    **LIFECYCLE,
-    node="n",
-    node_uid="u-n",
-    taints=(Taint("node.kubernetes.io/unreachable", "NoExecute"),),
-)
+LOST = lost("n")
+MARK = not_ready()
+TARGET = of_pod(SetPodCondition, condition=PodCondition("DisruptionTarget", "True"))
+TAINT = tainted("n", Taint(UNREACHABLE, "NoExecute"))
 NOT_READY = RecordEvent(
-    **LIFECYCLE, kind="Pod", namespace="d", name="p", object_uid="u-p", reason="NodeNotReady"
+    controller="node-lifecycle",
+    because="b",
+    kind="Pod",
+    namespace="default",
+    name="p",
+    object_uid="uid-p",
+    reason="NodeNotReady",
 )
-DELETE = DeletePod(**EVICTION, namespace="d", pod="p", pod_uid="u-p")
-OTHER = replace(DELETE, pod="q", pod_uid="u-q")
+DELETE = of_pod(DeletePod)
+OTHER = replace(DELETE, pod="q", pod_uid="uid-q")
 
 
 class Lab:
@@ -202,7 +178,7 @@ def test_the_intent_comes_before_the_first_byte() -> None:
 
 def test_marks_come_to_the_disk_while_their_node_is_written() -> None:
     lab = Lab()
-    lab.play(LOST, MARK, NOT_READY, replace(MARK, pod="q", pod_uid="u-q"))
+    lab.play(LOST, MARK, NOT_READY, replace(MARK, pod="q", pod_uid="uid-q"))
     begun = ["intent n", "sent", "Patch n", "intent p", "intent q", "applied"]
     assert lab.log[:6] == begun
     assert lab.log[6:9] == ["sent", "Patch p", "applied"]
@@ -283,7 +259,7 @@ def test_what_others_used_up_first_waits_its_turn() -> None:
 
     lab.on_held = next_minute
     lab.cache.apply(Put("Node", replace(NODE, spec=NodeSpec(taints=due.taints))), NOW)
-    lab.play(due, replace(due, pod="q", pod_uid="u-q"))
+    lab.play(due, replace(due, pod="q", pod_uid="uid-q"))
     assert lab.log.count("held") == 1 and lab.log[-2:] == ["Delete q", "applied"]
     assert lab.log.count("intent q") == 1, "a cap is looked at before the disk is troubled"
     assert [code for _, code in lab.outcomes] == [200, 200]
@@ -367,7 +343,7 @@ def test_what_the_watch_has_never_shown_is_not_taken_for_gone() -> None:
     lab = Lab()
     lab.now_ns = NOW + 6 * SECOND_NS
     lab.view = replace(lab.view, kill_switch_absent_ns=lab.now_ns)
-    made_just_now = replace(DELETE, pod="r", pod_uid="u-r")
+    made_just_now = replace(DELETE, pod="r", pod_uid="uid-r")
     lab.play(made_just_now)
     assert "Delete r" in lab.log
 
@@ -396,7 +372,7 @@ def test_no_taint_for_a_node_that_could_not_be_called_lost(later_ns: int) -> Non
 
 def test_of_a_taint_that_fails_only_the_exchange_hangs() -> None:
     """The loop of 100 ms may decide at the instant of a pass: the pass marks pods all the same."""
-    off = RemoveTaints(**LIFECYCLE, node="n", node_uid="u-n", taints=TAINT.taints)
+    off = of_node(RemoveTaints, "n", taints=TAINT.taints)
     lab = Lab(lambda call: Answer(500, message="no") if call.kind == "Node" else Answer(200))
     lab.play(TAINT, off, MARK, NOT_READY)
     assert "Patch p" in lab.log and "event p" in lab.log
@@ -419,8 +395,7 @@ def of(version: str, status: str, posted_s: int = 0) -> Node:
 
 
 def renewal(at_s: int) -> Put:
-    meta = LeaseMeta(name="n", namespace="kube-node-lease", uid="u-l")
-    return Put("Lease", Lease(meta, LeaseSpec(renew_time=Time(NOW + at_s * SECOND_NS))))
+    return put(lease("n", NOW + at_s * SECOND_NS))
 
 
 HEARD: dict[str, Put] = {"renewed": renewal(1), "posted": Put("Node", of("6", "True", 1))}
@@ -495,7 +470,7 @@ def test_concurrency(actions: tuple[Action, ...], at_once: int) -> None:
 
 def test_a_cancelled_eviction_is_not_sent() -> None:
     lab = Lab()
-    cancel = CancelEviction(**EVICTION, namespace="d", pod="p", pod_uid="u-p", due_ns=NOW)
+    cancel = of_pod(CancelEviction, due_ns=NOW)
     lab.play(DELETE, replace(DELETE), cancel)
     assert lab.log.count("Delete p") <= 1
 
@@ -574,7 +549,7 @@ def test_a_bug_on_either_side_of_carrying_out_leaves_no_action_without_an_end(
 @pytest.mark.parametrize("taken_off", [True, False], ids=["taken-off", "the-removal-fails"])
 def test_a_deletion_waits_for_the_removal_of_its_taint_that_is_on_its_way(taken_off: bool) -> None:
     """The watch of a slow server still shows the taint that we have just taken off."""
-    taint = Taint("node.kubernetes.io/unreachable", "NoExecute")
+    taint = Taint(UNREACHABLE, "NoExecute")
     meta = replace(NODE.metadata, resource_version="6")
     tainted, bare = replace(NODE, spec=NodeSpec(taints=(taint,))), replace(NODE, metadata=meta)
 
@@ -587,7 +562,7 @@ def test_a_deletion_waits_for_the_removal_of_its_taint_that_is_on_its_way(taken_
 
     lab = Lab(answer)
     lab.cache.apply(Put("Node", tainted), NOW)
-    off = RemoveTaints(**LIFECYCLE, node="n", node_uid="u-n", taints=(taint,))
+    off = of_node(RemoveTaints, "n", taints=(taint,))
     due = replace(DELETE, taints=(taint,))
 
     async def later() -> None:

@@ -23,8 +23,9 @@ from tests.enforce.audit import on_the_true_clock
 from tests.enforce.observer import LEASE, Rules, broken_rules
 from tests.enforce.simulated_api import MOST_DELAY_S, Fault, Sent
 from tests.enforce.simulation import CONTROLLERS, GRACE_S, Run, play, story
-from tests.enforce.test_executor import EVICTION, NOW, Lab, pod
+from tests.enforce.test_executor import NOW, Lab, pod
 from tests.enforce.virtual_time import EPOCH_NS
+from tests.planned import of_pod
 
 Json = dict[str, Any]
 SET_BY_S: dict[str, list[tuple[float, float]]] = {
@@ -180,6 +181,6 @@ def test_an_eviction_is_asked_for_again_after_five_seconds(
 
     lab = Lab(answer)
     monkeypatch.setattr(action_sender.asyncio, "sleep", sleep)
-    lab.play(EvictPod(**EVICTION, namespace="d", pod="p", pod_uid="u-p"))
+    lab.play(of_pod(EvictPod))
     assert len(asked) == 2
     assert max(slept) == pytest.approx(5, abs=0.1)

@@ -7,7 +7,6 @@ import pytest
 from msgspec.structs import replace
 
 from kubectl_nodelife.daemon.enforce.tripwires import ALL_AT_ONCE, SURPRISE, Tripwires, WriterLookup
-from kubectl_nodelife.engine.actions import AddTaints, CreatePod, SetNodeConditions
 from kubectl_nodelife.engine.cache import Cache
 from kubectl_nodelife.engine.calls import Answer, Get
 from kubectl_nodelife.engine.events import Gone, Put
@@ -18,20 +17,12 @@ from kubectl_nodelife.kube.field_managers import (
     FieldManagers,
     condition_field,
 )
-from kubectl_nodelife.kube.meta import ObjectMeta, OwnerReference, Time
-from kubectl_nodelife.kube.node import (
-    Lease,
-    LeaseMeta,
-    LeaseSpec,
-    Node,
-    NodeCondition,
-    NodeMeta,
-    NodeSpec,
-    NodeStatus,
-    Taint,
-)
-from kubectl_nodelife.kube.pod import Pod, PodSpec
+from kubectl_nodelife.kube.node import Node, NodeMeta, Taint
+from kubectl_nodelife.kube.pod import Pod
 from kubectl_nodelife.kube.times import SECOND_NS
+from tests import objects
+from tests.objects import typed
+from tests.planned import create_pod, lost, tainted
 
 NOW = 1_000 * SECOND_NS
 ALL = ("node-lifecycle", "taint-eviction", "pod-gc", "daemonset")
@@ -41,14 +32,11 @@ UNREACHABLE = Taint("node.kubernetes.io/unreachable", "NoExecute")
 
 def node(name: str = "n0", ready: str = "True", *taints: Taint) -> Node:
     reason = "NodeStatusUnknown" if ready == "Unknown" else ""
-    status = NodeStatus(conditions=(NodeCondition("Ready", ready, reason),))
-    return Node(ObjectMeta(name=name, uid=f"u-{name}"), NodeSpec(taints=taints), status)
+    return typed(objects.node(name, ready, reason, taints=taints))
 
 
 def pod(name: str, on: str, owner: str = "") -> Pod:
-    owners = (OwnerReference(owner, "o", "u-o", "apps/v1", True),) if owner else ()
-    meta = ObjectMeta(name=name, namespace="d", uid=f"u-{name}", owner_references=owners)
-    return Pod(meta, PodSpec(node_name=on))
+    return typed(objects.pod(name, on, owner=objects.owner(owner, "o") if owner else None))
 
 
 def wires(
@@ -108,8 +96,7 @@ def test_managed_fields_tell_who_tainted_a_node(
 ) -> None:
     tripwires, guard, _ = wires(LOST)
     if sent:
-        taint = AddTaints(**WHO, node="n0", node_uid="u-n0", taints=(UNREACHABLE,))
-        tripwires.sends(taint)
+        tripwires.sends(tainted("n0", UNREACHABLE))
     tripwires.sees(Put("Node", by(TAINTED, *writers)), NOW)
     if told is None:
         assert rules(guard) == []
@@ -135,7 +122,7 @@ async def test_who_made_a_pod_is_read_where_no_watch_tells() -> None:
     kept: list[str] = []
 
     async def read(call: Get) -> Answer:
-        assert call == Get("Pod", ("d", "p"))
+        assert call == Get("Pod", ("default", "p"))
         return Answer(200, raw={"metadata": {"managedFields": managed}})
 
     tripwires, guard, _ = wires(node())
@@ -146,20 +133,20 @@ async def test_who_made_a_pod_is_read_where_no_watch_tells() -> None:
     while not kept:
         await asyncio.sleep(0)
     (breaker,) = guard.breakers.values()
-    told = "another DaemonSet controller made pod d/p, written by field manager"
+    told = "another DaemonSet controller made pod default/p, written by field manager"
     assert breaker.because == f"{told} kube-controller-manager"
 
 
 def test_our_own_write_is_none() -> None:
     tripwires, guard, _ = wires(node())
-    tripwires.sends(SetNodeConditions(**WHO, node="n0", conditions=()))
+    tripwires.sends(lost("n0"))
     tripwires.sees(Put("Node", LOST), NOW)
     assert rules(guard) == []
 
 
 def test_what_we_wrote_once_another_may_not_write_again() -> None:
     tripwires, guard, cache = wires(node())
-    ours = SetNodeConditions(**WHO, node="n0", conditions=())
+    ours = lost("n0")
     for _ in range(2):  # the first answer was lost
         tripwires.sends(ours)
     for seen in (LOST, node(), LOST, node()):
@@ -173,7 +160,7 @@ def test_what_we_wrote_once_another_may_not_write_again() -> None:
 def test_what_the_server_refused_us_another_may_not_write() -> None:
     """It was refused because the other one had written first."""
     tripwires, guard, _ = wires(node())
-    ours = SetNodeConditions(**WHO, node="n0", conditions=())
+    ours = lost("n0")
     tripwires.sends(ours)
     tripwires.refused(ours)
     tripwires.sees(Put("Node", LOST), NOW)
@@ -183,17 +170,17 @@ def test_what_the_server_refused_us_another_may_not_write() -> None:
 def test_two_looks_at_one_write_of_ours_are_one() -> None:
     """What comes in one batch is compared with what came before it, not with the cache."""
     tripwires, guard, _ = wires(node())
-    tripwires.sends(SetNodeConditions(**WHO, node="n0", conditions=()))
+    tripwires.sends(lost("n0"))
     earlier: dict[Any, Any] = {}
     for seen in (LOST, TAINTED):
-        tripwires.sends(AddTaints(**WHO, node="n0", taints=(UNREACHABLE,)))
+        tripwires.sends(tainted("n0", UNREACHABLE))
         tripwires.sees(Put("Node", seen), NOW, earlier)
     assert rules(guard) == []
 
 
 def test_a_write_of_the_term_before_is_ours() -> None:
     before, guard, cache = wires(node())
-    before.sends(SetNodeConditions(**WHO, node="n0", conditions=()))
+    before.sends(lost("n0"))
     Tripwires(guard, cache, ALL, before=before).sees(Put("Node", LOST), NOW)
     assert rules(guard) == []
 
@@ -211,7 +198,7 @@ def test_another_s_no_execute_taint_is_a_surprise_and_a_person_s_is_none() -> No
     tripwires.sees(Put("Node", TAINTED), NOW)
     assert rules(guard) == [SURPRISE]
     ours, clean, _ = wires(LOST)
-    ours.sends(AddTaints(**WHO, node="n0", taints=(UNREACHABLE,)))
+    ours.sends(tainted("n0", UNREACHABLE))
     ours.sees(Put("Node", TAINTED), NOW)
     assert rules(clean) == []
 
@@ -228,18 +215,7 @@ def test_another_s_no_execute_taint_is_a_surprise_and_a_person_s_is_none() -> No
 def test_a_daemon_pod_that_came(owner: str, ours: bool, surprising: bool) -> None:
     tripwires, guard, _ = wires(node())
     if ours:
-        tripwires.sends(
-            CreatePod(
-                **{**WHO, "controller": "daemonset"},
-                namespace="d",
-                pod="p",
-                manifest={},
-                node="n0",
-                owner="o",
-                owner_uid="u-o",
-                revision="r",
-            )
-        )
+        tripwires.sends(create_pod(node="n0", owner="o"))
     tripwires.sees(Put("Pod", pod("p", "n0", owner)), NOW)
     assert (rules(guard) == [SURPRISE]) is surprising
 
@@ -270,9 +246,8 @@ def test_nodes_gone(gone: int, owner: str, caps: Caps, held: bool) -> None:
 
 
 def silence(tripwires: Tripwires, count: int) -> None:
-    lost = (NodeCondition("Ready", "Unknown"),)
     for i in range(count):
-        tripwires.decides(SetNodeConditions(**WHO, node=f"n{i}", conditions=lost), NOW)
+        tripwires.decides(lost(f"n{i}"), NOW)
 
 
 @pytest.mark.parametrize(
@@ -339,10 +314,9 @@ def test_kubelets_that_contradict_us_open_all_at_once(
     names = [f"n{number}" for number in range(nodes)]
     tripwires, guard, cache = wires(*map(node, names))
     now_ns = NOW
-    gone = NodeCondition("Ready", "Unknown")
     for _ in range(times):
         for name in names:
-            tripwires.sends(SetNodeConditions(**WHO, node=name, conditions=(gone,)))
+            tripwires.sends(lost(name))
             for ready, later_s in (("Unknown", 1), ("True", after_s)):
                 now_ns += later_s * SECOND_NS
                 seen = Put("Node", node(name, ready))
@@ -360,15 +334,13 @@ def test_it_stays_open_until_leases_have_moved(move: int, closes: bool) -> None:
     tripwires, guard, cache = wires(*map(node, names))
 
     def renew(name: str, at_ns: int) -> None:
-        meta = LeaseMeta(name=name, namespace="kube-node-lease")
-        cache.apply(Put("Lease", Lease(meta, LeaseSpec(renew_time=Time(at_ns)))), at_ns)
+        cache.apply(objects.put(objects.lease(name, at_ns)), at_ns)
 
     for name in names:
         renew(name, NOW)
     now_ns = NOW
-    gone = NodeCondition("Ready", "Unknown")
     for name in [*names, *names]:
-        tripwires.sends(SetNodeConditions(**WHO, node=name, conditions=(gone,)))
+        tripwires.sends(lost(name))
         for ready in ("Unknown", "True"):
             now_ns += SECOND_NS
             seen = Put("Node", node(name, ready))

@@ -14,7 +14,6 @@ from kubectl_nodelife.engine.events import NOT_SENT
 from kubectl_nodelife.kube.times import MILLISECOND_NS, SECOND_NS
 from tests.enforce.test_executor import (
     DELETE,
-    LIFECYCLE,
     LOST,
     MARK,
     NODE,
@@ -26,6 +25,7 @@ from tests.enforce.test_executor import (
     pod,
 )
 from tests.enforce.withdrawn_causes import WithdrawnCauses
+from tests.planned import of_node
 
 RENEWED = Result(NOT_SENT, "its Lease was renewed 0s ago: the watch had not shown it")
 
@@ -136,9 +136,7 @@ def test_a_taint_that_a_guard_holds_again_and_again_lets_marks_have_their_turn()
     assert "Patch p" in lab.log
 
 
-CHANGE = NodeMarkPatch(
-    controller="node-lifecycle", because="b", node="n", node_uid="u-n", annotations={"a": "b"}
-)
+CHANGE = of_node(NodeMarkPatch, "n", annotations={"a": "b"})
 REPORT = RecordEvent(
     controller="node-lifecycle", because="b", cause=CHANGE, kind="Node", name="n", reason="Upgrade"
 )
@@ -192,19 +190,19 @@ def test_failures_are_forgotten_once_each_controller_knows_of_them() -> None:
 def decision(dice: random.Random) -> list[Action]:
     """What one pass may decide about a node, in its order, with marks by the pods' queue."""
     lost = replace(LOST)
-    marked = [replace(MARK, cause=lost), replace(MARK, pod="q", pod_uid="u-q", cause=lost)]
+    marked = [replace(MARK, cause=lost), replace(MARK, pod="q", pod_uid="uid-q", cause=lost)]
     if dice.random() < 0.3:
         marked[1] = replace(marked[1], by_pod_worker=True)
-    target = replace(TARGET, pod="q", pod_uid="u-q")
+    target = replace(TARGET, pod="q", pod_uid="uid-q")
     actions: list[Action] = [lost]
     if dice.random() < 0.5:
         actions.append(replace(TAINT, cause=lost))
     if dice.random() < 0.3:
         off = replace(TAINT.taints[0], key="node.kubernetes.io/not-ready")
-        actions.append(RemoveTaints(**LIFECYCLE, node="n", node_uid="u-n", taints=(off,)))
+        actions.append(of_node(RemoveTaints, "n", taints=(off,)))
     actions += marked
     if dice.random() < 0.5:
-        actions += [target, replace(DELETE, pod="q", pod_uid="u-q")]
+        actions += [target, replace(DELETE, pod="q", pod_uid="uid-q")]
     if dice.random() < 0.5:
         actions.append(replace(NOT_READY, cause=marked[0]))
     return actions

@@ -8,65 +8,26 @@ import pytest
 from msgspec.structs import replace
 
 from kubectl_nodelife.daemon.enforce.host import JOIN, EnforcingHost
-from kubectl_nodelife.engine.actions import (
-    Action,
-    ActionNumbers,
-    AddTaints,
-    CreatePod,
-    DeletePod,
-    MarkPodNotReady,
-    SetNodeConditions,
-)
+from kubectl_nodelife.engine.actions import Action, ActionNumbers, DeletePod
 from kubectl_nodelife.engine.cache import Cache
 from kubectl_nodelife.engine.calls import Answer, Get, Result
-from kubectl_nodelife.engine.events import Gone, Put
+from kubectl_nodelife.engine.events import Gone
 from kubectl_nodelife.engine.guard import UPSTREAM, Guard, WriteConditions
 from kubectl_nodelife.engine.settings import make_settings
 from kubectl_nodelife.engine.workqueue import TokenBucket
-from kubectl_nodelife.kube.meta import ObjectMeta
-from kubectl_nodelife.kube.node import Node, NodeCondition, Taint
-from kubectl_nodelife.kube.pod import Pod, PodCondition, PodSpec
+from kubectl_nodelife.kube.node import Taint
 from kubectl_nodelife.kube.times import SECOND_NS
 from kubectl_nodelife.live.executor import LiveExecutor
 from kubectl_nodelife.live.executor_port import ControllerWriter, ExecutorPort
 from kubectl_nodelife.live.worker_slots import Slots, WorkerSlots
+from tests import objects
+from tests.objects import UNREACHABLE, put
+from tests.planned import create_pod, lost, not_ready, of_pod, tainted
 
 NOW = 1_000 * SECOND_NS
 
 
-def lost(node: str) -> Action:
-    conditions = (NodeCondition("Ready", "Unknown"),)
-    return SetNodeConditions(
-        controller="node-lifecycle",
-        because="b",
-        node=node,
-        node_uid=f"u-{node}",
-        conditions=conditions,
-    )
-
-
-def no_schedule(node: str) -> AddTaints:
-    taints = (Taint("node.kubernetes.io/unreachable", "NoSchedule"),)
-    return AddTaints(
-        controller="node-lifecycle", because="b", node=node, node_uid=f"u-{node}", taints=taints
-    )
-
-
-def no_execute(node: str) -> AddTaints:
-    taints = (Taint("node.kubernetes.io/unreachable", "NoExecute"),)
-    return replace(no_schedule(node), taints=taints)
-
-
-def mark(pod: str, *, by_pod_worker: bool = False) -> MarkPodNotReady:
-    return MarkPodNotReady(
-        controller="node-lifecycle",
-        because="b",
-        namespace="d",
-        pod=pod,
-        pod_uid=f"u-{pod}",
-        condition=PodCondition("Ready", "False"),
-        by_pod_worker=by_pod_worker,
-    )
+NO_SCHEDULE, NO_EXECUTE = Taint(UNREACHABLE, "NoSchedule"), Taint(UNREACHABLE, "NoExecute")
 
 
 def numbered(*actions: Action) -> list[Action]:
@@ -74,24 +35,8 @@ def numbered(*actions: Action) -> list[Action]:
     return [replace(action, id=number) for number, action in enumerate(actions, 1)]
 
 
-def create(daemon_set: str, pod: str) -> Action:
-    manifest: dict[str, Any] = {"metadata": {"name": pod, "namespace": "d"}}
-    return CreatePod(
-        controller="daemonset",
-        because="b",
-        namespace="d",
-        pod=pod,
-        manifest=manifest,
-        node="n",
-        owner=daemon_set,
-        owner_uid="u",
-        revision="1",
-    )
-
-
 def collect(pod: str, **more: Any) -> Action:
-    one = {"namespace": "d", "pod": pod, "pod_uid": f"u-{pod}", **more}
-    return DeletePod(controller="pod-gc", because="b", **one)
+    return of_pod(DeletePod, pod, controller="pod-gc", **more)
 
 
 class Busy:
@@ -106,15 +51,13 @@ class Busy:
         self.seen: list[set[Any]] = []
         self.cache = Cache()
         for number in range(30):
-            node = Node(ObjectMeta(name=f"n{number}", uid=f"u-n{number}", resource_version="5"))
-            self.cache.apply(Put("Node", node), NOW)
+            self.cache.apply(put(objects.node(f"n{number}", None, version="5")), NOW)
         self.order: list[str] = []
         for name in "pq":
             self.add_pod(name, "n1")
 
-    def add_pod(self, name: str, node: str) -> str:
-        meta = ObjectMeta(name=name, namespace="d", uid=f"u-{name}", resource_version="3")
-        self.cache.apply(Put("Pod", Pod(meta, PodSpec(node_name=node))), NOW)
+    def add_pod(self, name: str, on: str) -> str:
+        self.cache.apply(put(objects.pod(name, on, version="3")), NOW)
         return name
 
     def play(self, *actions: Action, syncs: int = 2) -> None:
@@ -168,7 +111,9 @@ def test_eight_nodes_of_a_pass_and_eight_of_the_queue() -> None:
     busy = Busy()
     busy.play(*(lost(f"n{i}") for i in range(15)))
     assert busy.most == 8
-    busy.play(*(lost(f"n{i}") for i in range(15)), *(no_schedule(f"n{i}") for i in range(15, 30)))
+    busy.play(
+        *(lost(f"n{i}") for i in range(15)), *(tainted(f"n{i}", NO_SCHEDULE) for i in range(15, 30))
+    )
     assert busy.most == 16
 
 
@@ -176,8 +121,8 @@ def test_no_schedule_taints_do_not_wait_for_the_pass_nor_for_pods() -> None:
     busy = Busy()
     actions: list[Action] = []
     for node in (f"n{i}" for i in range(20)):
-        actions += [lost(node), *(mark(busy.add_pod(f"{node}-{i}", node)) for i in range(5))]
-    actions += [no_schedule(f"n{i}") for i in range(8)]
+        actions += [lost(node), *(not_ready(busy.add_pod(f"{node}-{i}", node)) for i in range(5))]
+    actions += [tainted(f"n{i}", NO_SCHEDULE) for i in range(8)]
     busy.play(*numbered(*actions))
     first = busy.order[:40]
     assert all(first.count(f"n{i}") == 2 for i in range(8)), "called lost, and tainted"
@@ -187,7 +132,7 @@ def test_a_node_that_has_begun_is_ended_before_another_begins() -> None:
     busy = Busy()
     actions: list[Action] = []
     for node in (f"n{i}" for i in range(20)):
-        actions += [lost(node), *(mark(busy.add_pod(f"{node}-{i}", node)) for i in range(4))]
+        actions += [lost(node), *(not_ready(busy.add_pod(f"{node}-{i}", node)) for i in range(4))]
     busy.play(*numbered(*actions))
     assert busy.most == 8
     ended = max(busy.order.index(f"n0-{i}") for i in range(4))
@@ -197,27 +142,27 @@ def test_a_node_that_has_begun_is_ended_before_another_begins() -> None:
 def test_four_pods_of_the_queue_of_pods() -> None:
     busy = Busy()
     pods = [busy.add_pod(f"p{i}", f"n{i % 9}") for i in range(20)]
-    busy.play(*(mark(pod, by_pod_worker=True) for pod in pods))
+    busy.play(*(not_ready(pod, by_pod_worker=True) for pod in pods))
     assert busy.most == 4
     beside = (lost(f"n{i}") for i in range(10, 30))
-    busy.play(*beside, *(mark(pod, by_pod_worker=True) for pod in pods))
+    busy.play(*beside, *(not_ready(pod, by_pod_worker=True) for pod in pods))
     assert busy.most == 12
 
 
 def test_no_execute_taints_go_one_by_one_and_ahead_of_the_marks() -> None:
     busy = Busy()
-    busy.play(*(no_execute(f"n{i}") for i in range(5)))
+    busy.play(*(tainted(f"n{i}", NO_EXECUTE) for i in range(5)))
     assert busy.most == 1
     busy = Busy()
     pods = [busy.add_pod(f"p{i}", "n3") for i in range(4)]
-    busy.play(*numbered(lost("n3"), *map(mark, pods), no_execute("n3")))
+    busy.play(*numbered(lost("n3"), *map(not_ready, pods), tainted("n3", NO_EXECUTE)))
     assert busy.order == ["n3", "n3", *pods]
 
 
 @pytest.mark.parametrize("syncs", [1, 2, 3])
 def test_as_many_sets_as_concurrent_daemonset_syncs(syncs: int) -> None:
     busy = Busy()
-    busy.play(*(create(s, f"{s}-{i}") for i in range(3) for s in "abcd"), syncs=syncs)
+    busy.play(*(create_pod(f"{s}-{i}", "n", s) for i in range(3) for s in "abcd"), syncs=syncs)
     assert busy.most == 3 * syncs, "all pods of a batch are made at once"
     assert max(len({name[0] for _, name in keys}) for keys in busy.seen) == syncs
 
@@ -232,7 +177,7 @@ def test_orphans_go_in_turn_and_terminated_pods_all_at_once() -> None:
 
 def test_one_write_of_an_object_at_a_time_whoever_sends_it() -> None:
     busy = Busy()
-    busy.play(mark("p"), replace(collect("p"), controller="taint-eviction"), collect("q"))
+    busy.play(not_ready("p"), replace(collect("p"), controller="taint-eviction"), collect("q"))
     assert not busy.twice and busy.most == 2, "p once, and q beside it"
 
 
@@ -302,7 +247,7 @@ def test_what_waited_for_an_answer_is_not_lost_when_all_is_decided_anew() -> Non
 
     host = EnforcingHost(JOIN, lambda names: None, ActionNumbers())
     host.executor = cast(Any, Sending())
-    host.cache.apply(Put("Node", Node(ObjectMeta(name="n", uid="u-n"))), NOW)
+    host.cache.apply(put(objects.node("n", None)), NOW)
     host.join(make_settings("v1.36"), ["pod-gc"])
     for _ in host.step(NOW, [Gone("Node", ("", "n"))]):
         pass

@@ -22,8 +22,8 @@ from kubectl_nodelife.engine.guard import (
 )
 from kubectl_nodelife.kube.meta import Time
 from kubectl_nodelife.kube.node import NodeCondition, Taint
-from kubectl_nodelife.kube.pod import PodCondition
 from kubectl_nodelife.kube.times import SECOND_NS
+from tests.planned import create_pod, not_ready
 
 NOW = 1_000 * SECOND_NS
 WHO: dict[str, Any] = {"controller": "taint-eviction", "because": "b"}
@@ -37,13 +37,9 @@ DELETE = actions.DeletePod(**WHO, namespace="d", pod="p")
 DAEMON = replace(DELETE, controller="daemonset")
 TERMINATED = replace(DELETE, controller="pod-gc", force=True)
 ORPHAN = replace(TERMINATED, if_node_gone="n")
-MARK = actions.MarkPodNotReady(
-    **WHO, namespace="d", pod="p", condition=PodCondition("Ready", "False")
-)
+MARK = not_ready(controller="taint-eviction", namespace="d")
 EVICT = actions.EvictPod(**WHO, namespace="d", pod="p")
-CREATE = actions.CreatePod(
-    **WHO, namespace="d", pod="p", manifest={}, node="n", owner="s", owner_uid="u", revision="r"
-)
+CREATE = create_pod(controller="taint-eviction", namespace="d", node="n")
 
 
 @pytest.mark.parametrize(

@@ -5,19 +5,11 @@ from kubectl_nodelife.engine.cache import Cache
 from kubectl_nodelife.engine.events import Event, Gone, Put
 from kubectl_nodelife.engine.overlay import Overlay
 from kubectl_nodelife.engine.settlement import CONFIRMED, SUPERSEDED
-from kubectl_nodelife.kube.codec import encode
-from kubectl_nodelife.kube.meta import LabelSelectorRequirement, ObjectMeta, OwnerReference, Time
-from kubectl_nodelife.kube.node import Node, NodeCondition, Taint
-from kubectl_nodelife.kube.pod import (
-    Affinity,
-    NodeAffinity,
-    NodeSelector,
-    NodeSelectorTerm,
-    Pod,
-    PodCondition,
-    PodSpec,
-)
-from tests.objects import lease, node, pod, put
+from kubectl_nodelife.kube.meta import Time
+from kubectl_nodelife.kube.node import NodeCondition, Taint
+from tests import planned
+from tests.objects import Document, lease, node, owner, pod, put
+from tests.planned import not_ready, of_node, of_pod, tainted
 
 SECOND = 10**9
 T0 = 1_767_225_600 * SECOND
@@ -26,29 +18,19 @@ TAINT = Taint(key="node.kubernetes.io/unreachable", effect="NoExecute", time_add
 
 def n1(ready: str = "True", heartbeat_s: int = 0, taints: tuple[Taint, ...] = ()) -> Put:
     """The node, that posted its status so many seconds after T0."""
-    return put(node("n1", ready, heartbeat=T0 + heartbeat_s * SECOND, taints=taints, uid="u1"))
+    return put(node("n1", ready, heartbeat=T0 + heartbeat_s * SECOND, taints=taints))
 
 
 def lost() -> actions.SetNodeConditions:
     unknown = NodeCondition("Ready", "Unknown", last_heartbeat_time=Time(T0))
-    return actions.SetNodeConditions(
-        controller="node-lifecycle",
-        because="silent",
-        node="n1",
-        node_uid="u1",
-        conditions=(unknown,),
-    )
+    return planned.lost(conditions=(unknown,))
 
 
 def add_taint(cause: actions.Action | None = None) -> actions.AddTaints:
-    return actions.AddTaints(
-        controller="node-lifecycle",
-        because="lost",
-        cause=cause,
-        node="n1",
-        node_uid="u1",
-        taints=(TAINT,),
-    )
+    return tainted("n1", TAINT, cause=cause)
+
+
+UNTAINT = of_node(actions.RemoveTaints, taints=(TAINT,))
 
 
 class Dry:
@@ -126,10 +108,7 @@ def test_a_lease_renewed_supersedes_the_loss() -> None:
 def test_taking_off_a_taint_that_was_only_planned_leaves_nothing_to_do() -> None:
     dry = Dry(n1())
     dry.plan(add_taint())
-    remove = actions.RemoveTaints(
-        controller="node-lifecycle", because="ready", node="n1", node_uid="u1", taints=(TAINT,)
-    )
-    dry.plan(remove)
+    dry.plan(UNTAINT)
     assert not dry.cache.nodes["n1"].spec.taints
     assert dry.outcomes() == [("AddTaints", SUPERSEDED), ("RemoveTaints", SUPERSEDED)]
     assert list(dry.overlay.pending()) == []
@@ -137,10 +116,7 @@ def test_taking_off_a_taint_that_was_only_planned_leaves_nothing_to_do() -> None
 
 def test_taking_off_a_taint_that_the_cluster_has_stays_planned_until_it_is_gone() -> None:
     dry = Dry(n1(taints=(TAINT,)))
-    remove = actions.RemoveTaints(
-        controller="node-lifecycle", because="ready", node="n1", node_uid="u1", taints=(TAINT,)
-    )
-    dry.plan(remove)
+    dry.plan(UNTAINT)
     assert not dry.cache.nodes["n1"].spec.taints
     dry.see(n1(taints=(TAINT,), heartbeat_s=5))
     assert not dry.cache.nodes["n1"].spec.taints
@@ -151,20 +127,17 @@ def test_taking_off_a_taint_that_the_cluster_has_stays_planned_until_it_is_gone(
 def test_a_node_made_anew_under_its_name_supersedes() -> None:
     dry = Dry(n1())
     dry.plan(add_taint())
-    dry.see(Put("Node", Node(metadata=ObjectMeta(name="n1", uid="u2"))))
+    dry.see(put(node(uid="another")))
     assert dry.outcomes() == [("AddTaints", SUPERSEDED)]
     assert not dry.cache.nodes["n1"].spec.taints
 
 
-POD = put(pod(namespace="d", uid="pu"))
+POD = put(pod(namespace="d"))
 
 
 def test_a_pod_that_is_gone_confirms_its_deletion() -> None:
-    delete = actions.DeletePod(
-        controller="taint-eviction", because="x", namespace="d", pod="p", pod_uid="pu"
-    )
     dry = Dry(POD)
-    dry.plan(delete)
+    dry.plan(of_pod(actions.DeletePod, namespace="d"))
     planned = dry.cache.pods["d", "p"]
     assert planned.metadata.deletion_timestamp is not None
     dry.see(POD)
@@ -177,9 +150,7 @@ def test_a_pod_that_is_gone_confirms_its_deletion() -> None:
 def test_two_plans_of_one_step_for_one_node_both_show() -> None:
     dry = Dry(n1())
     taint = dry.overlay.project(add_taint(), T0)
-    label = actions.SetNodeLabels(
-        controller="node-lifecycle", because="x", node="n1", node_uid="u1", labels={"a": "b"}
-    )
+    label = of_node(actions.SetNodeLabels, labels={"a": "b"})
     for event in [*taint, *dry.overlay.project(label, T0)]:
         assert isinstance(event, Put)
         dry.cache.apply(event, T0)
@@ -188,33 +159,15 @@ def test_two_plans_of_one_step_for_one_node_both_show() -> None:
     assert dry.overlay.shown("Node", ("", "n1")) == n1().obj
 
 
-def daemon_pod(name: str, node_name: str, owner_uid: str = "set") -> Pod:
-    owner = OwnerReference(kind="DaemonSet", name="ds", uid=owner_uid, controller=True)
-    field = LabelSelectorRequirement("metadata.name", "In", (node_name,))
-    term = NodeSelectorTerm(match_fields=(field,))
-    affinity = Affinity(
-        node_affinity=NodeAffinity(
-            required_during_scheduling_ignored_during_execution=NodeSelector((term,))
-        )
-    )
-    return Pod(
-        metadata=ObjectMeta(name=name, namespace="d", uid=f"uid-{name}", owner_references=(owner,)),
-        spec=PodSpec(affinity=affinity),
-    )
+def daemon_pod(name: str, node_name: str, owner_uid: str | None = None) -> Document:
+    terms = [{"matchFields": [{"key": "metadata.name", "operator": "In", "values": [node_name]}]}]
+    required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}
+    of = owner("DaemonSet", "ds", owner_uid)
+    return pod(name, "", namespace="d", owner=of, affinity={"nodeAffinity": required})
 
 
 def create_pod(name: str) -> actions.CreatePod:
-    return actions.CreatePod(
-        controller="daemonset",
-        because="missing",
-        namespace="d",
-        pod=name,
-        manifest=encode(daemon_pod(name, "n1")),
-        node="n1",
-        owner="ds",
-        owner_uid="set",
-        revision="1",
-    )
+    return planned.create_pod(name, namespace="d", manifest=daemon_pod(name, "n1"))
 
 
 def test_only_the_sets_own_pod_for_that_node_confirms_its_creation() -> None:
@@ -222,10 +175,10 @@ def test_only_the_sets_own_pod_for_that_node_confirms_its_creation() -> None:
     dry.plan(create_pod("ds-ours"))
     assert ("d", "ds-ours") in dry.cache.pods
     dry.see(POD)
-    dry.see(Put("Pod", daemon_pod("ds-elsewhere", "n2")))
-    dry.see(Put("Pod", daemon_pod("other-theirs", "n1", owner_uid="another set")))
+    dry.see(put(daemon_pod("ds-elsewhere", "n2")))
+    dry.see(put(daemon_pod("other-theirs", "n1", owner_uid="another set")))
     assert dry.outcomes() == []
-    for event in dry.overlay.observe(Put("Pod", daemon_pod("ds-theirs", "n1")), T0):
+    for event in dry.overlay.observe(put(daemon_pod("ds-theirs", "n1")), T0):
         assert isinstance(event, (Put, Gone))
         dry.cache.apply(event, T0)
     assert dry.outcomes() == [("CreatePod", CONFIRMED)]
@@ -234,27 +187,11 @@ def test_only_the_sets_own_pod_for_that_node_confirms_its_creation() -> None:
 
 
 def mark_not_ready(cause: actions.Action | None = None) -> actions.MarkPodNotReady:
-    return actions.MarkPodNotReady(
-        controller="node-lifecycle",
-        because="lost",
-        cause=cause,
-        namespace="d",
-        pod="p",
-        pod_uid="pu",
-        condition=PodCondition("Ready", "False"),
-    )
+    return not_ready(namespace="d", cause=cause)
 
 
 def evict(cause: actions.Action | None = None) -> actions.DeletePod:
-    return actions.DeletePod(
-        controller="taint-eviction",
-        because="its time is over",
-        cause=cause,
-        namespace="d",
-        pod="p",
-        pod_uid="pu",
-        taints=(TAINT,),
-    )
+    return of_pod(actions.DeletePod, namespace="d", cause=cause, taints=(TAINT,))
 
 
 def test_what_was_planned_because_of_a_loss_falls_with_it() -> None:
@@ -295,15 +232,7 @@ def test_a_planned_pod_that_is_deleted_again_was_never_planned() -> None:
     made = create_pod("made-up")
     dry.plan(made)
     there = dry.cache.pods[made.target[1]]
-    dry.plan(
-        actions.DeletePod(
-            controller="daemonset",
-            because="too many",
-            namespace=there.namespace,
-            pod=there.name,
-            pod_uid=there.uid,
-        )
-    )
+    dry.plan(of_pod(actions.DeletePod, there.name, namespace="d", pod_uid=there.uid))
     assert [outcome for _, outcome in dry.outcomes()] == [SUPERSEDED] * 2
     assert not dry.cache.pods and list(dry.overlay.pending()) == []
 

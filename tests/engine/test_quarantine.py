@@ -21,6 +21,7 @@ from kubectl_nodelife.kube.meta import ObjectMeta, OwnerReference
 from kubectl_nodelife.kube.node import Node
 from kubectl_nodelife.kube.pod import Pod, PodSpec
 from kubectl_nodelife.kube.times import SECOND_NS
+from tests.planned import create_pod
 
 SET = OwnerReference(kind="DaemonSet", name="s", uid="u", controller=True)
 NODE = ("Node", ("", "n"))
@@ -89,17 +90,7 @@ def delete(name: str, controller: str = "c") -> DeletePod:
 
 
 def create(node: str, owner: str) -> CreatePod:
-    return CreatePod(
-        controller="c",
-        because="",
-        namespace="ns",
-        pod="new",
-        manifest={},
-        node=node,
-        owner=owner,
-        owner_uid="u",
-        revision="1",
-    )
+    return create_pod("new", node, owner, controller="c", namespace="ns")
 
 
 def label(node: str, controller: str = "c") -> SetNodeLabels:

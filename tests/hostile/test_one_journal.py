@@ -13,9 +13,9 @@ from kubectl_nodelife.daemon.instance import AlreadyRuns
 from kubectl_nodelife.daemon.journal import open_journal
 from kubectl_nodelife.daemon.process import claim_state
 from tests.daemon.lab import T0
-from tests.daemon.plans import lost
 from tests.daemon.user import user
 from tests.objects import of_kind
+from tests.planned import lost
 from tests.raw_server import raw_server
 
 KUBE_SYSTEM = of_kind("Namespace", "kube-system", uid="d1e6")

@@ -8,7 +8,6 @@ import pytest
 from kubectl_nodelife.engine import actions
 from kubectl_nodelife.engine.events import Event, Gone, Outcome, Put, one_by_one
 from kubectl_nodelife.kube.node import Node, Taint
-from kubectl_nodelife.kube.pod import PodCondition
 from kubectl_nodelife.kube.times import SECOND_NS
 from kubectl_nodelife.sim.api import Api
 from kubectl_nodelife.sim.failing_writes import InjectedFault
@@ -16,6 +15,7 @@ from kubectl_nodelife.sim.kubelet_state import KubeletTerms
 from kubectl_nodelife.sim.scenario import assemble
 from kubectl_nodelife.sim.timeline import KUBELET, SCRIPT, Timeline
 from kubectl_nodelife.sim.world import Faults, StandstillError, World
+from tests.planned import not_ready, of_pod, tainted
 from tests.sim.documents import node, owner, pod, scenario, stop
 from tests.simulating import play
 
@@ -33,7 +33,7 @@ def world(faults: Faults | None = None, end_ns: int = 100 * SECOND_NS) -> World:
 
 
 def add_taint(**fields: str) -> actions.AddTaints:
-    return actions.AddTaints(controller="c", because="b", node="a", taints=(TAINT,), **fields)
+    return tainted("a", TAINT, **{"node_uid": "", **fields})
 
 
 def next_events(made: World) -> list[Event]:
@@ -76,35 +76,22 @@ def test_what_changes_nothing_is_no_news(action: actions.Action) -> None:
 
 
 @pytest.mark.parametrize(
-    ("action", "code"),
+    "action",
     [
-        pytest.param(
-            actions.DeletePod(controller="c", because="", namespace="default", pod="gone"),
-            404,
-            id="no-pod",
-        ),
-        pytest.param(
-            actions.DeletePod(
-                controller="c", because="", namespace="default", pod="p", pod_uid="old"
-            ),
-            404,
-            id="another-pod-of-that-name",
-        ),
-        pytest.param(add_taint(node_uid="old"), 404, id="another-node-of-that-name"),
+        pytest.param(of_pod(actions.DeletePod, "gone", pod_uid=""), id="no-pod"),
+        pytest.param(of_pod(actions.DeletePod, pod_uid="old"), id="another-pod-of-that-name"),
+        pytest.param(add_taint(node_uid="old"), id="another-node-of-that-name"),
     ],
 )
-def test_what_is_not_there_is_refused(action: actions.Action, code: int) -> None:
+def test_what_is_not_there_is_refused(action: actions.Action) -> None:
     made = world()
     made.start(action, 0)
-    assert outcomes(next_events(made)) == [code]
-    assert [(f.action, f.code) for f in made.failures] == [(action, code)]
+    assert outcomes(next_events(made)) == [404]
+    assert [(f.action, f.code) for f in made.failures] == [(action, 404)]
 
 
 def mark(name: str, uid: str) -> actions.MarkPodNotReady:
-    condition = PodCondition("Ready", "False")
-    return actions.MarkPodNotReady(
-        controller="c", because="", namespace="default", pod=name, pod_uid=uid, condition=condition
-    )
+    return not_ready(name, pod_uid=uid)
 
 
 def test_what_is_decided_together_comes_to_the_same_as_one_by_one() -> None:
@@ -148,10 +135,7 @@ def test_a_late_answer() -> None:
 
 def test_a_forced_delete_is_gone_at_once() -> None:
     made = world()
-    delete = actions.DeletePod(
-        controller="c", because="", namespace="default", pod="p", grace_period_seconds=0
-    )
-    made.start(delete, 0)
+    made.start(of_pod(actions.DeletePod, pod_uid="", grace_period_seconds=0), 0)
     assert [type(e) for e in next_events(made)] == [Gone]
     assert not made.api.store.pods
 
