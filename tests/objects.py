@@ -10,7 +10,9 @@ is the one time base. A test that needs an object with something truly its own m
 under a name that says what is special.
 """
 
+import json
 from collections.abc import Iterable, Mapping
+from pathlib import Path
 from typing import Any
 
 from kubectl_nodelife.engine.events import Put
@@ -59,6 +61,13 @@ def instant(when: Instant) -> str:
 def micro(when: Instant) -> str:
     """An instant in microseconds, as a Lease has it."""
     return format_micro_time(int(parse_time(when)) if isinstance(when, str) else when)
+
+
+def write_list(path: Path, items: Iterable[Document], **metadata: Any) -> str:
+    """A dump of the objects, as `kubectl get -o json` prints them; the path for `-f`."""
+    listed = {"apiVersion": "v1", "kind": "List", "items": list(items)}
+    path.write_text(json.dumps(listed | ({"metadata": metadata} if metadata else {})))
+    return str(path)
 
 
 def of_kind(
@@ -291,6 +300,38 @@ def owner(kind: str, name: str = "web", uid: str | None = None, **more: Any) -> 
         "controller": True,
     }
     return {**own, **more}
+
+
+def event(
+    about: tuple[str, str],
+    reason: str,
+    message: str = "",
+    *,
+    when: Instant,
+    by: str,
+    host: str = "",
+    namespace: str = "default",
+    name: str = "",
+) -> Document:
+    """An Event about an object, (kind, name), of the namespace unless it is a node; `by` is the
+    component that reports it."""
+    kind, of = about
+    involved = {"kind": kind, "name": of, "namespace": "" if kind == "Node" else namespace}
+    return of_kind(
+        "Event",
+        name or f"{of}.{reason}",
+        namespace,
+        uid="",
+        created=when,
+        involvedObject=without_empty(involved),
+        reason=reason,
+        message=message,
+        source=without_empty({"component": by, "host": host}),
+        firstTimestamp=instant(when),
+        lastTimestamp=instant(when),
+        count=1,
+        type="Normal",
+    )
 
 
 def condition(

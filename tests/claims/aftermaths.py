@@ -2,14 +2,13 @@
 and pods that were evicted, deleted, ended by their kubelets or spared, as objects and Events show.
 """
 
-import json
 import random
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
-from tests.claims.clusters import NOT_READY, UNREACHABLE, ago
-
-Document = dict[str, Any]
+from tests import objects
+from tests.claims.clusters import ago
+from tests.objects import NOT_READY, UNREACHABLE, Document
 
 NODES: Final = ("well", "well", "lost", "false", "back", "removed", "silent")
 FATES: Final = (
@@ -27,9 +26,7 @@ class Aftermath(NamedTuple):
 
     def write(self, folder: Path) -> str:
         """A dump of it."""
-        path = folder / "aftermath.json"
-        path.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": self.items}))
-        return str(path)
+        return objects.write_list(folder / "aftermath.json", self.items)
 
     def fated(self, *fates: str) -> set[str]:
         """The pods of which one of these became."""
@@ -44,7 +41,7 @@ def aftermath(seed: int) -> Aftermath:
         name = f"n{number}"
         made.nodes[name] = rng.choice(NODES) if number else "well"
         made.items.extend(_node(name, made.nodes[name], rng.randint(400, 3000)))
-    made.items.append(_replica_set())
+    made.items.append(objects.workload("ReplicaSet", "web", 9))
     for number in range(rng.randint(1, 9)):
         name, node = f"web-{number}", rng.choice(list(made.nodes))
         made.pods[name] = rng.choice(FATES) if number else "serving"
@@ -58,31 +55,31 @@ def _node(name: str, state: str, since_s: int) -> list[Document]:
         return [*told, _event("Node", name, "RemovingNode", since_s - 100)]
     silent_s = {"lost": since_s + 45, "silent": 45}.get(state, 5)
     status = {"lost": "Unknown", "false": "False"}.get(state, "True")
-    ready = {"type": "Ready", "status": status, "reason": "x", "lastHeartbeatTime": ago(silent_s)}
-    ready["lastTransitionTime"] = ago(since_s if status != "True" else 90_000)
+    changed_s = since_s if status != "True" else 90_000
     if state == "back":
-        ready["lastTransitionTime"] = ago(since_s - 200)
+        changed_s = since_s - 200
         told.append(_event("Node", name, "NodeReady", since_s - 200))
     if state == "silent":
         told = []
     key = UNREACHABLE if state == "lost" else NOT_READY
-    taints = [
-        {"key": key, "effect": effect, "timeAdded": ago(since_s - 5)}
-        for effect in ("NoSchedule", "NoExecute")
-        if status != "True"
-    ]
-    node = _object("v1", "Node", name, since_s=90_000, spec={"taints": taints})
-    node["status"] = {"conditions": [ready], "allocatable": {"cpu": "8", "pods": "110"}}
-    lease = _object("coordination.k8s.io/v1", "Lease", name, "kube-node-lease", 90_000)
-    renewed = ago(silent_s).replace("Z", ".000000Z")
-    lease["spec"] = {"holderIdentity": name, "renewTime": renewed, "leaseDurationSeconds": 40}
-    return [node, lease, *told]
+    effects = () if status == "True" else ("NoSchedule", "NoExecute")
+    node = objects.node(
+        name,
+        status,
+        "x",
+        since=ago(changed_s),
+        heartbeat=ago(silent_s),
+        taints=[objects.taint(key, effect, added=ago(since_s - 5)) for effect in effects],
+        allocatable={"cpu": "8", "pods": "110"},
+        created=ago(90_000),
+    )
+    return [node, objects.lease(name, ago(silent_s)), *told]
 
 
 def _pod(rng: random.Random, name: str, node: str, fate: str, since_s: int) -> list[Document]:
+    marking = f"Marking for deletion Pod default/{name}"
     if fate == "gone":
-        message = f"Marking for deletion Pod default/{name}"
-        return [_event("Pod", name, "TaintManagerEviction", since_s, message)]
+        return [_event("Pod", name, "TaintManagerEviction", since_s, marking)]
     if fate == "scaled":
         return [_event("ReplicaSet", "web", "SuccessfulDelete", since_s, f"Deleted pod: {name}")]
     pod, told = _running(name, node), list[Document]()
@@ -93,13 +90,10 @@ def _pod(rng: random.Random, name: str, node: str, fate: str, since_s: int) -> l
         meta |= {"deletionTimestamp": ago(since_s - 30), "deletionGracePeriodSeconds": 30}
         meta |= {"finalizers": ["example.com/hold"]} if fate == "finalizer" else {}
         _targeted(status, "DeletionByTaintManager", since_s)
-    elif fate == "refused":
-        message = f"Marking for deletion Pod default/{name}"
-        told = [_event("Pod", name, "TaintManagerEviction", since_s, message)]
-    elif fate == "reborn":  # another of its name, made since
-        meta["creationTimestamp"] = ago(since_s - 60)
-        message = f"Marking for deletion Pod default/{name}"
-        told = [_event("Pod", name, "TaintManagerEviction", since_s, message)]
+    elif fate in ("refused", "reborn"):
+        if fate == "reborn":  # another of its name, made since
+            meta["creationTimestamp"] = ago(since_s - 60)
+        told = [_event("Pod", name, "TaintManagerEviction", since_s, marking)]
     elif fate == "cancelled":
         message = f"Cancelling deletion of Pod default/{name}"
         told = [_event("Pod", name, "TaintManagerEviction", since_s, message)]
@@ -121,7 +115,7 @@ def _pod(rng: random.Random, name: str, node: str, fate: str, since_s: int) -> l
         words["message"] += ' readiness gate "example.com/gate" does not exist.'
         _ready(status, since_s, **words)
     elif fate == "waiting":
-        bound = {"type": "PodScheduled", "status": "True", "lastTransitionTime": ago(since_s)}
+        bound = objects.condition("PodScheduled", changed=ago(since_s))
         pod["status"] = {"phase": "Pending", "conditions": [bound]}
     if rng.random() < 0.3 and fate not in ("terminating", "finalizer"):
         del meta["resourceVersion"]
@@ -129,24 +123,20 @@ def _pod(rng: random.Random, name: str, node: str, fate: str, since_s: int) -> l
 
 
 def _running(name: str, node: str) -> Document:
-    owner = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web", "uid": "u-web"}
-    spec = {"nodeName": node, "containers": [{"name": "c", "image": "i"}]}
-    spec["tolerations"] = [
-        {"key": key, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 300}
-        for key in (NOT_READY, UNREACHABLE)
-    ]
-    pod = _object("v1", "Pod", name, "default", 80_000, spec=spec)
-    pod["metadata"] |= {"ownerReferences": [{**owner, "controller": True}]}
-    pod["metadata"] |= {"labels": {"app": "web"}, "resourceVersion": "7"}
-    conditions = [
-        {"type": word, "status": "True", "lastTransitionTime": ago(79_000)}
-        for word in ("PodScheduled", "Initialized", "ContainersReady", "Ready")
-    ]
+    words = ("PodScheduled", "Initialized", "ContainersReady", "Ready")
     running = {"name": "c", "ready": True, "started": True, "image": "i", "imageID": "i"}
     running |= {"restartCount": 0, "state": {"running": {"startedAt": ago(79_500)}}}
-    pod["status"] = {"phase": "Running", "conditions": conditions}
-    pod["status"]["containerStatuses"] = [running]
-    return pod
+    return objects.pod(
+        name,
+        node,
+        owner=objects.owner("ReplicaSet", "web"),
+        tolerates=300,
+        labels={"app": "web"},
+        version="7",
+        created=ago(80_000),
+        conditions=[objects.condition(word, changed=ago(79_000)) for word in words],
+        status={"containerStatuses": [running]},
+    )
 
 
 def _ready(status: Document, since_s: int, **words: str) -> None:
@@ -155,8 +145,8 @@ def _ready(status: Document, since_s: int, **words: str) -> None:
 
 
 def _targeted(status: Document, reason: str, since_s: int) -> None:
-    target = {"type": "DisruptionTarget", "status": "True", "reason": reason}
-    status["conditions"].append({**target, "lastTransitionTime": ago(since_s)})
+    target = objects.condition("DisruptionTarget", "True", reason, changed=ago(since_s))
+    status["conditions"].append(target)
 
 
 def _ended(status: Document, phase: str, since_s: int, **words: str) -> None:
@@ -171,34 +161,14 @@ def _ended(status: Document, phase: str, since_s: int, **words: str) -> None:
             condition |= {"status": "False", "lastTransitionTime": ago(since_s), **words}
 
 
-def _replica_set() -> Document:
-    template = {"metadata": {"labels": {"app": "web"}}, "spec": {"containers": []}}
-    spec = {"replicas": 9, "selector": {"matchLabels": {"app": "web"}}, "template": template}
-    return _object("apps/v1", "ReplicaSet", "web", "default", 80_000, spec=spec)
-
-
 def _event(kind: str, name: str, reason: str, since_s: int, message: str = "") -> Document:
     by = {"Pod": "taint-eviction-controller", "ReplicaSet": "replicaset-controller"}
     by["Node"] = "kubelet" if reason == "NodeReady" else "node-controller"
-    source = {"component": "kubelet" if reason == "Evicted" else by[kind]}
-    event = _object("v1", "Event", f"{name}.{reason}.{since_s}.{message[-5:]}", "default", since_s)
-    involved = {"kind": kind, "name": name}
-    involved |= {} if kind == "Node" else {"namespace": "default"}
-    times = {"firstTimestamp": ago(since_s), "lastTimestamp": ago(since_s), "count": 1}
-    return (
-        event
-        | {"involvedObject": involved, "reason": reason, "source": source}
-        | {
-            "message": message or f"Node {name} status is now: {reason}",
-            "type": "Normal",
-            **times,
-        }
+    return objects.event(
+        (kind, name),
+        reason,
+        message or f"Node {name} status is now: {reason}",
+        when=ago(since_s),
+        by="kubelet" if reason == "Evicted" else by[kind],
+        name=f"{name}.{reason}.{since_s}.{message[-5:]}",
     )
-
-
-def _object(
-    version: str, kind: str, name: str, namespace: str = "", since_s: int = 0, **more: Any
-) -> Document:
-    meta = {"name": name, "uid": f"u-{name}", "creationTimestamp": ago(since_s)}
-    meta |= {"namespace": namespace} if namespace else {}
-    return {"apiVersion": version, "kind": kind, "metadata": meta, **more}

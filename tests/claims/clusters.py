@@ -1,13 +1,14 @@
 """Random clusters, as dumps: nodes that are well, late, lost, marked or gone, and pods on them."""
 
 import datetime
-import json
 import random
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
+
+from tests import objects
+from tests.objects import NOT_READY, UNREACHABLE, Document
 
 NOW = datetime.datetime(2026, 1, 1, 1, 0, 0)
-NOT_READY, UNREACHABLE = "node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"
 PROFILES = ("v1.17", "v1.20", "v1.26", "v1.33", "v1.36")
 STATES = ("ok", "ok", "ok", "late", "false", "unknown", "never", "removed", "ftaint", "utaint")
 GRACE_S = {"v1.33": 50, "v1.36": 50}
@@ -22,15 +23,12 @@ class RandomCluster(NamedTuple):
     """`states`: what each node is, by its name."""
 
     profile: str
-    items: list[dict[str, Any]]
+    items: list[Document]
     states: dict[str, str]
 
     def write(self, folder: Path) -> str:
         """A dump of it."""
-        path = folder / "dump.json"
-        document = {"apiVersion": "v1", "kind": "List", "items": self.items}
-        path.write_text(json.dumps(document))
-        return str(path)
+        return objects.write_list(folder / "dump.json", self.items)
 
 
 def random_cluster(seed: int) -> RandomCluster:
@@ -38,7 +36,7 @@ def random_cluster(seed: int) -> RandomCluster:
     rng = random.Random(seed)
     profile = rng.choice(PROFILES)
     zones = rng.choice([["a"], ["a", "b"], [""]])
-    items: list[dict[str, Any]] = []
+    items: list[Document] = []
     states: dict[str, str] = {}
     for number in range(rng.randint(2, 7)):
         name = f"n{number}"
@@ -46,22 +44,17 @@ def random_cluster(seed: int) -> RandomCluster:
         items += _node(rng, name, states[name], rng.choice(zones), GRACE_S.get(profile, 40))
     for number in range(rng.randint(1, 4)):
         node = rng.choice([*states, "gone"])
-        items.append(_pod(f"p{number}", node))
+        items.append(objects.pod(f"p{number}", node, created=ago(2000), tolerates=300))
     return RandomCluster(profile, items, states)
 
 
-def _node(
-    rng: random.Random, name: str, state: str, zone: str, grace_s: int
-) -> list[dict[str, Any]]:
+def _node(rng: random.Random, name: str, state: str, zone: str, grace_s: int) -> list[Document]:
     labels = {"kubernetes.io/hostname": name}
     if zone:
         for prefix in ("topology.kubernetes.io", "failure-domain.beta.kubernetes.io"):
             labels |= {f"{prefix}/zone": zone, f"{prefix}/region": "r"}
     created = rng.choice([3000, 3000, 30, 70]) if state == "never" else 3000
-    node: dict[str, Any] = {"apiVersion": "v1", "kind": "Node", "spec": {}}
-    node["metadata"] = {"name": name, "uid": f"u{name}", "labels": labels}
-    node["metadata"]["creationTimestamp"] = ago(created)
-    node["status"] = {}
+    node = objects.node(name, None, labels=labels, created=ago(created))
     lease: float | None = rng.randint(0, 9)
     if state == "ok":
         _ready(node, "True", rng.randint(9, 200), 2900)
@@ -81,46 +74,15 @@ def _node(
         lease = None
     else:
         lease = rng.randint(0, 30)
-    return [node] if lease is None else [node, _lease(name, lease)]
+    return [node] if lease is None else [node, objects.lease(name, ago(lease), uid="")]
 
 
-def _ready(node: dict[str, Any], status: str, posted_s: float, since_s: float) -> None:
-    condition = {"type": "Ready", "status": status, "reason": "x"}
-    condition |= {"lastHeartbeatTime": ago(posted_s), "lastTransitionTime": ago(since_s)}
-    node["status"]["conditions"] = [condition]
+def _ready(node: Document, status: str, posted_s: float, since_s: float) -> None:
+    condition = objects.condition("Ready", status, "x", changed=ago(since_s))
+    node["status"]["conditions"] = [{**condition, "lastHeartbeatTime": ago(posted_s)}]
 
 
-def _tainted(node: dict[str, Any], key: str, since_s: float, no_execute: bool) -> None:
+def _tainted(node: Document, key: str, since_s: float, no_execute: bool) -> None:
     effects = ("NoSchedule", "NoExecute") if no_execute else ("NoSchedule",)
-    node["spec"]["taints"] = [
-        {"key": key, "effect": effect, "timeAdded": ago(max(0, since_s - 1))} for effect in effects
-    ]
-
-
-def _lease(name: str, renewed_s: float) -> dict[str, Any]:
-    spec = {"holderIdentity": name, "leaseDurationSeconds": 40}
-    spec["renewTime"] = ago(renewed_s).replace("Z", ".000000Z")
-    meta = {"name": name, "namespace": "kube-node-lease"}
-    return {
-        "apiVersion": "coordination.k8s.io/v1",
-        "kind": "Lease",
-        "metadata": meta,
-        "spec": spec,
-    }
-
-
-def _pod(name: str, node: str) -> dict[str, Any]:
-    tolerations = [
-        {"key": key, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 300}
-        for key in (NOT_READY, UNREACHABLE)
-    ]
-    meta = {"name": name, "namespace": "default", "uid": f"u{name}"}
-    meta["creationTimestamp"] = ago(2000)
-    spec = {"nodeName": node, "containers": [{"name": "c", "image": "i"}]}
-    return {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": meta,
-        "spec": {**spec, "tolerations": tolerations},
-        "status": {"phase": "Running"},
-    }
+    since = ago(max(0, since_s - 1))
+    node["spec"]["taints"] = [objects.taint(key, effect, added=since) for effect in effects]

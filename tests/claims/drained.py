@@ -49,9 +49,7 @@ class DrainedCluster(NamedTuple):
 
     def write(self, folder: Path) -> str:
         """The dump of what the cluster serves at the end."""
-        path = folder / "after.json"
-        path.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": after(self)}))
-        return str(path)
+        return objects.write_list(folder / "after.json", after(self))
 
     def seconds_below(
         self, owner: tuple[str, str], least: int, since_s: float, until_s: float
@@ -73,10 +71,6 @@ def drained_cluster(seed: int, folder: Path) -> DrainedCluster:
     for number in range(rng.randint(1, 5)):
         items += _random_workload(rng, f"w{number}", nodes)
     names = rng.sample(nodes, rng.choice([1, 1, 2, 2]))
-    versions = {"Node": "v1", "Pod": "v1", "Lease": "coordination.k8s.io/v1"}
-    versions |= {"PodDisruptionBudget": "policy/v1"}
-    for item in items:
-        item.setdefault("apiVersion", versions.get(item["kind"], "apps/v1"))
     untold = rng.choice(["", "", "", "SuccessfulCreate", "Scheduled"])
     cluster = DrainedCluster(names, items, untold, [], {})
     _play(cluster, _acts(rng, names, items), folder)
@@ -110,11 +104,10 @@ def _random_workload(rng: random.Random, name: str, nodes: list[str]) -> list[Do
 
 
 def _play(cluster: DrainedCluster, acts: list[Document], folder: Path) -> None:
-    dump, events = folder / "before.json", folder / "acts.json"
-    dump.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": cluster.items}))
+    dump, events = objects.write_list(folder / "before.json", cluster.items), folder / "acts.json"
     head = {"apiVersion": "nodelife.dev/v1alpha1", "kind": "Acts"}
     events.write_text(json.dumps({**head, "spec": {"events": acts}}))
-    where = ("-f", str(events), "-f", str(dump), "--now", at(0), "--until", f"{END_S}s")
+    where = ("-f", str(events), "-f", dump, "--now", at(0), "--until", f"{END_S}s")
     code, out = run("what-if", "-o", "timeline", *where)
     assert code == 0, out
     for pod in (o for o in cluster.items if o["kind"] == "Pod"):
@@ -197,19 +190,8 @@ def _event(
     host: str = "",
 ) -> Document:
     """`at_s`: seconds after the drain's begin; an Event has whole seconds."""
-    return {
-        "apiVersion": "v1",
-        "kind": "Event",
-        "metadata": {"name": f"{about}.{name}", "namespace": "default"},
-        "involvedObject": {"kind": kind, "name": about, "namespace": "default"},
-        "reason": reason,
-        "message": message,
-        "type": "Normal",
-        "count": 1,
-        "source": {"component": by, "host": host},
-        "firstTimestamp": at(at_s),
-        "lastTimestamp": at(at_s),
-    }
+    told = {"when": at(at_s), "by": by, "host": host, "name": f"{about}.{name}"}
+    return objects.event((kind, about), reason, message, **told)
 
 
 def _owner(pod: Document) -> tuple[str, str]:

@@ -66,8 +66,7 @@ class Fleet(NamedTuple):
 
     def write(self, folder: Path) -> tuple[str, ...]:
         """The words by which a plan takes the dump and the order."""
-        dump, order = folder / "dump.json", folder / "order.json"
-        dump.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": self.items}))
+        dump, order = objects.write_list(folder / "dump.json", self.items), folder / "order.json"
         head = {"apiVersion": "nodelife.dev/v1alpha1", "kind": "Upgrade"}
         spec = {n: value for n, value in self.spec.items() if n not in ("work", "drain")}
         work = self.spec["work"]
@@ -98,7 +97,6 @@ def random_fleet(seed: int) -> Fleet:
         items += _daemon_set(states)
     spec = _spec(rng, names)
     for item in items:
-        item.setdefault("apiVersion", objects.VERSIONS[item["kind"]])
         if item["kind"] == "PodDisruptionBudget":
             _count(item, items)
     fleet = Fleet(items, states, spec)
@@ -127,8 +125,6 @@ def odd_fleet(seed: int) -> Fleet:
         spec["gate"] = "true"
     if rng.random() < 0.25:
         spec["window"] = rng.choice(OVERLAPPING)
-    for item in items:
-        item.setdefault("apiVersion", objects.VERSIONS[item["kind"]])
     return fleet
 
 

@@ -12,12 +12,13 @@ import random
 import re
 import shlex
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import pytest
 
 from tests.claims.test_drain_plan import lies_of_plan, nodes_of, planned, played
-from tests.claims.test_what_if import VERSIONS, Document, drains_of
+from tests.claims.test_what_if import Document, drains_of
+from tests.objects import manifest
 from tests.what_if.stand import at, budget, node, service, workload
 
 ADVISED = (8, 34, 175, 290, 642, 1344, 1720, 2163, 2287, 2685, 5786, 6337, 7292, 7613)
@@ -187,8 +188,6 @@ def held(hold: str, seed: int) -> list[Document]:
         on = ["a1", *rng.choices(names, k=rng.randint(0, 3))]
         items += workload(f"w{number}", on, rng.choice(("ReplicaSet", "StatefulSet")))
     items += _hold(hold, rng, [o for o in items if o["metadata"]["name"].startswith("w0-")])
-    for item in items:
-        item.setdefault("apiVersion", VERSIONS.get(item["kind"], "apps/v1"))
     return items
 
 
@@ -205,34 +204,27 @@ def _hold(hold: str, rng: random.Random, pods: list[Document]) -> list[Document]
         gone = {"service": {"namespace": "guard", "name": "guard"}}
         hook = {"name": "guard.example.com", "rules": [_EVICTIONS], "clientConfig": gone}
         hooks = [{**hook, "failurePolicy": each} for each in ("Ignore", "Fail", "Fail")]
-        asked = _admission("ValidatingWebhookConfiguration", webhooks=hooks[: rng.randint(2, 3)])
-        return [asked, {**service("other")[0], "apiVersion": "v1"}]  # its own is not there
+        some = hooks[: rng.randint(2, 3)]
+        asked = manifest("ValidatingWebhookConfiguration", "guard", webhooks=some)
+        return [asked, service("other")[0]]  # its own is not there
     if hold == "policy":
         rules = {"matchConstraints": {"resourceRules": [_EVICTIONS]}}
         rules["validations"] = [{"expression": "false", "message": "not today"}]
         binds = {"policyName": "guard", "validationActions": ["Deny"]}
-        policy = _admission("ValidatingAdmissionPolicy", spec=rules)
-        return [policy, _admission("ValidatingAdmissionPolicyBinding", spec=binds)]
+        policy = manifest("ValidatingAdmissionPolicy", "guard", spec=rules)
+        return [policy, manifest("ValidatingAdmissionPolicyBinding", "guard", spec=binds)]
     if hold == "namespace-terminating":
-        spaces = {"name": "default", **going}
         phase = {"phase": "Terminating"}
-        return [{"apiVersion": "v1", "kind": "Namespace", "metadata": spaces, "status": phase}]
+        return [manifest("Namespace", "default", metadata=going, status=phase)]
     if hold == "unready":
         pods[-1]["status"]["conditions"] = [{"type": "Ready", "status": "False"}]
-        waiting = {
-            "name": "c",
-            "ready": False,
-            "state": {"waiting": {"reason": "CrashLoopBackOff"}},
-        }
+        state = {"waiting": {"reason": "CrashLoopBackOff"}}
+        waiting = {"name": "c", "ready": False, "state": state}
         pods[-1]["status"]["containerStatuses"] = [waiting]
         guard = budget("w0", len(pods), len(pods))
         guard[0]["status"] |= {"currentHealthy": len(pods) - 1, "disruptionsAllowed": 0}
         return guard
     return []
-
-
-def _admission(kind: str, **fields: Any) -> Document:
-    return {"apiVersion": ADMISSION, "kind": kind, "metadata": {"name": "guard"}, **fields}
 
 
 @pytest.mark.parametrize("hold", HOLDS)

@@ -4,13 +4,13 @@ A pod cannot go now if two budgets match it, or one that has no room: of a pod t
 only where too few others are healthy. A drain leaves the pods of DaemonSets alone.
 """
 
-import json
 import random
 import re
 from pathlib import Path
 
 from tests.claims.test_drain_plan import NOW
 from tests.claims.test_what_if import Document, random_question, run
+from tests.objects import write_list
 
 
 def guarded(seed: int) -> list[Document]:
@@ -74,9 +74,8 @@ def lies_of_budgets(items: list[Document], said: str) -> list[str]:
 
 
 def said_of(folder: Path, items: list[Document]) -> str:
-    dump = folder / "dump.json"
-    dump.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": items}))
-    code, text = run("budgets", "-A", "-f", str(dump), *NOW)
+    dump = write_list(folder / "dump.json", items)
+    code, text = run("budgets", "-A", "-f", dump, *NOW)
     assert code == 0, text
     return text.partition("\n")[0]
 

@@ -10,16 +10,17 @@ import random
 import re
 from collections import defaultdict
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import pytest
 
+from tests import objects
 from tests.claims.test_drain_plan import played
 from tests.claims.test_what_if import run
 from tests.daemonset.naive import DEFAULTS as TOLERATED
+from tests.objects import UNREACHABLE, Document, taint
 from tests.what_if.stand import at
 
-Document = dict[str, Any]
 MOMENT = ("--now", "2026-01-01T12:00:00Z", "--profile", "v1.37")
 NOTHING = [{"at": "3599s", "uncordon": {"nodes": ["n0"]}}]
 """An hour in which nobody does anything that counts."""
@@ -73,60 +74,37 @@ def sets_cluster(seed: int) -> SetsCluster:
     items: list[Document] = []
     for name, state in states.items():
         items += _node(rng, name, state)
-    items.append(_other_pod())
+    # One of no set: without any pod in the dump it would not be known that there is none.
+    items.append(objects.pod("other", "n0"))
     for number in range(rng.randint(1, 3)):
         items += _set(rng, f"d{number}", items, [*states, *["gone"] * (rng.random() < 0.1)])
     return SetsCluster(items, states)
 
 
-def _other_pod() -> Document:
-    """One of no set: without any pod in the dump it would not be known that there is none."""
-    return {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": {"name": "other", "namespace": "default", "uid": "uother"},
-        "spec": {"nodeName": "n0", "containers": [{"name": "c", "image": "i"}]},
-        "status": {"phase": "Running"},
-    }
-
-
 def _node(rng: random.Random, name: str, state: str) -> list[Document]:
+    lost = [taint(UNREACHABLE, effect, added=at(-3000)) for effect in ("NoSchedule", "NoExecute")]
     taints = {
-        "cordoned": [{"key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule"}],
-        "custom": [{"key": "dedicated", "value": "x", "effect": "NoSchedule"}],
-        "evicting": [{"key": "dedicated", "value": "x", "effect": "NoExecute"}],
-        "lost": [
-            {"key": "node.kubernetes.io/unreachable", "effect": effect, "timeAdded": at(-3000)}
-            for effect in ("NoSchedule", "NoExecute")
-        ],
+        "cordoned": [taint("node.kubernetes.io/unschedulable", "NoSchedule")],
+        "custom": [taint("dedicated", "NoSchedule", "x")],
+        "evicting": [taint("dedicated", "NoExecute", "x")],
+        "lost": lost,
     }.get(state, [])
     is_lost = state == "lost"
-    ready = {"type": "Ready", "status": "Unknown" if is_lost else "True", "reason": "x"}
     seen = -3100 if is_lost else -rng.randint(1, 200)
-    ready |= {"lastHeartbeatTime": at(seen), "lastTransitionTime": at(-3000 if is_lost else -9000)}
     labels = {"kubernetes.io/hostname": name, "disk": rng.choice(["ssd", "ssd", "hdd"])}
-    spec: Document = {"taints": taints} if taints else {}
-    if state == "cordoned":
-        spec["unschedulable"] = True
-    renewed = at(-3100 if is_lost else -rng.randint(0, 9)).replace("Z", ".000000Z")
-    return [
-        {
-            "apiVersion": "v1",
-            "kind": "Node",
-            "metadata": {"name": name, "uid": f"u{name}", "labels": labels},
-            "spec": spec,
-            "status": {
-                "conditions": [ready],
-                "allocatable": {"cpu": "8", "memory": "8Gi", "pods": "110"},
-            },
-        },
-        {
-            "apiVersion": "coordination.k8s.io/v1",
-            "kind": "Lease",
-            "metadata": {"name": name, "namespace": "kube-node-lease"},
-            "spec": {"holderIdentity": name, "leaseDurationSeconds": 40, "renewTime": renewed},
-        },
-    ]
+    made = objects.node(
+        name,
+        "Unknown" if is_lost else "True",
+        "x",
+        heartbeat=at(seen),
+        since=at(-3000 if is_lost else -9000),
+        labels=labels,
+        taints=taints,
+        allocatable={"cpu": "8", "memory": "8Gi", "pods": "110"},
+        **({"unschedulable": True} if state == "cordoned" else {}),
+    )
+    renewed = at(-3100 if is_lost else -rng.randint(0, 9))
+    return [made, objects.lease(name, renewed, uid="")]
 
 
 def _set(rng: random.Random, name: str, items: list[Document], nodes: list[str]) -> list[Document]:
@@ -144,20 +122,15 @@ def _set(rng: random.Random, name: str, items: list[Document], nodes: list[str])
             {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 1, "maxUnavailable": 0}},
         ]
     )
-    meta = {"name": name, "namespace": "default", "uid": f"u{name}", "generation": 2}
     template = {"metadata": {"labels": labels}, "spec": spec}
-    daemon_set: Document = {
-        "apiVersion": "apps/v1",
-        "kind": "DaemonSet",
-        "metadata": {**meta, "creationTimestamp": at(-90_000)},
-        "spec": {
-            "selector": {"matchLabels": labels},
-            "template": template,
-            "updateStrategy": strategy,
-            "revisionHistoryLimit": 10,
-        },
-        "status": {},
-    }
+    daemon_set = objects.workload(
+        "DaemonSet",
+        name,
+        pods=spec,
+        metadata={"generation": 2, "creationTimestamp": at(-90_000)},
+        updateStrategy=strategy,
+        revisionHistoryLimit=10,
+    )
     old = {**template, "spec": {**spec, "containers": [{"name": "c", "image": "old"}]}}
     made = [daemon_set, _revision(daemon_set, 1, "old", old)]
     made.append(_revision(daemon_set, 2, "new", template))
@@ -183,31 +156,15 @@ def _set(rng: random.Random, name: str, items: list[Document], nodes: list[str])
 
 def _revision(daemon_set: Document, number: int, hash_: str, template: Document) -> Document:
     name = daemon_set["metadata"]["name"]
-    return {
-        "apiVersion": "apps/v1",
-        "kind": "ControllerRevision",
-        "metadata": {
-            "name": f"{name}-{hash_}",
-            "namespace": "default",
-            "uid": f"u{name}-{hash_}",
-            "labels": {"app": name, "controller-revision-hash": hash_},
-            "ownerReferences": [_owner(daemon_set)],
-        },
-        "revision": number,
-        "data": {"spec": {"template": {**template, "$patch": "replace"}}},
-    }
-
-
-def _owner(daemon_set: Document) -> Document:
-    meta = daemon_set["metadata"]
-    return {
-        "apiVersion": "apps/v1",
-        "kind": "DaemonSet",
-        "name": meta["name"],
-        "uid": meta["uid"],
-        "controller": True,
-        "blockOwnerDeletion": True,
-    }
+    return objects.of_kind(
+        "ControllerRevision",
+        f"{name}-{hash_}",
+        "default",
+        labels={"app": name, "controller-revision-hash": hash_},
+        owners=[objects.owner("DaemonSet", name, blockOwnerDeletion=True)],
+        revision=number,
+        data={"spec": {"template": {**template, "$patch": "replace"}}},
+    )
 
 
 def _pod(
@@ -218,37 +175,31 @@ def _pod(
     number: int,
     there: Document | None,
 ) -> Document:
-    name = f"{daemon_set['metadata']['name']}-{number}"
+    of = daemon_set["metadata"]["name"]
     lost = there is None or there["status"]["conditions"][0]["status"] != "True"
     ready = what in ("new", "old", "ending") and not lost
     age = rng.randint(4000, 80_000)
-    meta: Document = {
-        "name": name,
-        "namespace": "default",
-        "uid": f"u{name}",
-        "creationTimestamp": at(-age),
-        "labels": {
-            "app": daemon_set["metadata"]["name"],
-            "controller-revision-hash": "old" if what == "old" else "new",
-        },
-        "ownerReferences": [_owner(daemon_set)],
-    }
-    if what == "ending":
-        meta |= {"deletionTimestamp": at(20), "deletionGracePeriodSeconds": 30}
+    hash_ = "old" if what == "old" else "new"
+    own = daemon_set["spec"]["template"]["spec"]
+    added = [{"key": k, "operator": "Exists", "effect": effect} for k, effect in sorted(TOLERATED)]
     spec = {
-        **daemon_set["spec"]["template"]["spec"],
-        "nodeName": node,
-        "containers": [{"name": "c", "image": "old" if what == "old" else "new"}],
+        **own,
+        "containers": [{"name": "c", "image": hash_}],
+        "tolerations": [*own.get("tolerations", []), *added],
     }
-    spec["tolerations"] = [
-        *spec.get("tolerations", []),
-        *({"key": k, "operator": "Exists", "effect": effect} for k, effect in sorted(TOLERATED)),
-    ]
-    condition = {"type": "Ready", "status": "True" if ready else "False"}
-    phase = "Failed" if what == "failed" else "Running"
-    since = at(4 - age) if ready else at(-3000 if lost else -rng.choice([20, 300, 3000]))
-    status = {"phase": phase, "conditions": [{**condition, "lastTransitionTime": since}]}
-    return {"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": spec, "status": status}
+    return objects.pod(
+        f"{of}-{number}",
+        node,
+        phase="Failed" if what == "failed" else "Running",
+        ready=ready,
+        since=at(4 - age) if ready else at(-3000 if lost else -rng.choice([20, 300, 3000])),
+        owner=objects.owner("DaemonSet", of, blockOwnerDeletion=True),
+        deleted=at(20) if what == "ending" else None,
+        labels={"app": of, "controller-revision-hash": hash_},
+        created=at(-age),
+        metadata={"deletionGracePeriodSeconds": 30} if what == "ending" else None,
+        **spec,
+    )
 
 
 # --- a naive reader -----------------------------------------------------------------------------
@@ -319,9 +270,8 @@ def is_as_it_should_be(cluster: SetsCluster, daemon_set: Document) -> bool:
 
 
 def asked(folder: Path, cluster: SetsCluster, *words: str) -> str:
-    dump = folder / "sets.json"
-    dump.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": cluster.items}))
-    code, text = run("daemonset", *words, "-f", str(dump), *MOMENT)
+    dump = objects.write_list(folder / "sets.json", cluster.items)
+    code, text = run("daemonset", *words, "-f", dump, *MOMENT)
     assert code == 0, text
     return text
 

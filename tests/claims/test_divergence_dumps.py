@@ -14,7 +14,7 @@ from tests.claims.test_divergence_causes import FLAGS, JUDGED, PROFILE, Wrong
 from tests.claims.test_what_if import run
 from tests.claims.watched_cluster import Managed, Story, watched
 from tests.metrics.played import ALL
-from tests.objects import VERSIONS
+from tests.objects import VERSIONS, write_list
 
 Document = dict[str, Any]
 DUMPED = ("Node", "Pod", "Lease", "ReplicaSet", "DaemonSet")
@@ -58,11 +58,10 @@ def dump_of(server: Managed) -> list[Document]:
 def asked(folder: Path, wrong: Wrong, seed: int) -> Document:
     """What `diverge` says of its dump."""
     server = watched(wrong.story, seed).server
-    path = folder / "dump.json"
-    path.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": dump_of(server)}))
+    path = write_list(folder / "dump.json", dump_of(server))
     given = [word for each in wrong.story.flags.items() for word in ("--set", "=".join(each))]
     now = format_micro_time(server.world.now_ns)
-    words = ("-f", str(path), "--now", now, "--profile", PROFILE, "-o", "json")
+    words = ("-f", path, "--now", now, "--profile", PROFILE, "-o", "json")
     document: Document = json.loads(run("diverge", *words, *given)[1])
     return document
 

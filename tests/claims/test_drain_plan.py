@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from tests.claims.test_what_if import Document, drains_of, random_question, run, span_of
+from tests.objects import write_list
 
 ALL = (
     "PodDisruptionBudget,Service,EndpointSlice,Job,Namespace,ReplicaSet,StatefulSet,DaemonSet,"
@@ -42,9 +43,8 @@ def nodes_of(seed: int) -> tuple[list[str], list[Document]] | None:
 
 
 def planned(folder: Path, names: list[str], items: list[Document]) -> Planned:
-    dump = folder / "dump.json"
-    dump.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": items}))
-    where = ("-f", str(dump), *NOW)
+    dump = write_list(folder / "dump.json", items)
+    where = ("-f", dump, *NOW)
     asked = ("drain-plan", *names, "--ignore-daemonsets", "--read", ALL, *where)
     code, text = run(*asked, "--exit-code")
     plan = json.loads(run(*asked, "-o", "json")[1])
@@ -110,11 +110,10 @@ def ends_together(folder: Path, names: list[str], items: list[Document]) -> dict
 
 def played(folder: Path, events: list[Document], items: list[Document]) -> list[Document]:
     """The records of an hour in which these acts happen."""
-    acts, dump = folder / "acts.yaml", folder / "played.json"
+    acts, dump = folder / "acts.yaml", write_list(folder / "played.json", items)
     head = {"apiVersion": "nodelife.dev/v1alpha1", "kind": "Acts"}
     acts.write_text(json.dumps({**head, "spec": {"events": events}}))
-    dump.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": items}))
-    where = ("-f", str(acts), "-f", str(dump), *NOW)
+    where = ("-f", str(acts), "-f", dump, *NOW)
     code, out = run("what-if", "--until", "1h", "-o", "timeline", *where)
     assert code == 0, out
     records: list[Document] = json.loads(out)["records"]

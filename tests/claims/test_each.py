@@ -302,9 +302,8 @@ class Told(NamedTuple):
 
 
 def ask(folder: Path, case: Case) -> Told:
-    dump = folder / "dump.json"
-    dump.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": case.items}))
-    where = ("-f", str(dump), *NOW)
+    dump = objects.write_list(folder / "dump.json", case.items)
+    where = ("-f", dump, *NOW)
     words = ("what-if", "--each", *case.words, "--jobs", "1", *where)
     text, names = run(*words, "-o", "wide")[1], run(*words, "-o", "name")[1].splitlines()
     document = json.loads(run(*words, "-o", "json")[1])

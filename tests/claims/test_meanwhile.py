@@ -13,6 +13,7 @@ from typing import NamedTuple
 from tests.claims.naive_play import Course, courses
 from tests.claims.test_drain_plan import ALL, NOW, nodes_of, played
 from tests.claims.test_what_if import NOTHING, Document, run, span_of
+from tests.objects import write_list
 
 SAID = (73, 121, 143, 179, 198, 288)
 """Seeds of which something is said: workloads that are down for a while or stay so, and pods that
@@ -47,9 +48,8 @@ class Meanwhile(NamedTuple):
 
 def meanwhile(folder: Path, names: list[str], items: list[Document]) -> Meanwhile:
     """What drain-plan says of it, and how it goes."""
-    dump = folder / "dump.json"
-    dump.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": items}))
-    where = ("-f", str(dump), *NOW)
+    dump = write_list(folder / "dump.json", items)
+    where = ("-f", dump, *NOW)
     text = run("drain-plan", *names, "--ignore-daemonsets", "--read", ALL, *where)[1]
     lines = [line for line in text.splitlines()[:3] if "Meanwhile " in line]
     drain = {"at": "0s", "drain": {"nodes": names, "ignoreDaemonSets": True}}

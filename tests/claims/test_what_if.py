@@ -12,13 +12,12 @@ import pytest
 
 from kubectl_nodelife.cli import main
 from tests.claims.naive_play import Course, courses
+from tests.objects import write_list
 from tests.what_if.stand import budget, node, workload
 
 Document = dict[str, Any]
 END = 1800.0
 MOMENT = ("--now", "2026-01-01T12:00:00Z", "--until", "30m")
-VERSIONS = {"Node": "v1", "Pod": "v1", "Lease": "coordination.k8s.io/v1"}
-VERSIONS |= {"PodDisruptionBudget": "policy/v1"}
 NOTHING = "set large-cluster-size-threshold=50"
 
 
@@ -50,8 +49,6 @@ def random_question(seed: int) -> Question:
         items += [node_, lease]
     for number in range(rng.randint(1, 5)):
         items += _workload(rng, f"w{number}", names)
-    for item in items:
-        item.setdefault("apiVersion", VERSIONS.get(item["kind"], "apps/v1"))
     return Question(items, _act(rng, names, sorted(cordoned), items), rng.choice(_SETTINGS))
 
 
@@ -107,10 +104,7 @@ def run(*words: str) -> tuple[int, str]:
 
 
 def ask(folder: Path, question: Question) -> Told:
-    dump = folder / "dump.json"
-    listed = {"apiVersion": "v1", "kind": "List", "items": question.items}
-    dump.write_text(json.dumps(listed))
-    where = ("-f", str(dump), *MOMENT)
+    where = ("-f", write_list(folder / "dump.json", question.items), *MOMENT)
     code, first = run("what-if", *question.words, "--exit-code", *where)
     text = first.splitlines()[0].partition(": ")[2]
     played = [

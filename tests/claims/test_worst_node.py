@@ -13,16 +13,12 @@ from typing import Any, NamedTuple
 from tests.claims.clusters import RandomCluster, ago, random_cluster
 from tests.claims.test_first_lines import Capture, asked, late_nodes, nodes_of, play_of, ready_of
 from tests.claims.test_what_if import span_of
+from tests.objects import lease
 
 Records = list[dict[str, Any]]
 CONTROLLERS = "node-lifecycle, taint-eviction"
 END_S = 780.0
-MOMENT = {
-    "apiVersion": "coordination.k8s.io/v1",
-    "kind": "Lease",
-    "metadata": {"name": "kube-controller-manager", "namespace": "kube-system"},
-    "spec": {"holderIdentity": "m", "renewTime": ago(0).replace("Z", ".000000Z")},
-}
+MOMENT = lease("kube-controller-manager", ago(0), namespace="kube-system")
 """What makes every reader of the dump take the same moment for that of the dump."""
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from kubectl_nodelife.cli import main
-from tests.objects import lease, node, pod, toleration, workload
+from tests.objects import lease, node, pod, toleration, workload, write_list
 
 NOW = "2026-11-22T12:10:00Z"
 WITHOUT_TAINTS = ("--profile", "v1.16", "--set", "feature-gates=TaintBasedEvictions=false")
@@ -51,9 +51,7 @@ def dump(tmp_path: Path) -> str:
         web("web-2", "well-1"),
         web("logs-2", "evicted", labels=of_logs, status={"reason": "NodeLost"}),
     ]
-    path = tmp_path / "dump.json"
-    path.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": objects}))
-    return str(path)
+    return write_list(tmp_path / "dump.json", objects)
 
 
 def document(capsys: pytest.CaptureFixture[str], *words: str) -> dict[str, Any]:

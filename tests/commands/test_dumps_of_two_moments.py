@@ -8,6 +8,7 @@ import pytest
 
 from kubectl_nodelife.dumps.dump import read_dump
 from tests.commands.test_dumps_as_they_come import archive_of, of_kind, pod, text, told
+from tests.objects import write_list
 
 Document = dict[str, Any]
 
@@ -71,9 +72,7 @@ def test_two_snapshots_have_the_moment_of_the_newer(tmp_path: Path) -> None:
         noted = {"nodelife.dev/moment": f"2026-11-{day}T00:00:00.000000Z"}
         items = [of_kind("Pod", pod(f"of-{day}"))]
         meta = {"annotations": {**noted, "nodelife.dev/kinds": "pods"}}
-        made = {"apiVersion": "v1", "kind": "List", "metadata": meta, "items": items}
-        (tmp_path / f"{day}.json").write_text(json.dumps(made))
-        names.append(str(tmp_path / f"{day}.json"))
+        names.append(write_list(tmp_path / f"{day}.json", items, **meta))
     dump = read_dump(names)
     assert told(dump) == ["Pod shop/of-17"]
     assert dump.moment()["time"].startswith("2026-11-17")

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from kubectl_nodelife.cli import main
+from tests.objects import write_list
 
 NOW = "2026-11-22T12:10:00Z"
 MESSAGE = "container runtime network not ready: cni plugin not initialized\n\x1b[2Jhealthy"
@@ -54,9 +55,7 @@ def dump(tmp_path: Path) -> str:
         obj("Service", "web", spec={"selector": {"app": "web"}}),
         obj("EndpointSlice", "web-x", "discovery.k8s.io/v1", metadata=of_web, endpoints=endpoints),
     ]
-    path = tmp_path / "dump.json"
-    path.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": objects}))
-    return str(path)
+    return write_list(tmp_path / "dump.json", objects)
 
 
 def said(capsys: pytest.CaptureFixture[str], *words: str) -> str:

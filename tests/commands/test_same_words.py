@@ -9,7 +9,7 @@ from kubectl_nodelife.cli import main
 from kubectl_nodelife.commands.sandbox import SCENARIO, content_at
 from kubectl_nodelife.errors import NotFound
 from kubectl_nodelife.sandbox.cluster import read_beginning
-from tests.objects import manifest
+from tests.objects import manifest, write_list
 
 DUMP = str(Path(__file__).parents[1] / "dumps" / "two-zones")
 Capture = pytest.CaptureFixture[str]
@@ -34,9 +34,8 @@ def test_a_name_that_several_objects_have_is_not_guessed(tmp_path: Path, capsys:
         manifest("Pod", "twin", space, spec={"nodeName": "a1", "containers": []})
         for space in ("a", "b")
     ]
-    path = tmp_path / "dump.json"
-    path.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": pods}))
-    assert main(["explain", "twin", "-f", str(path)]) == 2
+    path = write_list(tmp_path / "dump.json", pods)
+    assert main(["explain", "twin", "-f", path]) == 2
     assert "2 objects have the name 'twin'; write one of pod/a/twin, pod/b/twin" in (
         capsys.readouterr().err
     )

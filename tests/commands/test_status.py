@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from kubectl_nodelife.cli import main
+from tests.objects import write_list
 
 DUMP = Path(__file__).parents[1] / "dumps" / "two-zones"
 
@@ -234,9 +235,8 @@ def test_a_terminal_shows_the_fifty_first_and_says_how_many_more(
         }
         for number in range(70)
     ]
-    dump = tmp_path / "nodes.json"
-    dump.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": items}))
-    question = ("status", "-f", str(dump))
+    dump = write_list(tmp_path / "nodes.json", items)
+    question = ("status", "-f", dump)
 
     def rows(*words: str) -> list[str]:
         out = run(capsys, *question, *words)[1]

@@ -21,6 +21,7 @@ from kubectl_nodelife.errors import BadInput, Refused
 from kubectl_nodelife.kube.codec import decode
 from kubectl_nodelife.kube.wellknown import ANNOTATION_RUNNING
 from kubectl_nodelife.live.connection import Connection
+from tests.objects import write_list
 
 SERVER = "https://10.0.0.1:6443"
 RUNNING = DetectedSettings(
@@ -170,13 +171,8 @@ def test_a_cluster_and_its_dump_follow_one_release_and_say_what_stands_in(
         cache.apply(Put("Node", decode("Node", node)), 0)
     live = resolve_settings(RequestedSettings(named), DetectedSettings(server), cache, SERVER, "")
     notes = {ANNOTATION_RUNNING: json.dumps({"version": server})} if server else {}
-    file = tmp_path / "dump.json"
-    file.write_text(
-        json.dumps(
-            {"apiVersion": "v1", "kind": "List", "metadata": {"annotations": notes}, "items": raw}
-        )
-    )
-    dump = load([str(file)], None, named or None)
+    file = write_list(tmp_path / "dump.json", raw, annotations=notes)
+    dump = load([file], None, named or None)
     assert live.settings.profile.name == dump.profile.name == release
     for warnings in (live.warnings, dump.warnings):
         assert any(said in one for one in warnings) or not said

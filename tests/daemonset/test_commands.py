@@ -15,6 +15,7 @@ from kubectl_nodelife.kube.codec import encode
 from kubectl_nodelife.kube.times import format_time
 from kubectl_nodelife.sim.run import run
 from kubectl_nodelife.sim.scenario import assemble, parse_scenario
+from tests.objects import write_list
 
 TRACES = Path(__file__).parents[1] / "traces"
 KINDS = ("Node", "Pod", "DaemonSet", "ControllerRevision")
@@ -30,9 +31,8 @@ def dump_of(trace: str, seconds: float, folder: Path, kinds: tuple[str, ...] = K
     controllers = make_controllers(settings, setting.scenario.controllers)
     done = run(setting, controllers, until_ns=round(seconds * 1e9))
     items = [encode(obj) for kind in kinds for obj in done.cluster.all(kind)]
-    path = folder / "cluster.json"
-    path.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": items}))
-    return ["-f", str(path), "--now", format_time(done.end_ns), "--profile", setting.profile.name]
+    path = write_list(folder / "cluster.json", items)
+    return ["-f", path, "--now", format_time(done.end_ns), "--profile", setting.profile.name]
 
 
 @pytest.fixture

@@ -10,6 +10,7 @@ import yaml
 from kubectl_nodelife.cli import main
 from tests.drain.build import budget, node, pod, replica_set
 from tests.drain.recorded import DRAINS
+from tests.objects import write_list
 
 ONE_AT_A_TIME = str(DRAINS / "budget-one-at-a-time" / "cluster.json")
 NEVER = str(DRAINS / "budget-never" / "cluster.json")
@@ -102,27 +103,25 @@ def test_all_nodes_in_waves_as_a_script(capsys: Capture) -> None:
 
 def test_a_dump_may_be_said_to_be_whole(tmp_path: Path, capsys: Capture) -> None:
     """`kubectl get a,b -A -o json` leaves nothing of a kind without objects."""
-    path = tmp_path / "dump.json"
     items = [*node("a1"), *node("a2"), *replica_set("web", "a1")]
-    path.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": items}))
+    path = write_list(tmp_path / "dump.json", items)
 
     def verdict(*read: str) -> tuple[str, list[str]]:
-        assert main(["drain-plan", "a1", "-f", str(path), "-o", "json", *read]) == 0
+        assert main(["drain-plan", "a1", "-f", path, "-o", "json", *read]) == 0
         plan = json.loads(capsys.readouterr().out)
         return plan["verdict"], [missing["kind"] for missing in plan["notEvaluated"]]
 
     assert verdict()[0] == "unknown"
     assert verdict("--read", "all") == ("ready", [])
     assert "PodDisruptionBudget" not in verdict("--read", "pdb,ns")[1]
-    assert main(["drain-plan", "a1", "-f", str(path), "--read", "pods,nonsense"]) == 2
+    assert main(["drain-plan", "a1", "-f", path, "--read", "pods,nonsense"]) == 2
     assert "'nonsense' is no kind that is read here" in capsys.readouterr().err
 
 
 def test_what_was_not_read_is_told_in_one_line(tmp_path: Path, capsys: Capture) -> None:
-    path = tmp_path / "dump.json"
     items = [*node("a1"), *node("a2"), *replica_set("web", "a1", "a1")]
-    path.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": items}))
-    main(["drain-plan", "a1", "-f", str(path)])
+    path = write_list(tmp_path / "dump.json", items)
+    main(["drain-plan", "a1", "-f", path])
     told = [line for line in capsys.readouterr().out.splitlines() if "not read" in line]
     (line,) = [text for text in told if text.startswith("not evaluated")]
     assert "PodDisruptionBudget (a budget may hold evictions up or stop them)" in line
@@ -151,9 +150,7 @@ def hostile(tmp_path: Path) -> str:
         budget(bad, bad, healthy=1, desired=1, expected=1, minAvailable=1),
         pod(f"p{bad}", "a1"),
     ]
-    path = tmp_path / "cluster.json"
-    path.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": objects}))
-    return str(path)
+    return write_list(tmp_path / "cluster.json", objects)
 
 
 def test_hostile_names_stay_text(tmp_path: Path, capsys: Capture) -> None:

@@ -8,6 +8,7 @@ import pytest
 
 from kubectl_nodelife.cli import main
 from tests.drain.build import NOW, flattened, node, replica_set
+from tests.objects import write_list
 
 Capture = pytest.CaptureFixture[str]
 LONG_AGO = "2026-01-01T00:10:00Z"
@@ -22,8 +23,8 @@ def stuck(ready: str, lease: str) -> list[dict[str, Any]]:
     return flattened((node("a1", lease=lease, status=status), node("a2"), web))
 
 
-def said(capsys: Capture, path: Path, *words: str) -> Any:
-    assert main([*words, "-f", str(path), "--now", NOW, "-o", "json"]) == 0
+def said(capsys: Capture, path: str, *words: str) -> Any:
+    assert main([*words, "-f", path, "--now", NOW, "-o", "json"]) == 0
     return json.loads(capsys.readouterr().out)
 
 
@@ -68,8 +69,7 @@ def said(capsys: Capture, path: Path, *words: str) -> Any:
 def test_four_verbs_say_the_same(
     ready: str, lease: str, profile: str, sentence: str, tmp_path: Path, capsys: Capture
 ) -> None:
-    path = tmp_path / "dump.json"
-    path.write_text(json.dumps({"kind": "List", "apiVersion": "v1", "items": stuck(ready, lease)}))
+    path = write_list(tmp_path / "dump.json", stuck(ready, lease))
     rest = ("--profile", profile)
     plan = said(capsys, path, "drain-plan", "a1", *rest)
     explained = said(capsys, path, "explain", "pod", "web-0", *rest)

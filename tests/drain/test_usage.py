@@ -1,22 +1,20 @@
 """Ways to say which nodes are drained that kubectl refuses, in its own words."""
 
-import json
 from pathlib import Path
 
 import pytest
 
 from kubectl_nodelife.cli import main
+from tests.objects import write_list
 
 TWO_ZONES = str(Path(__file__).parents[1] / "dumps" / "two-zones")
 
 
 def test_a_cluster_without_nodes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    dump = tmp_path / "empty.json"
     moment = {"nodelife.dev/moment": "2026-01-01T00:00:00Z", "nodelife.dev/kinds": "nodes,pods"}
-    empty = {"apiVersion": "v1", "kind": "List", "items": [], "metadata": {"annotations": moment}}
-    dump.write_text(json.dumps(empty))
+    dump = write_list(tmp_path / "empty.json", [], annotations=moment)
     for words in (["drain-plan", "--all"], ["upgrade", "plan", "--all", "--nothing"]):
-        assert main([*words, "-f", str(dump)]) == 1
+        assert main([*words, "-f", dump]) == 1
         assert capsys.readouterr().err.splitlines()[-1] == "error: there are no nodes"
 
 

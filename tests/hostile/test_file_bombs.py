@@ -14,6 +14,7 @@ import pytest
 
 from kubectl_nodelife.kube.documents import yaml_documents
 from kubectl_nodelife.kube.unreadable import InputError
+from tests.objects import write_list
 
 SECONDS = 60
 MEMORY = 1 << 30
@@ -123,7 +124,7 @@ def test_a_gzip_bomb_is_refused_without_the_memory(tmp_path: Path) -> None:
 
 def test_the_flag_moves_the_limit(tmp_path: Path) -> None:
     plain = tmp_path / "pods.json"
-    plain.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": [POD] * 100}))
+    write_list(plain, [POD] * 100)
     packed = tmp_path / "pods.json.gz"
     packed.write_bytes(gzip.compress(plain.read_bytes()) + gzip.compress(b" " * 50) + b"\0" * 9)
     scenario = tmp_path / "scenario.yaml"

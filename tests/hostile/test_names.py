@@ -10,7 +10,7 @@ from kubectl_nodelife.cli import main
 from kubectl_nodelife.kube.load import load_objects
 from kubectl_nodelife.kube.names import is_dns_subdomain, subject
 from kubectl_nodelife.kube.workload import PodDisruptionBudget
-from tests.objects import ROOM, manifest, node, pod
+from tests.objects import ROOM, manifest, node, pod, write_list
 
 HOSTILE = (
     *("--kubeconfig=evil", "--server=https://evil.example", "-A", "$(reboot)", "a;reboot"),
@@ -36,9 +36,7 @@ def blue(name: str) -> dict[str, object]:
 
 
 def dump(folder: Path, *objects: object) -> str:
-    path = folder / "dump.json"
-    path.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": objects}))
-    return str(path)
+    return write_list(folder / "dump.json", objects)
 
 
 @pytest.mark.parametrize("name", HOSTILE)

@@ -32,20 +32,19 @@ from kubectl_nodelife.report.replay import Replay
 from tests.drain.build import NOW_NS
 from tests.hostile.openapi import SECRET, found_in
 from tests.hostile.secretive import cluster, secretive
+from tests.objects import write_list
 
 SHOWN = {"spec.validations[].message"}
 """What an answer quotes on purpose: the words with which a policy refuses an eviction."""
 
 
 @pytest.fixture(scope="module")
-def dump(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    path = tmp_path_factory.mktemp("secret") / "cluster.json"
-    path.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": cluster()}))
-    return path
+def dump(tmp_path_factory: pytest.TempPathFactory) -> str:
+    return write_list(tmp_path_factory.mktemp("secret") / "cluster.json", cluster())
 
 
-def test_there_are_many_secrets_and_they_are_read(dump: Path) -> None:
-    text = dump.read_text()
+def test_there_are_many_secrets_and_they_are_read(dump: str) -> None:
+    text = Path(dump).read_text()
     assert len(found_in(text)) > 600
     loaded = load_documents([json.loads(text)], "x")
     assert not loaded.unreadable and len(loaded.objects) > 30
@@ -75,9 +74,9 @@ DRAIN = ["--force", "--ignore-daemonsets", "--delete-emptydir-data"]
     ids=" ".join,
 )
 def test_no_answer_tells_them(
-    arguments: list[str], dump: Path, capsys: pytest.CaptureFixture[str]
+    arguments: list[str], dump: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main([*arguments, "-f", str(dump)]) in (0, 4)
+    assert main([*arguments, "-f", dump]) in (0, 4)
     said = capsys.readouterr()
     assert said.out and found_in(said.out + said.err) <= SHOWN
 

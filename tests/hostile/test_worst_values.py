@@ -5,7 +5,6 @@ of int64, instants in the years 1 and 9999, and policies with very long messages
 """
 
 import asyncio
-import json
 import resource
 import subprocess
 import sys
@@ -17,6 +16,7 @@ import pytest
 
 from tests.daemon.user import user
 from tests.drain import build
+from tests.objects import write_list
 from tests.raw_server import raw_server
 
 MOST_64 = (1 << 63) - 1
@@ -128,10 +128,8 @@ def answered(command: list[str]) -> subprocess.CompletedProcess[bytes]:
 
 
 @pytest.fixture(scope="module")
-def dump(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    path = tmp_path_factory.mktemp("worst") / "cluster.json"
-    path.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": worst()}))
-    return path
+def dump(tmp_path_factory: pytest.TempPathFactory) -> str:
+    return write_list(tmp_path_factory.mktemp("worst") / "cluster.json", worst())
 
 
 DRAIN = ["--force", "--ignore-daemonsets", "--delete-emptydir-data"]
@@ -159,8 +157,8 @@ DRAIN = ["--force", "--ignore-daemonsets", "--delete-emptydir-data"]
     ],
     ids=" ".join,
 )
-def test_answers_stay_fast_and_small(arguments: list[str], dump: Path) -> None:
-    command = [sys.executable, "-m", "kubectl_nodelife", *arguments, "-f", str(dump)]
+def test_answers_stay_fast_and_small(arguments: list[str], dump: str) -> None:
+    command = [sys.executable, "-m", "kubectl_nodelife", *arguments, "-f", dump]
     done = answered(command)
     assert done.returncode == 0, done.stderr.decode()
     assert done.stdout and len(done.stdout) < MOST_BYTES
@@ -197,10 +195,9 @@ def test_a_page_is_small_though_a_policy_talks_much(tmp_path: Path) -> None:
     }
     pods = [build.replica_set(f"r{i}", "n2") for i in range(200)]
     items = build.flattened((nodes(), *pods, policy, binding, build.namespace()))
-    path = tmp_path / "cluster.json"
-    path.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": items}))
+    path = write_list(tmp_path / "cluster.json", items)
     command = [sys.executable, "-m", "kubectl_nodelife", "drain-plan", "n2", "-o", "html"]
-    done = answered([*command, "-f", str(path)])
+    done = answered([*command, "-f", path])
     assert done.returncode == 0, done.stderr.decode()[:500]
     assert b"<no>" not in done.stdout and b"&lt;no&gt;" in done.stdout
     assert len(done.stdout) < MOST_BYTES
@@ -214,10 +211,9 @@ def test_the_page_of_5000_nodes_with_the_longest_names_is_small(tmp_path: Path) 
         ]
         for i in range(5000)
     )
-    path = tmp_path / "cluster.json"
-    path.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": items}))
+    path = write_list(tmp_path / "cluster.json", items)
     command = [sys.executable, "-m", "kubectl_nodelife", "drain-plan", "--all", "--force"]
-    command += ["-o", "html", "-f", str(path)]
+    command += ["-o", "html", "-f", path]
     done = answered(command)
     assert done.returncode == 0, done.stderr.decode()[:500]
     assert len(done.stdout) < MOST_BYTES

@@ -9,6 +9,7 @@ import pytest
 
 from kubectl_nodelife.cli import main
 from tests.drain.build import Json, merged, node
+from tests.objects import write_list
 
 ALL_KINDS = {"nodelife.dev/kinds": "all"}
 
@@ -35,12 +36,9 @@ def asker(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Ask:
     """A way to ask about clusters in that folder."""
 
     def ask(objects: list[Any], *words: str, kinds: str = "all") -> Said:
-        file = tmp_path / "dump.json"
         flat = [o for each in objects for o in (each if isinstance(each, list) else [each])]
         noted = {"annotations": {"nodelife.dev/kinds": kinds}} if kinds else {}
-        listed = {"apiVersion": "v1", "kind": "List", "metadata": noted, "items": flat}
-        file.write_text(json.dumps(listed))
-        code = main([*words, "-f", str(file)])
+        code = main([*words, "-f", write_list(tmp_path / "dump.json", flat, **noted)])
         out, err = capsys.readouterr()
         return Said(code, out, err)
 

@@ -11,7 +11,7 @@ import pytest
 from kubectl_nodelife.cli import main
 from kubectl_nodelife.engine.pace import Pace
 from kubectl_nodelife.kube.times import SECOND_NS
-from tests.objects import UNREACHABLE, condition, lease, node, pod, taint, toleration
+from tests.objects import UNREACHABLE, condition, lease, node, pod, taint, toleration, write_list
 
 Capture = pytest.CaptureFixture[str]
 RECORDING = Path(__file__).parent.parent / "pace" / "taint-by-hand" / "timeline.json"
@@ -69,9 +69,7 @@ def cluster(folder: Path, marked: int = 0) -> str:
     """A lost node whose pods' time ends at 12:00:05; some are marked already."""
     pods = [waiting(number, number < marked) for number in range(PODS)]
     objects = [lost("a1"), node("b1", since=READY_AT), lease("b1", "2026-09-20T11:59:59Z"), *pods]
-    file = folder / "cluster.json"
-    file.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": objects}))
-    return str(file)
+    return write_list(folder / "cluster.json", objects)
 
 
 def asked(capsys: Capture, now: str, *words: str) -> str:
@@ -129,9 +127,7 @@ def outage(folder: Path) -> str:
             made["metadata"].update(name=f"p-{name}-{other}", uid=f"{name}-{other}")
             made["spec"]["nodeName"] = name
             objects.append(made)
-    file = folder / "outage.json"
-    file.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": objects}))
-    return str(file)
+    return write_list(folder / "outage.json", objects)
 
 
 def test_a_node_is_not_overdue_while_the_pass_may_still_come_to_it(
@@ -173,11 +169,10 @@ def test_the_brake_comes_when_the_pass_has_marked_all_pods(tmp_path: Path, capsy
         each["metadata"]["labels"] = {"topology.kubernetes.io/zone": "a"}
     spans = {}
     for word, there in (("alone", []), ("with pods", pods)):
-        file = tmp_path / "cluster.json"
         items = [*objects, *there]
-        file.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": items}))
-        spans[word] = brake_comes(capsys, str(file))
-    at_20 = brake_comes(capsys, str(file), "--set", "kube-api-qps=20")
+        file = write_list(tmp_path / "cluster.json", items)
+        spans[word] = brake_comes(capsys, file)
+    at_20 = brake_comes(capsys, file, "--set", "kube-api-qps=20")
     assert spans["alone"][1] + 12 < spans["with pods"][1] < spans["alone"][1] + 25
     assert spans["with pods"][0] < spans["alone"][0] + 5, "at 100 requests a second"
     assert at_20[1] == pytest.approx(spans["with pods"][1], abs=0.1)

@@ -12,7 +12,7 @@ from kubectl_nodelife.engine.settings import make_settings
 from kubectl_nodelife.kube.load import decode
 from kubectl_nodelife.kube.times import MINUTE_NS, parse_time
 from kubectl_nodelife.sim.present import join
-from tests.objects import lease, node
+from tests.objects import lease, node, write_list
 
 NOW = "2026-01-01T12:00:05Z"
 RENEWED = "2026-01-01T11:59:30Z"
@@ -47,8 +47,7 @@ def touched(name: str, *touches: dict[str, Any], renewed: str = RENEWED) -> dict
 def told(
     folder: Path, capsys: pytest.CaptureFixture[str], objects: list[Any], *words: str
 ) -> dict[str, Any]:
-    listed = {"apiVersion": "v1", "kind": "List", "items": objects}
-    (folder / "all.json").write_text(json.dumps(listed))
+    write_list(folder / "all.json", objects)
     assert main([*words, "-f", str(folder), "--now", NOW, "-o", "json"]) == 0
     document: dict[str, Any] = json.loads(capsys.readouterr().out)
     return document

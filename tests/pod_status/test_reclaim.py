@@ -1,6 +1,5 @@
 """What can hold a Terminating pod's object, and what `explain pod` says of it."""
 
-import json
 from pathlib import Path
 
 import pytest
@@ -9,6 +8,7 @@ from kubectl_nodelife import cli
 from kubectl_nodelife.kube.codec import encode
 from kubectl_nodelife.kube.times import format_time
 from kubectl_nodelife.kubelet.reclaim import RESOURCES, ReclaimTerms, what_can_hold, what_holds
+from tests.objects import write_list
 from tests.pod_status.kubelet import rules_of
 from tests.pod_status.objects import NOW_NS, ago, node, pod
 
@@ -53,10 +53,9 @@ def test_explain_pod_names_what_can_hold_it(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     going = pod(metadata__deletionTimestamp=ago(120), metadata__deletionGracePeriodSeconds=30)
-    path = tmp_path / "dump.json"
     items = [encode(going), encode(node())]
-    path.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": items}))
-    words = ["explain", "pod", "shop/web", "-f", str(path), "--now", format_time(NOW_NS)]
+    path = write_list(tmp_path / "dump.json", items)
+    words = ["explain", "pod", "shop/web", "-f", path, "--now", format_time(NOW_NS)]
     assert cli.main([*words, "--profile", "v1.16"]) == 0
     shown = capsys.readouterr().out
     assert "Running containers can hold it: c reported running." in shown

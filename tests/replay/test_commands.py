@@ -11,6 +11,7 @@ import pytest
 
 from kubectl_nodelife.cli import main
 from kubectl_nodelife.kube.times import SECOND_NS, format_time
+from tests.objects import write_list
 from tests.raw_server import RawServer, in_a_thread, raw_server
 
 Capture = pytest.CaptureFixture[str]
@@ -211,9 +212,7 @@ def test_a_dump_tells_as_much_as_the_cluster(
     killing = said("Pod", "web-1-a", "Killing", "Stopping container c", "kubelet", 100)
     files = {"nodes.json": [drained()], "events.json": [killing]}
     for name, items in files.items():
-        (tmp_path / name).write_text(
-            json.dumps({"kind": "List", "apiVersion": "v1", "items": items})
-        )
+        write_list(tmp_path / name, items)
     out, err = replay(capsys, "-f", str(tmp_path), "--all-events")
     table = out.split("\n\n")[1]
     rows = [" ".join(row.split()[2:7]) for row in table.splitlines()[1:]]

@@ -1,6 +1,5 @@
 """Every verb begins with its answer: at most three lines with a verb, before any table."""
 
-import json
 import re
 from pathlib import Path
 
@@ -9,6 +8,7 @@ import pytest
 from kubectl_nodelife.cli import main
 from kubectl_nodelife.errors import EXIT_DONE
 from tests.drain.build import node, pod
+from tests.objects import write_list
 from tests.report.test_every_screen import ROOT, hard_dump, verbs
 
 TWO_ZONES = str(ROOT / "tests/dumps/two-zones")
@@ -138,8 +138,7 @@ def test_an_audit_of_pods_that_say_too_little_gives_no_all_clear(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     objects = [*node("a2"), pod("p", "a2")]
-    path = tmp_path / "dump.json"
-    path.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": objects}))
-    assert main(["audit", "-f", str(path)]) == EXIT_DONE
+    path = write_list(tmp_path / "dump.json", objects)
+    assert main(["audit", "-f", path]) == EXIT_DONE
     shown = capsys.readouterr().out
     assert shown.startswith("Nothing was found, but most pods say too little to be judged.")

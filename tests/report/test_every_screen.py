@@ -19,6 +19,7 @@ import pytest
 from kubectl_nodelife.cli import VERBS
 from kubectl_nodelife.report.terminal import _COMMAND
 from tests.drain.build import budget, node, pod, replica_set
+from tests.objects import write_list
 
 ROOT = Path(__file__).parents[2]
 TMUX = shutil.which("tmux")
@@ -75,11 +76,7 @@ def hard_dump(folder: Path) -> str:
         budget("guard", "web-" + "w" * 50, healthy=2, desired=2, expected=2, minAvailable=2),
     ]
     flat = [o for each in objects for o in (each if isinstance(each, list) else [each])]
-    path = folder / "hard.json"
-    noted = {"annotations": {"nodelife.dev/kinds": "all"}}
-    listed = {"apiVersion": "v1", "kind": "List", "metadata": noted, "items": flat}
-    path.write_text(json.dumps(listed))
-    return str(path)
+    return write_list(folder / "hard.json", flat, annotations={"nodelife.dev/kinds": "all"})
 
 
 def test_every_verb_is_played_or_it_is_said_why_not() -> None:

@@ -1,6 +1,5 @@
 """The scheduler filters daemon pods: the roll-out waits for one that does not fit."""
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +12,7 @@ from kubectl_nodelife.report.formats import render
 from kubectl_nodelife.report.narration import narration_page
 from kubectl_nodelife.sim.run import run
 from kubectl_nodelife.sim.scenario import assemble
-from tests.objects import manifest
+from tests.objects import manifest, write_list
 from tests.sim.documents import Json, found, node, pod, scenario, story, times
 
 CONTROLLERS = {"controllers": ["daemonset", "pod-status"], "duration": "10m"}
@@ -153,9 +152,8 @@ def test_daemonset_and_rollout_explain_why_it_hangs(
     done = run(assemble(scenario(**spec(LARGER))), _controllers())
     kinds = ("Node", "Pod", "DaemonSet", "ControllerRevision")
     items = [encode(obj) for kind in kinds for obj in done.cluster.all(kind)]
-    path = tmp_path / "dump.json"
-    path.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": items}))
-    flags = ["-f", str(path), "--now", format_time(done.end_ns)]
+    path = write_list(tmp_path / "dump.json", items)
+    flags = ["-f", path, "--now", format_time(done.end_ns)]
     assert cli.main(["daemonset", "status", "daemonset", "agent", *flags]) == 0
     shown = capsys.readouterr().out
     assert "waits: 1 of maxUnavailable 1 in use: by n1" in shown

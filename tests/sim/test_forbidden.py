@@ -1,7 +1,6 @@
 """What the API server of the virtual cluster forbids: in namespaces that end, by webhooks and by
 policies. Plans of drains meet the same in `tests/drain/test_admission.py`."""
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +17,7 @@ from kubectl_nodelife.outlook.what_if.question import Question, play
 from kubectl_nodelife.sim.kubectl.options import DrainOptions
 from tests.drain.build import NOW, budget, namespace, node, plan, pods_of, replica_set
 from tests.drain.test_admission import policy, webhook
+from tests.objects import write_list
 from tests.sim.documents import Json, found, owner, pod, story
 from tests.sim.documents import node as bare_node
 
@@ -35,10 +35,8 @@ def terminating(since: str = LONG_AGO) -> Json:
 def dump_of(folder: Path, *parts: Any) -> Path:
     """A file with these objects, of which all kinds were read."""
     items = [each for part in parts for each in (part if isinstance(part, list) else [part])]
-    listed = {"apiVersion": "v1", "kind": "List", "items": items}
-    listed["metadata"] = {"annotations": {"nodelife.dev/kinds": "all"}}
     path = folder / "cluster.json"
-    path.write_text(json.dumps(listed))
+    write_list(path, items, annotations={"nodelife.dev/kinds": "all"})
     return path
 
 

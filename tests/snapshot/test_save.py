@@ -18,6 +18,7 @@ from kubectl_nodelife.commands.cluster import saving
 from kubectl_nodelife.dumps import dump
 from kubectl_nodelife.kube.kinds import OPTIONAL_KINDS, group_of, kind_named
 from kubectl_nodelife.report import live_line
+from tests.objects import write_list
 from tests.raw_server import RawServer, Request, in_a_thread, raw_server
 from tests.snapshot.planted import SECRETS, items_of, more, plant, read_dump
 from tests.snapshot.test_redact import control_plane
@@ -236,10 +237,8 @@ def test_moment_release_and_flags_come_back(cluster: RawServer, capsys: Capture)
 
 def test_notes_that_make_no_sense_are_said(tmp_path: Path) -> None:
     noted = {"nodelife.dev/moment": "soon", "nodelife.dev/running": "[1]"}
-    document = {"apiVersion": "v1", "kind": "List", "metadata": {"annotations": noted}, "items": []}
-    file = tmp_path / "s.json"
-    file.write_text(json.dumps(document))
-    warnings = " ".join(dump.read_dump([str(file)]).warnings)
+    file = write_list(tmp_path / "s.json", [], annotations=noted)
+    warnings = " ".join(dump.read_dump([file]).warnings)
     assert "nodelife.dev/moment is no time" in warnings
     assert "nodelife.dev/running cannot be decoded" in warnings
     packed = tmp_path / "s.json.gz"

@@ -8,6 +8,7 @@ import pytest
 
 from kubectl_nodelife import cli
 from tests.drain.build import budget, flattened, namespace, node, stateful_set
+from tests.objects import write_list
 
 BLUE = ("upgrade", "plan", "-l", "pool=blue")
 LABELS = {"metadata": {"labels": {"pool": "blue"}}}
@@ -19,10 +20,7 @@ def dump(tmp_path: Path) -> str:
     nodes = [obj for name in ("a1", "a2", "a3") for obj in node(name, **LABELS)]
     db = budget("db", "db", healthy=1, desired=1, expected=1, minAvailable=1)
     objects = [*nodes, namespace(), namespace("nodelife"), stateful_set("db", "a3"), db]
-    path = tmp_path / "dump.json"
-    made = {"apiVersion": "v1", "kind": "List", "items": flattened(tuple(objects))}
-    path.write_text(json.dumps(made))
-    return str(path)
+    return write_list(tmp_path / "dump.json", flattened(tuple(objects)))
 
 
 def call(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str, str]:

@@ -1,11 +1,11 @@
 """The sentence of an answer says what is so: of settings, refused drains, circles, recoveries."""
 
-import json
 from pathlib import Path
 
 import pytest
 
 from kubectl_nodelife.cli import main
+from tests.objects import write_list
 from tests.what_if.stand import SIX, Document, ask, budget, node, of, workload
 
 WEB = workload("web", ["a1", "b1", "b2"])
@@ -60,9 +60,8 @@ def test_exit_code_4_for_a_drain_that_is_refused(
         *daemon("a1"),
         *workload("one", ["b3"]),
     ]
-    dump = tmp_path / "dump.json"
-    dump.write_text(json.dumps({"kind": "List", "apiVersion": "v1", "items": items}))
-    words = ["what-if", "-f", str(dump), "--now", "2026-01-01T12:00:00Z", "--exit-code"]
+    dump = write_list(tmp_path / "dump.json", items)
+    words = ["what-if", "-f", dump, "--now", "2026-01-01T12:00:00Z", "--exit-code"]
     assert main([*words, "drain", "a1"]) == 4
     assert main([*words, "drain", "a1", "--ignore-daemonsets"]) == 0
     assert main([*words, "cordon", "b3"]) == 0

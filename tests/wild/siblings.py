@@ -1,6 +1,5 @@
 """Makes small clusters of the kinds that operators reported, other than those that they showed."""
 
-import json
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -9,6 +8,7 @@ import pytest
 
 from kubectl_nodelife.cli import main
 from tests import objects
+from tests.objects import write_list
 from tests.wild.reports import NOW, Told
 
 Json = dict[str, Any]
@@ -78,13 +78,11 @@ class Cluster:
 
     def __init__(self, folder: Path, capsys: pytest.CaptureFixture[str], *objects: Json) -> None:
         self._capsys = capsys
-        self._file = folder / "cluster.json"
         manager = lease("kube-controller-manager", 1)
-        items = {"apiVersion": "v1", "kind": "List", "items": [manager, *objects]}
-        self._file.write_text(json.dumps(items))
+        self._file = write_list(folder / "cluster.json", [manager, *objects])
 
     def ask(self, *words: str) -> Told:
         """What a verb says of it at noon."""
         self._capsys.readouterr()
-        code = main([*words, "-f", str(self._file), *NOW])
+        code = main([*words, "-f", self._file, *NOW])
         return Told(code, *self._capsys.readouterr())

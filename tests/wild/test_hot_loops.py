@@ -11,6 +11,7 @@ import pytest
 import yaml
 
 from kubectl_nodelife.cli import main
+from tests.objects import write_list
 from tests.wild.reports import FOLDER, Report
 
 Capture = pytest.CaptureFixture[str]
@@ -86,9 +87,7 @@ def cluster(folder: Path, tainted: bool, surge: bool = True) -> str:
         del objects[2]["spec"]["updateStrategy"]
     other = {"metadata": {"name": "x", "namespace": "default"}, "spec": {"containers": []}}
     objects.append({"apiVersion": "v1", "kind": "Pod", **other})
-    file = folder / "cluster.json"
-    file.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": objects}))
-    return str(file)
+    return write_list(folder / "cluster.json", objects)
 
 
 def asked(capsys: Capture, *words: str) -> str:

@@ -7,6 +7,8 @@ from typing import Any
 import pytest
 
 from kubectl_nodelife.cli import main
+from tests import objects
+from tests.objects import event, write_list
 from tests.wild.reports import FOLDER, NOW, first_lines
 from tests.wild.siblings import Cluster, Json, ago, lease, node, pod, taint, tolerated
 
@@ -88,21 +90,18 @@ def test_a_node_without_a_network_is_under_no_pressure(
 
 def test_an_event_before_a_deletion_is_an_attempt(tmp_path: Path, capsys: Capture) -> None:
     """`deletePodHandler` records TaintManagerEviction, then asks for the deletion."""
-    objects = [*tainted(taint("upkeep", age=90)), lease("a"), pod("web-1", "a"), pod("api-1", "b")]
+    there = [*tainted(taint("upkeep", age=90)), lease("a"), pod("web-1", "a"), pod("api-1", "b")]
     events = [
-        {
-            "apiVersion": "v1",
-            "kind": "Event",
-            "metadata": {"name": name, "namespace": "default"},
-            "involvedObject": {"kind": "Pod", "name": name, "namespace": "default"},
-            "reason": "TaintManagerEviction",
-            "message": f"Marking for deletion Pod default/{name}",
-            "source": {"component": "taint-eviction-controller"},
-            "lastTimestamp": ago(80),
-        }
+        event(
+            ("Pod", name),
+            "TaintManagerEviction",
+            f"Marking for deletion Pod default/{name}",
+            when=ago(80),
+            by="taint-eviction-controller",
+        )
         for name in ("web-1", "gone-1")
     ]
-    cluster = Cluster(tmp_path, capsys, *objects, *events)
+    cluster = Cluster(tmp_path, capsys, *there, *events)
     changes = cluster.ask("changes", "--since", "1h", "-o", "json").document["items"]
     outcomes = {change["object"]["name"]: change["outcome"] for change in changes}
     assert (outcomes["web-1"], outcomes["gone-1"]) == ("attempted", "confirmed")
@@ -118,27 +117,10 @@ def test_a_forgotten_out_of_service_taint_closes_the_node(tmp_path: Path, capsys
 def test_one_node_is_no_list_of_nodes(tmp_path: Path, capsys: Capture) -> None:
     """Whether a replacement finds a node, and what becomes of the zone, nothing read says."""
     (tmp_path / "a.json").write_text(json.dumps(node("a")))
-    budget = {
-        "apiVersion": "policy/v1",
-        "kind": "PodDisruptionBudget",
-        "metadata": {"name": "web", "namespace": "default"},
-        "spec": {"maxUnavailable": 1, "selector": {"matchLabels": {"app": "web"}}},
-        "status": {
-            "expectedPods": 2,
-            "currentHealthy": 2,
-            "desiredHealthy": 1,
-            "disruptionsAllowed": 1,
-        },
-    }
-    web = {
-        "apiVersion": "apps/v1",
-        "kind": "ReplicaSet",
-        "metadata": {"name": "web", "namespace": "default", "uid": "web"},
-        "spec": {"replicas": 2, "selector": {"matchLabels": {"app": "web"}}},
-    }
-    items = [pod("web-1", "a"), pod("web-2", "a"), web, budget]
-    (tmp_path / "b.json").write_text(json.dumps({"kind": "List", "items": items}))
-    files = ("-f", str(tmp_path / "a.json"), "-f", str(tmp_path / "b.json"), *NOW)
+    web = objects.workload("ReplicaSet", "web", 2, uid="web")
+    items = [pod("web-1", "a"), pod("web-2", "a"), web, budget("web", "web", 2)]
+    rest = write_list(tmp_path / "b.json", items)
+    files = ("-f", str(tmp_path / "a.json"), "-f", rest, *NOW)
     capsys.readouterr()
     main(["drain-plan", "a", *files, "-o", "json"])
     said = capsys.readouterr()
@@ -185,18 +167,9 @@ def budget(name: str, app: str, expected: int, *, healthy: int | None = None) ->
     """A budget that spares one pod, with the status that its controller wrote."""
     now = expected if healthy is None else healthy
     allowed = max(0, now - expected + 1)
-    return {
-        "apiVersion": "policy/v1",
-        "kind": "PodDisruptionBudget",
-        "metadata": {"name": name, "namespace": "default"},
-        "spec": {"maxUnavailable": 1, "selector": {"matchLabels": {"app": app}}},
-        "status": {
-            "expectedPods": expected,
-            "currentHealthy": now,
-            "desiredHealthy": expected - 1,
-            "disruptionsAllowed": allowed,
-        },
-    }
+    status = {"expectedPods": expected, "currentHealthy": now, "desiredHealthy": expected - 1}
+    status["disruptionsAllowed"] = allowed
+    return objects.budget(name, app, status=status, maxUnavailable=1)
 
 
 def test_a_budget_beside_another_lets_nothing_go(tmp_path: Path, capsys: Capture) -> None:

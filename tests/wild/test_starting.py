@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from tests.objects import write_list
 from tests.wild.reports import FOLDER, Report, first_lines
 
 Capture = pytest.CaptureFixture[str]
@@ -54,9 +55,7 @@ def starting(tmp_path: Path, minutes: int) -> str:
         condition["lastTransitionTime"] = since
         if condition["type"] == "Ready":
             condition["message"] = "containers with unready status: [app]"
-    dump = tmp_path / "dump.json"
-    dump.write_text(json.dumps({"kind": "List", "apiVersion": "v1", "items": kept}))
-    return str(dump)
+    return write_list(tmp_path / "dump.json", kept)
 
 
 @pytest.mark.parametrize("minutes, said", [(56, True), (5, False)])
