@@ -334,6 +334,20 @@ def event(
     )
 
 
+def admission_rule(*resources: str, on: str = "CREATE") -> Document:
+    """A rule of a webhook or a policy, about requests on resources of the core group."""
+    about = {"apiGroups": [""], "apiVersions": ["v1"], "resources": list(resources)}
+    return {"operations": [on], **about}
+
+
+def webhook(*resources: str, on: str = "CREATE", **hook: Any) -> Document:
+    """A configuration with one validating webhook; it is asked about evictions if no resources are
+    given."""
+    rule = admission_rule(*(resources or ("pods/eviction",)), on=on)
+    own = {"name": "guard.example.com", "rules": [rule], **hook}
+    return manifest("ValidatingWebhookConfiguration", "guard", webhooks=[own])
+
+
 def condition(
     type_: str,
     status: str = "True",

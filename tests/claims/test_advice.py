@@ -18,7 +18,7 @@ import pytest
 
 from tests.claims.test_drain_plan import lies_of_plan, nodes_of, planned, played
 from tests.claims.test_what_if import Document, drains_of
-from tests.objects import manifest
+from tests.objects import admission_rule, manifest
 from tests.what_if.stand import at, budget, node, service, workload
 
 ADVISED = (8, 34, 175, 290, 642, 1344, 1720, 2163, 2287, 2685, 5786, 6337, 7292, 7613)
@@ -174,8 +174,7 @@ def test_advice_that_is_followed_unblocks_the_pod(tmp_path: Path, seeds: range) 
 
 # --- what no random cluster has -------------------------------------------------------------------
 
-_RULE = {"operations": ["CREATE"], "apiGroups": [""], "apiVersions": ["v1"]}
-_EVICTIONS = {**_RULE, "resources": ["pods/eviction"]}
+_EVICTIONS = admission_rule("pods/eviction")
 HOLDS = ("two-pdbs", "finalizer", "webhook", "policy", "namespace-terminating", "unready")
 
 

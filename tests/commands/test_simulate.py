@@ -7,6 +7,8 @@ import pytest
 import yaml
 
 from kubectl_nodelife.cli import main
+from tests.objects import node
+from tests.sim.documents import document
 
 SCENARIO = str(Path(__file__).parents[1] / "scenarios" / "zone-outage.yaml")
 DUMP = Path(__file__).parents[1] / "dumps" / "two-zones"
@@ -161,8 +163,7 @@ def test_control_characters_do_not_reach_the_terminal(
     scenario = tmp_path / "s.json"
     node = {"kind": "Node", "metadata": {"name": "a\x1b[31m"}}
     spec = {"objects": [node], "events": [{"at": "1s", "cordon": {"nodes": ["a\x1b[31m"]}}]}
-    document = {"apiVersion": "nodelife.dev/v1alpha1", "kind": "Scenario", "spec": spec}
-    scenario.write_text(json.dumps(document))
+    scenario.write_text(json.dumps(document(**spec)))
     for output in ("table", "wide", "json", "yaml", "name"):
         code, out, err = run(capsys, "-f", str(scenario), "-o", output)
         assert code == 0
@@ -173,27 +174,14 @@ def test_the_end_counts_zones_as_the_controller_does(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     excluded = "node.kubernetes.io/exclude-disruption"
-    nodes = [
-        {
-            "apiVersion": "v1",
-            "kind": "Node",
-            "metadata": {"name": name, "labels": {excluded: ""} if name == "n3" else {}},
-            "status": {"conditions": [{"type": "Ready", "status": "True"}]},
-        }
-        for name in ("n1", "n2", "n3")
-    ]
+    nodes = [node("n1"), node("n2"), node("n3", labels={excluded: ""})]
     stop = {"at": "30s", "kubelet": {"nodes": ["n1", "n3"], "heartbeats": "stop"}}
-    scenario = {
-        "apiVersion": "nodelife.dev/v1alpha1",
-        "kind": "Scenario",
-        "metadata": {"name": "excluded"},
-        "spec": {"profile": "v1.36", "objects": nodes, "events": [stop], "duration": "3m"},
-    }
+    scenario = document(profile="v1.36", objects=nodes, events=[stop], duration="3m")
     path = tmp_path / "excluded.yaml"
     path.write_text(json.dumps(scenario))
     assert main(["simulate", "-f", str(path), "-o", "json"]) == 0
-    document = json.loads(capsys.readouterr().out)
-    (zone,) = document["final"]["zones"]
+    shown = json.loads(capsys.readouterr().out)
+    (zone,) = shown["final"]["zones"]
     assert (zone["nodes"], zone["notReady"]) == (2, 1)
     assert zone["metrics"] == {
         "evictionsNumber": 2,  # upstream counts a taint of an excluded node as well
@@ -201,5 +189,5 @@ def test_the_end_counts_zones_as_the_controller_does(
         "zoneSize": 2,
         "unhealthyNodesInZone": 1,
     }
-    events = [r["detail"] for r in document["records"] if r["action"] == "RecordEvent"]
+    events = [r["detail"] for r in shown["records"] if r["action"] == "RecordEvent"]
     assert "Node n1 status is now: NodeNotReady" in [e.get("message") for e in events]

@@ -22,9 +22,9 @@ from kubectl_nodelife.report.terminal import (
     LeadingFlags,
 )
 from kubectl_nodelife.sandbox.tls import Sandbox
+from tests import objects
 from tests.daemon.user import FLAGS, ROOT, User, user
 from tests.loopback import needs_kubectl, sandbox
-from tests.objects import manifest
 from tests.outlook.asking import lost
 
 PROD = LeadingFlags(
@@ -142,41 +142,24 @@ Object = dict[str, Any]
 GOING = {"deletionTimestamp": "2026-01-01T00:00:30Z", "deletionGracePeriodSeconds": 30}
 
 
-def pod(node: str, **meta: Any) -> Object:
-    """A pod that is Ready, in the namespace shop if `meta` names none."""
-    ready = {
-        "phase": "Running",
-        "conditions": [{"type": "Ready", "status": "True"}],
-        "containerStatuses": [{"name": "c", "ready": True, "state": {"running": {}}}],
-    }
-    spec = {"nodeName": node, "containers": [{"name": "c", "image": "c"}]}
-    meta = {"namespace": "shop", **meta}
-    return {"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": spec, "status": ready}
+def pod(node: str, name: str, **more: Any) -> Object:
+    """A pod that is Ready, in the namespace shop if no other is given."""
+    status = {"containerStatuses": [{"name": "c", "ready": True, "state": {"running": {}}}]}
+    return objects.pod(name, node, ready=True, status=status, **{"namespace": "shop", **more})
 
 
 def workload(name: str, **budgets: int | str) -> list[Object]:
     """A ReplicaSet with one pod on a1, and budgets by name with their minAvailable."""
-    labels, of_it = {"app": name}, {"namespace": "shop", "name": name, "uid": f"{name}-uid"}
-    owner = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": name, "uid": f"{name}-uid"}
-    selector = {"selector": {"matchLabels": labels}}
-    healthy = {"expectedPods": 1, "currentHealthy": 1, "desiredHealthy": 1}
+    meta = {"namespace": "shop", "metadata": {"generation": 1}}
+    ready = {"replicas": 1, "readyReplicas": 1}
+    status = {"expectedPods": 1, "currentHealthy": 1, "desiredHealthy": 1}
+    status |= {"observedGeneration": 1, "disruptionsAllowed": 0}
+    of = objects.owner("ReplicaSet", name)
     return [
-        {
-            "apiVersion": "apps/v1",
-            "kind": "ReplicaSet",
-            "metadata": of_it,
-            "spec": {"replicas": 1, **selector},
-            "status": {"replicas": 1, "readyReplicas": 1},
-        },
-        pod("a1", name=f"{name}-0", labels=labels, ownerReferences=[{**owner, "controller": True}]),
+        objects.workload("ReplicaSet", name, 1, namespace="shop", status=ready),
+        pod("a1", f"{name}-0", labels={"app": name}, owner=of),
         *(
-            {
-                "apiVersion": "policy/v1",
-                "kind": "PodDisruptionBudget",
-                "metadata": {"name": budget, "namespace": "shop", "generation": 1},
-                "spec": {"minAvailable": least, **selector},
-                "status": {"observedGeneration": 1, "disruptionsAllowed": 0, **healthy},
-            }
+            objects.budget(budget, name, status=status, minAvailable=least, **meta)
             for budget, least in budgets.items()
         ),
     ]
@@ -184,10 +167,7 @@ def workload(name: str, **budgets: int | str) -> list[Object]:
 
 def guarded() -> list[Object]:
     """A pod whose evictions a webhook is asked about that is not there."""
-    rule = {"operations": ["*"], "apiGroups": [""], "apiVersions": ["v1"]}
     hook = {
-        "name": "guard.example.com",
-        "rules": [{**rule, "resources": ["pods/eviction"]}],
         "namespaceSelector": {"matchLabels": {"guarded": "yes"}},
         "failurePolicy": "Fail",
         "clientConfig": {"service": {"namespace": "guarded", "name": "gone"}},
@@ -195,8 +175,8 @@ def guarded() -> list[Object]:
     meta = {"name": "guarded", "labels": {"guarded": "yes"}}
     return [
         {"apiVersion": "v1", "kind": "Namespace", "metadata": meta},
-        manifest("ValidatingWebhookConfiguration", "guard", webhooks=[hook]),
-        pod("a1", name="guarded", namespace="guarded"),
+        objects.webhook(on="*", **hook),
+        pod("a1", "guarded", namespace="guarded"),
     ]
 
 
@@ -211,8 +191,8 @@ def cluster() -> list[Object]:
         *workload("api", api="100%"),
         *workload("two", one=0, other=0),
         *lost("lost-1"),
-        pod("lost-1", name="stuck", **GOING),
-        pod("a1", name="held", **held),
+        pod("lost-1", "stuck", metadata=GOING),
+        pod("a1", "held", metadata=held),
         *guarded(),
     ]
 

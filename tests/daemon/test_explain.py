@@ -4,6 +4,7 @@ import sys
 
 from tests.daemon.user import SET, user
 from tests.loopback import sandbox
+from tests.objects import budget, event
 
 _WITHOUT_A_CLIENT = """
 import sys
@@ -14,24 +15,11 @@ print("loaded:", loaded, file=sys.stderr)
 sys.exit(code)
 """
 
+_AT = "2026-11-28T10:00:00Z"
 _OBJECTS = [
-    {
-        "apiVersion": "v1",
-        "kind": "Event",
-        "metadata": {"name": f"about-{name}", "namespace": "default"},
-        "involvedObject": {"kind": "Node", "name": name},
-        "reason": "NodeNotSchedulable",
-        "source": {"component": "somebody"},
-        "lastTimestamp": "2026-11-28T10:00:00Z",
-    }
-    for name in ("a1", "a2")
+    event(("Node", name), "NodeNotSchedulable", when=_AT, by="somebody") for name in ("a1", "a2")
 ]
-_BUDGET = {
-    "apiVersion": "policy/v1",
-    "kind": "PodDisruptionBudget",
-    "metadata": {"name": "all", "namespace": "default", "generation": 1},
-    "spec": {"maxUnavailable": 0, "selector": {}},
-}
+_BUDGET = budget("all", metadata={"generation": 1}, maxUnavailable=0, selector={})
 
 
 async def test_it_says_what_a_look_says_and_the_one_who_asks_loads_no_client() -> None:

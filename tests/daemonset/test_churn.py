@@ -25,7 +25,8 @@ from kubectl_nodelife.sim.failing_writes import InjectedFault
 from kubectl_nodelife.sim.run import Run
 from kubectl_nodelife.sim.scenario import assemble, parse_scenario
 from kubectl_nodelife.sim.world import World
-from tests.objects import node
+from tests.objects import node, workload
+from tests.sim.documents import document
 
 HASH = "controller-revision-hash"
 KEY = ("default", "agent")
@@ -41,25 +42,16 @@ def pooled(name: str, pool: str = "blue") -> dict[str, Any]:
 
 def agent(image: int, strategy: dict[str, Any], min_ready: int) -> dict[str, Any]:
     """The set."""
-    return {
-        "apiVersion": "apps/v1",
-        "kind": "DaemonSet",
-        "metadata": {"name": "agent", "namespace": "default"},
-        "spec": {
-            "selector": {"matchLabels": {"app": "agent"}},
-            "template": {
-                "metadata": {"labels": {"app": "agent"}},
-                "spec": {
-                    "containers": [{"name": "c", "image": f"agent:{image}"}],
-                    "nodeSelector": {"pool": "blue"},
-                    "terminationGracePeriodSeconds": 3,
-                },
-            },
-            "minReadySeconds": min_ready,
-            "revisionHistoryLimit": 2,
-            "updateStrategy": strategy,
-        },
-    }
+    pods = {"nodeSelector": {"pool": "blue"}, "terminationGracePeriodSeconds": 3}
+    return workload(
+        "DaemonSet",
+        "agent",
+        uid="",
+        pods={"containers": [{"name": "c", "image": f"agent:{image}"}], **pods},
+        minReadySeconds=min_ready,
+        revisionHistoryLimit=2,
+        updateStrategy=strategy,
+    )
 
 
 class Weather:
@@ -95,19 +87,14 @@ class Weather:
         touched = self.agent()
         touched["metadata"]["labels"] = {"touched": "yes"}
         events.append({"at": f"{CALM_AFTER + 60}s", "apply": touched})
-        return {
-            "apiVersion": "nodelife.dev/v1alpha1",
-            "kind": "Scenario",
-            "metadata": {"name": "churn"},
-            "spec": {
-                "profile": self.profile,
-                "controllers": ["daemonset"],
-                "duration": f"{END}s",
-                "kubelet": {"podStartDuration": "1s", "podStopDuration": "2s"},
-                "objects": [pooled(f"n{i}") for i in range(NODES)],
-                "events": events,
-            },
-        }
+        return document(
+            profile=self.profile,
+            controllers=["daemonset"],
+            duration=f"{END}s",
+            kubelet={"podStartDuration": "1s", "podStopDuration": "2s"},
+            objects=[pooled(f"n{i}") for i in range(NODES)],
+            events=events,
+        )
 
     def agent(self) -> dict[str, Any]:
         """The set with its present image."""

@@ -24,11 +24,13 @@ from kubectl_nodelife.engine.cache import Cache
 from kubectl_nodelife.engine.events import Gone, Outcome, Put
 from kubectl_nodelife.engine.settings import make_settings
 from kubectl_nodelife.kube.codec import decode
-from kubectl_nodelife.kube.meta import KubeObject, ObjectMeta, Time
+from kubectl_nodelife.kube.meta import KubeObject, ObjectMeta
 from kubectl_nodelife.kube.node import Node
 from kubectl_nodelife.kube.pod import Pod
 from kubectl_nodelife.kube.times import SECOND_NS
 from kubectl_nodelife.kube.workload import DaemonSet
+from tests import objects
+from tests.objects import node, owner, put, taint, typed, workload
 
 START = 1_800_000_000 * SECOND_NS
 KEY = ("default", "agent")
@@ -36,18 +38,11 @@ KEY = ("default", "agent")
 
 def agent(uid: str = "uid-1", **spec: Any) -> DaemonSet:
     """The set."""
-    raw = {
-        "metadata": {"name": "agent", "namespace": "default", "uid": uid, "generation": 1},
-        "spec": {
-            "selector": {"matchLabels": {"app": "agent"}},
-            "template": {"metadata": {"labels": {"app": "agent"}}, "spec": {"containers": []}},
-            "updateStrategy": {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": 1}},
-            **spec,
-        },
-    }
-    found = decode("DaemonSet", raw)
-    assert isinstance(found, DaemonSet)
-    return found
+    rolling = {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": 1}}
+    meta = {"generation": 1}
+    return typed(
+        workload("DaemonSet", "agent", uid=uid, metadata=meta, updateStrategy=rolling, **spec)
+    )
 
 
 class ControllerRun:
@@ -262,15 +257,7 @@ def test_the_status_is_tried_once_more() -> None:
 def test_a_pod_that_is_gone_already_is_no_error() -> None:
     context = ControllerRun(agent())
     context.settle()
-    unfit = replace(context.cache.nodes["n1"].metadata, name="n1")
-    node = decode(
-        "Node",
-        {
-            "metadata": {"name": unfit.name},
-            "spec": {"taints": [{"key": "x", "effect": "NoExecute"}]},
-        },
-    )
-    context.see(Put("Node", node))
+    context.see(put(node("n1", None, taints=[taint("x")])))
     context.wake()
     (delete,) = context.answer(DeletePod, code=404, message="not found")
     assert "is not tolerated" in delete.because
@@ -280,24 +267,10 @@ def test_a_pod_that_is_gone_already_is_no_error() -> None:
 
 
 def test_orphans_are_adopted_and_strangers_released() -> None:
-    def pod(name: str, owned: bool, app: str) -> Pod:
-        owner = {"kind": "DaemonSet", "name": "agent", "uid": "uid-1", "controller": True}
-        raw = {
-            "metadata": {
-                "name": name,
-                "namespace": "default",
-                "uid": f"uid-{name}",
-                "labels": {"app": app},
-                "ownerReferences": [owner] if owned else [],
-            },
-            "spec": {"nodeName": "n0"},
-            "status": {"phase": "Running"},
-        }
-        found = decode("Pod", raw)
-        assert isinstance(found, Pod)
-        return found
-
-    context = ControllerRun(agent(), pod("orphan", False, "agent"), pod("strayed", True, "web"))
+    ours = owner("DaemonSet", "agent", "uid-1")
+    orphan = typed(objects.pod("orphan", "n0", labels={"app": "agent"}))
+    strayed = typed(objects.pod("strayed", "n0", labels={"app": "web"}, owner=ours))
+    context = ControllerRun(agent(), orphan, strayed)
     context.settle()
     claims = [type(a) for a in context.done if isinstance(a, AdoptObject | ReleaseObject)]
     assert sorted(c.__name__ for c in claims) == ["AdoptObject", "ReleaseObject"]
@@ -330,19 +303,7 @@ def test_minimum_ready_seconds_wake_the_set_when_they_end() -> None:
     context = ControllerRun(agent(minReadySeconds=10), nodes=1)
     context.settle()
     (pod,) = context.cache.pods.values()
-    ready = decode(
-        "Pod",
-        {
-            "metadata": {},
-            "status": {
-                "phase": "Running",
-                "conditions": [{"type": "Ready", "status": "True"}],
-            },
-        },
-    )
-    assert isinstance(ready, Pod)
-    condition = replace(ready.status.conditions[0], last_transition_time=Time(context.now))
-    status = replace(ready.status, conditions=(condition,))
+    status = typed(objects.pod(ready=True, since=context.now)).status
     context.see(Put("Pod", replace(pod, status=status)))
     context.settle()
     daemon_set = context.cache.get("DaemonSet", KEY)

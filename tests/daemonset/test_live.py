@@ -8,24 +8,18 @@ from typing import Any
 from kubectl_nodelife.sandbox.tls import Sandbox
 from tests.daemon.user import User, user
 from tests.loopback import sandbox, until
+from tests.objects import workload
 
 LABELS = {"app": "agent"}
-AGENT: dict[str, Any] = {
-    "apiVersion": "apps/v1",
-    "kind": "DaemonSet",
-    "metadata": {"name": "agent", "namespace": "tools", "uid": "agent-1", "generation": 1},
-    "spec": {
-        "selector": {"matchLabels": LABELS},
-        "updateStrategy": {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": 1}},
-        "template": {
-            "metadata": {"labels": LABELS},
-            "spec": {
-                "containers": [{"name": "c", "image": "agent:1"}],
-                "terminationGracePeriodSeconds": 1,
-            },
-        },
-    },
-}
+AGENT = workload(
+    "DaemonSet",
+    "agent",
+    namespace="tools",
+    uid="agent-1",
+    metadata={"generation": 1},
+    pods={"containers": [{"name": "c", "image": "agent:1"}], "terminationGracePeriodSeconds": 1},
+    updateStrategy={"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": 1}},
+)
 IN_TOOLS = ("-n", "tools")
 VERBS = [
     ("daemonset",),

@@ -13,6 +13,7 @@ from kubectl_nodelife.outlook.diverge import dump_observations
 from kubectl_nodelife.outlook.diverge.judgement import divergence_judgement
 from kubectl_nodelife.outlook.node import join_controllers
 from kubectl_nodelife.sim.scenario import assemble, parse_scenario
+from tests import objects
 from tests.objects import NOT_READY, UNREACHABLE, condition, lease, node, owner, pod, taint
 from tests.simulating import play
 
@@ -199,14 +200,8 @@ def test_the_managers_lease_beside_the_others(age: float, kinds: list[str], dive
 
 
 def event(component: str, seconds: float) -> Document:
-    return {
-        "apiVersion": "v1",
-        "kind": "Event",
-        "metadata": {"name": f"{component}-{seconds}", "namespace": "shop"},
-        "involvedObject": {"kind": "Pod", "namespace": "shop", "name": "web"},
-        "source": {"component": component},
-        "lastTimestamp": ago(seconds),
-    }
+    about = {"when": ago(seconds), "by": component, "namespace": "shop"}
+    return objects.event(("Pod", "web"), "", name=f"{component}-{seconds}", **about)
 
 
 def made_by_replica_set(seconds: float) -> Document:

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from kubectl_nodelife.kube.times import SECOND_NS
+from tests import objects
 from tests.drain.build import Json, budget, namespace, node, plan, pods_of, replica_set
 from tests.objects import manifest
 
@@ -31,21 +32,9 @@ def test_pods_that_go_with_their_namespace_are_waited_for() -> None:
 
 
 def webhook(policy: str = "Fail", resource: str = "pods/eviction", **more: Any) -> Json:
-    hook = {
-        "name": "guard.example.com",
-        "rules": [
-            {
-                "operations": ["CREATE"],
-                "apiGroups": [""],
-                "apiVersions": ["v1"],
-                "resources": [resource],
-            }
-        ],
-        "failurePolicy": policy,
-        "clientConfig": {"service": {"namespace": "guard", "name": "guard"}},
-        **more,
-    }
-    return manifest("ValidatingWebhookConfiguration", "guard", webhooks=[hook])
+    service = {"service": {"namespace": "guard", "name": "guard"}}
+    hook = {"failurePolicy": policy, "clientConfig": service, **more}
+    return objects.webhook(resource, **hook)
 
 
 @pytest.mark.parametrize(
@@ -83,34 +72,17 @@ def test_webhooks(hook: Json, expected: tuple[str, str]) -> None:
 
 
 def policy(expression: str, actions: tuple[str, ...] = ("Deny",), **more: Any) -> list[Json]:
-    rule = {
-        "operations": ["CREATE"],
-        "apiGroups": [""],
-        "apiVersions": ["v1"],
-        "resources": ["pods/eviction"],
-    }
+    rules = {"matchConstraints": {"resourceRules": [objects.admission_rule("pods/eviction")]}}
+    rules |= {"validations": [{"expression": expression, "message": "not today"}], **more}
+    binds = {"policyName": "no-evictions", "validationActions": list(actions)}
     return [
-        {
-            "apiVersion": "admissionregistration.k8s.io/v1",
-            "kind": "ValidatingAdmissionPolicy",
-            "metadata": {"name": "no-evictions"},
-            "spec": {
-                "matchConstraints": {"resourceRules": [rule]},
-                "validations": [{"expression": expression, "message": "not today"}],
-                **more,
-            },
-        },
-        {
-            "apiVersion": "admissionregistration.k8s.io/v1",
-            "kind": "ValidatingAdmissionPolicyBinding",
-            "metadata": {"name": "everywhere"},
-            "spec": {"policyName": "no-evictions", "validationActions": list(actions)},
-        },
+        manifest("ValidatingAdmissionPolicy", "no-evictions", spec=rules),
+        manifest("ValidatingAdmissionPolicyBinding", "everywhere", spec=binds),
     ]
 
 
 @pytest.mark.parametrize(
-    "objects, expected",
+    "policies, expected",
     [
         pytest.param(policy("false"), ("never", "webhook"), id="denies"),
         pytest.param(policy("true"), ("ready", "none"), id="allows"),
@@ -132,8 +104,8 @@ def policy(expression: str, actions: tuple[str, ...] = ("Deny",), **more: Any) -
         ),
     ],
 )
-def test_policies(objects: list[Json], expected: tuple[str, str]) -> None:
-    web = pods_of(plan(NODES, replica_set("web", "a1"), namespace(), objects))["web-0"]
+def test_policies(policies: list[Json], expected: tuple[str, str]) -> None:
+    web = pods_of(plan(NODES, replica_set("web", "a1"), namespace(), policies))["web-0"]
     assert (web.verdict, web.gate) == expected
 
 

@@ -5,6 +5,7 @@ import pytest
 from kubectl_nodelife.kube.times import MINUTE_NS, SECOND_NS
 from kubectl_nodelife.sim.kubectl.options import DrainOptions
 from tests.drain.build import budget, merged, node, owned, plan, pod, pods_of, replica_set, workload
+from tests.objects import webhook
 
 NODES = [*node("a1"), *node("a2"), *node("a3")]
 
@@ -54,27 +55,13 @@ def test_reading_and_cordoning_many_nodes_takes_its_time() -> None:
 
 
 def test_delete_path_stops_at_the_first_hard_error() -> None:
-    hook = {
-        "apiVersion": "admissionregistration.k8s.io/v1",
-        "kind": "ValidatingWebhookConfiguration",
-        "metadata": {"name": "guard"},
-        "webhooks": [
-            {
-                "name": "guard",
-                "failurePolicy": "Fail",
-                "objectSelector": {"matchLabels": {"app": "b"}},
-                "rules": [
-                    {
-                        "operations": ["DELETE"],
-                        "apiGroups": [""],
-                        "apiVersions": ["v1"],
-                        "resources": ["pods"],
-                    }
-                ],
-                "clientConfig": {"service": {"namespace": "x", "name": "x"}},
-            }
-        ],
-    }
+    hook = webhook(
+        "pods",
+        on="DELETE",
+        failurePolicy="Fail",
+        objectSelector={"matchLabels": {"app": "b"}},
+        clientConfig={"service": {"namespace": "x", "name": "x"}},
+    )
     pods = [pod(name, "a1") for name in ("a", "b", "c")]
     answer = plan(NODES, pods, hook, force=True, disable_eviction=True)
     found = pods_of(answer)

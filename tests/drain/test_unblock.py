@@ -6,6 +6,7 @@ import pytest
 
 from kubectl_nodelife.drain.results import PodPlan
 from tests.drain import build
+from tests.objects import manifest
 
 NODES = [*build.node("a1"), *build.node("a2"), *build.node("a3")]
 ROLLOUT: build.Json = {"apiVersion": "argoproj.io/v1alpha1", "kind": "Rollout", "name": "web"}
@@ -40,6 +41,13 @@ PATCH_ONE = (
 )
 
 
+SCALED = {
+    "scaleTargetRef": {"kind": "Deployment", "name": "web"},
+    "minReplicas": 2,
+    "maxReplicas": 5,
+}
+
+
 @pytest.mark.parametrize(
     "given, change, done",
     [
@@ -65,16 +73,7 @@ PATCH_ONE = (
             (
                 deployed("a1", "a2"),
                 guard(2, 2, 2, minAvailable=2),
-                {
-                    "apiVersion": "autoscaling/v2",
-                    "kind": "HorizontalPodAutoscaler",
-                    "metadata": {"name": "web", "namespace": "default"},
-                    "spec": {
-                        "scaleTargetRef": {"kind": "Deployment", "name": "web"},
-                        "minReplicas": 2,
-                        "maxReplicas": 5,
-                    },
-                },
+                manifest("HorizontalPodAutoscaler", "web", "default", spec=SCALED),
             ),
             'kubectl patch hpa web -n default --type merge -p \'{"spec":{"minReplicas":3}}\'',
             (deployed("a1", "a2", "a3"), guard(3, 2, 3, minAvailable=2)),

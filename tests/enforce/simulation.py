@@ -25,6 +25,7 @@ from kubectl_nodelife.kube.times import SECOND_NS, format_micro_time
 from kubectl_nodelife.live import writer
 from kubectl_nodelife.live.loop import TimeSlices
 from kubectl_nodelife.sim.scenario import assemble, parse_scenario
+from tests import objects
 from tests.enforce import simulated_api
 from tests.enforce.ends import end_of, unmarked_pods, wrong_status
 from tests.enforce.observer import LEASE, Rules, broken_rules
@@ -92,7 +93,7 @@ def story(seed: int) -> bytes:
         object_ = {"kind": "Node", "name": gone}
         events.append({"at": f"{round(stopped_s * 1000) + 1500}ms", "delete": object_})
     if dice.random() < 0.5:
-        events.append({"at": at(5, 25), "apply": _agent(2)})
+        events.append({"at": at(5, 25), "apply": agent(2)})
     spec = {
         "profile": "v1.36",
         "time": "2026-01-01T00:00:00Z",
@@ -109,29 +110,24 @@ def story(seed: int) -> bytes:
             "tolerationSeconds": 300 if patient else 4,
             "seed": seed,
         },
-        "objects": [_agent(1)],
+        "objects": [agent(1)],
         "events": sorted(events, key=lambda e: int(e["at"][:-2])),
     }
     document = {"apiVersion": "nodelife.dev/v1alpha1", "kind": "Scenario", "spec": spec}
     return msgspec.json.encode(document)
 
 
-def _agent(version: int) -> Json:
+def agent(version: int) -> Json:
     """A DaemonSet."""
     container = {"name": "c", "image": f"registry.example/agent:{version}"}
-    return {
-        "apiVersion": "apps/v1",
-        "kind": "DaemonSet",
-        "metadata": {"name": "agent", "namespace": "kube-system"},
-        "spec": {
-            "selector": {"matchLabels": {"app": "agent"}},
-            "updateStrategy": {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": 2}},
-            "template": {
-                "metadata": {"labels": {"app": "agent"}},
-                "spec": {"terminationGracePeriodSeconds": 2, "containers": [container]},
-            },
-        },
-    }
+    return objects.workload(
+        "DaemonSet",
+        "agent",
+        namespace="kube-system",
+        uid="",
+        pods={"terminationGracePeriodSeconds": 2, "containers": [container]},
+        updateStrategy={"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": 2}},
+    )
 
 
 class Run:

@@ -8,31 +8,22 @@ v1.36.3 then stands until some other event. Ours is looked at both times.
 import msgspec
 
 from kubectl_nodelife.kube.pod import Pod
-from tests.enforce.simulation import Run, play, story
+from tests.enforce.simulation import Json, Run, agent, play, story
 
 _NODES = 6
 
 
-def surging(version: int) -> dict[str, object]:
+def surging(version: int) -> Json:
     """A DaemonSet whose pods are available after ten seconds."""
-    container = {"name": "c", "image": f"registry.example/agent:{version}"}
-    return {
-        "apiVersion": "apps/v1",
-        "kind": "DaemonSet",
-        "metadata": {"name": "agent", "namespace": "kube-system"},
-        "spec": {
-            "selector": {"matchLabels": {"app": "agent"}},
-            "minReadySeconds": 10,
-            "updateStrategy": {
-                "type": "RollingUpdate",
-                "rollingUpdate": {"maxUnavailable": 0, "maxSurge": 2},
-            },
-            "template": {
-                "metadata": {"labels": {"app": "agent"}},
-                "spec": {"terminationGracePeriodSeconds": 2, "containers": [container]},
-            },
+    made = agent(version)
+    made["spec"] |= {
+        "minReadySeconds": 10,
+        "updateStrategy": {
+            "type": "RollingUpdate",
+            "rollingUpdate": {"maxUnavailable": 0, "maxSurge": 2},
         },
     }
+    return made
 
 
 def test_a_surge_that_begins_before_the_last_pods_are_available_ends() -> None:

@@ -62,6 +62,7 @@ from kubectl_nodelife.live.target import find_target
 from kubectl_nodelife.sim.scenario import parse_scenario
 from kubectl_nodelife.snapshot import Redaction
 from tests.hostile.fuzz import STRANGE, Mutation, clusters, mutated, paths_of
+from tests.objects import budget, event
 
 NOW: Final = "2026-01-02T00:00:00Z"
 TOKENS: Final = (
@@ -214,25 +215,17 @@ def _cel(path: Path) -> None:
 
 def _dump(seed: int) -> dict[str, Any]:
     made = clusters(seed, most=3)
+    status = {"disruptionsAllowed": 1, "currentHealthy": 2, "desiredHealthy": 1}
     made += [
-        {
-            "apiVersion": "v1",
-            "kind": "Event",
-            "metadata": {"name": "e", "namespace": "default"},
-            "involvedObject": {"kind": "Pod", "name": "app-0000-0", "namespace": "team-0"},
-            "reason": "TaintManagerEviction",
-            "message": "Marking for deletion Pod team-0/app-0000-0",
-            "source": {"component": "taint-eviction-controller"},
-            "firstTimestamp": "2026-01-01T00:00:00Z",
-            "lastTimestamp": "2026-01-01T00:00:00Z",
-        },
-        {
-            "apiVersion": "policy/v1",
-            "kind": "PodDisruptionBudget",
-            "metadata": {"name": "b", "namespace": "team-0"},
-            "spec": {"minAvailable": "50%", "selector": {"matchLabels": {"app": "app-0000"}}},
-            "status": {"disruptionsAllowed": 1, "currentHealthy": 2, "desiredHealthy": 1},
-        },
+        event(
+            ("Pod", "app-0000-0"),
+            "TaintManagerEviction",
+            "Marking for deletion Pod team-0/app-0000-0",
+            when="2026-01-01T00:00:00Z",
+            by="taint-eviction-controller",
+            namespace="team-0",
+        ),
+        budget("b", "app-0000", namespace="team-0", status=status, minAvailable="50%"),
     ]
     return {"apiVersion": "v1", "kind": "List", "items": made}
 

@@ -16,7 +16,7 @@ import pytest
 
 from tests.daemon.user import user
 from tests.drain import build
-from tests.objects import write_list
+from tests.objects import manifest, write_list
 from tests.raw_server import raw_server
 
 MOST_64 = (1 << 63) - 1
@@ -178,21 +178,11 @@ def test_a_wait_of_ten_days_takes_no_longer_than_one_of_an_hour() -> None:
 
 def test_a_page_is_small_though_a_policy_talks_much(tmp_path: Path) -> None:
     rule = {"operations": ["*"], "apiGroups": ["*"], "apiVersions": ["*"], "resources": ["*/*"]}
-    policy = {
-        "apiVersion": "admissionregistration.k8s.io/v1",
-        "kind": "ValidatingAdmissionPolicy",
-        "metadata": {"name": "p"},
-        "spec": {
-            "matchConstraints": {"resourceRules": [rule]},
-            "validations": [{"expression": "false", "message": "<no>" * 100_000}],
-        },
-    }
-    binding = {
-        "apiVersion": "admissionregistration.k8s.io/v1",
-        "kind": "ValidatingAdmissionPolicyBinding",
-        "metadata": {"name": "b"},
-        "spec": {"policyName": "p", "validationActions": ["Deny"]},
-    }
+    denies = {"expression": "false", "message": "<no>" * 100_000}
+    rules = {"matchConstraints": {"resourceRules": [rule]}, "validations": [denies]}
+    policy = manifest("ValidatingAdmissionPolicy", "p", spec=rules)
+    binds = {"policyName": "p", "validationActions": ["Deny"]}
+    binding = manifest("ValidatingAdmissionPolicyBinding", "b", spec=binds)
     pods = [build.replica_set(f"r{i}", "n2") for i in range(200)]
     items = build.flattened((nodes(), *pods, policy, binding, build.namespace()))
     path = write_list(tmp_path / "cluster.json", items)

@@ -14,8 +14,10 @@ from kubectl_nodelife.controllers import make_controllers
 from kubectl_nodelife.engine.settings import make_settings
 from kubectl_nodelife.sim.run import run
 from kubectl_nodelife.sim.scenario import PASS_DRIFT_NS, assemble, parse_scenario
+from tests import objects
 from tests.naive.model import Case, Kubelet, Model, Pod
-from tests.objects import manifest
+from tests.objects import NOT_READY, UNREACHABLE, condition, toleration
+from tests.sim.documents import document
 
 SEEDS = range(100)
 Deed = tuple[int, str, str, Any]
@@ -67,61 +69,41 @@ def make_case(seed: int, *, leases: bool = True) -> Case:
 
 def scenario_of(case: Case) -> dict[str, Any]:
     """The case as a Scenario document."""
-    return {
-        "apiVersion": "nodelife.dev/v1alpha1",
-        "kind": "Scenario",
-        "metadata": {"name": "case"},
-        "spec": {
-            "profile": f"v1.{case.minor}",
-            "flags": {
-                "node-monitor-period": f"{case.period}ms",
-                "node-monitor-grace-period": f"{case.grace}ms",
-                "node-eviction-rate": case.rate,
-                "secondary-node-eviction-rate": case.secondary_rate,
-                "large-cluster-size-threshold": case.large,
-                "unhealthy-zone-threshold": case.threshold,
-                **({} if case.leases else {"feature-gates": "NodeLease=false"}),
-            },
-            "controllers": ["node-lifecycle", "taint-eviction"],
-            "duration": f"{case.duration}ms",
-            "kubelet": {
-                "leaseRenewInterval": f"{case.renew_every}ms",
-                "leaseRenewPhase": f"{case.renew_phase}ms",
-                "nodeStatusReportInterval": f"{case.report_every}ms",
-            },
-            "objects": [*map(_node, case.zones.items()), *map(_pod, case.pods)],
-            "events": [_event(h) for h in sorted(case.happenings, key=lambda h: (h.at_ms, h.node))],
+    return document(
+        profile=f"v1.{case.minor}",
+        flags={
+            "node-monitor-period": f"{case.period}ms",
+            "node-monitor-grace-period": f"{case.grace}ms",
+            "node-eviction-rate": case.rate,
+            "secondary-node-eviction-rate": case.secondary_rate,
+            "large-cluster-size-threshold": case.large,
+            "unhealthy-zone-threshold": case.threshold,
+            **({} if case.leases else {"feature-gates": "NodeLease=false"}),
         },
-    }
+        controllers=["node-lifecycle", "taint-eviction"],
+        duration=f"{case.duration}ms",
+        kubelet={
+            "leaseRenewInterval": f"{case.renew_every}ms",
+            "leaseRenewPhase": f"{case.renew_phase}ms",
+            "nodeStatusReportInterval": f"{case.report_every}ms",
+        },
+        objects=[*map(_node, case.zones.items()), *map(_pod, case.pods)],
+        events=[_event(h) for h in sorted(case.happenings, key=lambda h: (h.at_ms, h.node))],
+    )
 
 
 def _node(item: tuple[str, str]) -> dict[str, Any]:
     name, zone = item
     beta = "failure-domain.beta.kubernetes.io/zone"
-    conditions = [
-        {"type": "Ready", "status": "True", "reason": "KubeletReady"},
-        *(
-            {"type": t, "status": "False"}
-            for t in ("MemoryPressure", "DiskPressure", "PIDPressure")
-        ),
-    ]
-    return manifest("Node", name, labels={beta: zone}, status={"conditions": conditions})
+    pressures = [condition(f"{what}Pressure", "False") for what in ("Memory", "Disk", "PID")]
+    return objects.node(
+        name, "True", "KubeletReady", conditions=pressures, labels={beta: zone}, uid=""
+    )
 
 
 def _pod(pod: Pod) -> dict[str, Any]:
-    tolerations = []
-    for key in ("not-ready", "unreachable"):
-        toleration = {"key": _PREFIX + key, "operator": "Exists", "effect": "NoExecute"}
-        if pod.seconds is not None:
-            toleration["tolerationSeconds"] = pod.seconds  # type: ignore[assignment]
-        tolerations.append(toleration)
-    return {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": {"name": pod.name, "namespace": "default"},
-        "spec": {"nodeName": pod.node, "tolerations": tolerations},
-        "status": {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]},
-    }
+    lost = [toleration(key, seconds=pod.seconds) for key in (NOT_READY, UNREACHABLE)]
+    return objects.pod(pod.name, pod.node, ready=True, tolerations=lost, uid="")
 
 
 def _event(h: Kubelet) -> dict[str, Any]:

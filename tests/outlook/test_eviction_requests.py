@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.drain.build import Json, node, owned, stateful_set, workload
-from tests.objects import manifest
+from tests.objects import event, manifest
 from tests.outlook.asking import Ask, Said
 
 ASKED_AT, ACTIVE_AT, HEARD_AT = (f"2026-01-01T00:{m}:00Z" for m in (50, 51, 58))
@@ -208,17 +208,9 @@ def test_a_pod_that_starts_says_what_its_sandbox_and_its_volume_wait_for(ask: As
         "message": "pod sandbox has no IP address",
     }
     starting = {"status": {"phase": "Pending", "conditions": [sandbox]}}
-    event = {
-        "apiVersion": "v1",
-        "kind": "Event",
-        "metadata": {"name": "e", "namespace": "default"},
-        "involvedObject": {"kind": "Pod", "namespace": "default", "name": "db-0"},
-        "type": "Warning",
-        "reason": "FailedAttachVolume",
-        "message": WAITING,
-        "lastTimestamp": HEARD_AT,
-    }
-    cluster = [*node("a1"), *stateful_set("db", "a1", pod_more=starting), event]
+    told = event(("Pod", "db-0"), "FailedAttachVolume", WAITING, when=HEARD_AT, by="attachdetach")
+    failed = {**told, "type": "Warning"}
+    cluster = [*node("a1"), *stateful_set("db", "a1", pod_more=starting), failed]
     said = ask(cluster, "explain", "pod", "db-0", "-n", "default", "-o", "json")
     assert sentences(said, "Why does it not start?") == [
         f"Its last Event: FailedAttachVolume: {WAITING}",

@@ -2,8 +2,8 @@
 
 from typing import Any
 
+from tests import objects
 from tests.drain.build import Json, namespace, node, owned, pod
-from tests.objects import manifest
 from tests.outlook.asking import Ask
 
 QUESTION = "Which webhooks are asked before an eviction here?"
@@ -68,14 +68,7 @@ def test_what_is_no_taint_or_for_no_node_is_refused(ask: Ask) -> None:
 
 def webhook(**more: Any) -> Json:
     """A configuration with one webhook about evictions."""
-    rule = {
-        "operations": ["CREATE"],
-        "apiGroups": [""],
-        "apiVersions": ["v1"],
-        "resources": ["pods/eviction"],
-    }
-    made = {"name": "guard.example.com", "rules": [rule], "clientConfig": {"url": "https://x"}}
-    return manifest("ValidatingWebhookConfiguration", "guards", webhooks=[{**made, **more}])
+    return objects.webhook(**{"clientConfig": {"url": "https://x"}, **more})
 
 
 def test_webhooks_are_listed_with_what_they_select(ask: Ask) -> None:
@@ -88,7 +81,7 @@ def test_webhooks_are_listed_with_what_they_select(ask: Ask) -> None:
     answers = ask(cluster, "explain", "node", "a1", "-o", "json").document["answers"]
     sentences = next(a["sentences"] for a in answers if a["question"] == QUESTION)
     assert sentences == [
-        "guard.example.com of guards is asked about shop/web-0 (it selects namespaces with "
+        "guard.example.com of guard is asked about shop/web-0 (it selects namespaces with "
         "guarded=yes); no answer within 3s refuses the eviction."
     ]
 
@@ -113,7 +106,7 @@ def test_a_webhook_without_a_server_fails_every_eviction(ask: Ask) -> None:
 
 def test_a_drain_plan_lists_them_in_the_table_the_page_and_the_document(ask: Ask) -> None:
     cluster = [node("a1"), node("a2"), pod("p", "a1"), webhook(timeoutSeconds=3)]
-    told = "guard.example.com of guards is asked about default/p (it selects every eviction)"
+    told = "guard.example.com of guard is asked about default/p (it selects every eviction)"
     words = ("drain-plan", "a1", "--force")
     assert f"webhook {told}" in ask(cluster, *words).out
     assert f"webhook {told}" in ask(cluster, *words, "-o", "html").out

@@ -4,7 +4,8 @@ from typing import Any
 
 import pytest
 
-from tests.drain.build import Json, merged, node, pod
+from tests import objects
+from tests.drain.build import Json, merged, node
 from tests.outlook.asking import Ask
 
 QUESTION = "Who cordoned, tainted or drained it, and what undoes that?"
@@ -121,23 +122,12 @@ def test_a_condition_that_was_forgotten_is_called_so(ask: Ask) -> None:
 
 
 def test_a_drain_is_named_by_the_pods_that_leave(ask: Ask) -> None:
-    going = merged(
-        pod("web-0", "a1"),
-        {
-            "metadata": {
-                "deletionTimestamp": "2026-01-01T00:58:40Z",
-                "deletionGracePeriodSeconds": 30,
-            },
-            "status": {
-                "conditions": [
-                    {
-                        "type": "DisruptionTarget",
-                        "status": "True",
-                        "reason": "EvictionByEvictionAPI",
-                    }
-                ]
-            },
-        },
+    going = objects.pod(
+        "web-0",
+        "a1",
+        deleted="2026-01-01T00:58:40Z",
+        conditions=[objects.condition("DisruptionTarget", "True", "EvictionByEvictionAPI")],
+        metadata={"deletionGracePeriodSeconds": 30},
     )
     cordoned = with_managers(wrote("kubectl", "00:58:00", "f:unschedulable"), spec=CORDON)
     assert told(ask, cordoned, going)[1] == (

@@ -13,7 +13,7 @@ from typing import Any
 from kubectl_nodelife.kube.times import SECOND_NS, format_time
 from kubectl_nodelife.sandbox.tls import Sandbox
 from tests.loopback import kubectl, needs_kubectl, sandbox
-from tests.objects import manifest
+from tests.objects import condition, node, pod
 
 LONG_AGO = format_time(time.time_ns() - 3600 * SECOND_NS)
 CONTAINER = {"name": "c", "image": "example/c:1"}
@@ -22,29 +22,20 @@ CONTAINER = {"name": "c", "image": "example/c:1"}
 def stuck_pod(**status: Any) -> dict[str, Any]:
     """A pod of node a1 that bears the mark of an outage an hour ago."""
     conditions = {"Initialized": "True", "Ready": "False", "ContainersReady": "True"}
-    return {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": {"name": "stuck", "namespace": "shop", "uid": "u-stuck"},
-        "spec": {"nodeName": "a1", "containers": [CONTAINER]},
-        "status": {
-            "phase": "Running",
-            "containerStatuses": [
-                {"name": "c", "ready": True, "state": {"running": {"startedAt": LONG_AGO}}}
-            ],
-            "conditions": [
-                {"type": type_, "status": word, "lastTransitionTime": LONG_AGO}
-                for type_, word in conditions.items()
-            ],
-            **status,
-        },
-    }
+    running = {"name": "c", "ready": True, "state": {"running": {"startedAt": LONG_AGO}}}
+    return pod(
+        "stuck",
+        "a1",
+        namespace="shop",
+        uid="u-stuck",
+        conditions=[condition(kind, word, changed=LONG_AGO) for kind, word in conditions.items()],
+        status={"containerStatuses": [running], **status},
+    )
 
 
 def well_node() -> dict[str, Any]:
     """A node that has been Ready for an hour."""
-    ready = {"type": "Ready", "status": "True", "reason": "KubeletReady"}
-    return manifest("Node", "a1", status={"conditions": [ready | {"lastTransitionTime": LONG_AGO}]})
+    return node("a1", "True", "KubeletReady", since=LONG_AGO, uid="")
 
 
 async def nodelife(served: Sandbox, *words: str) -> Any:

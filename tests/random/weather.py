@@ -11,6 +11,7 @@ from kubectl_nodelife.engine.actions import Action
 from kubectl_nodelife.kube.times import MILLISECOND_NS, SECOND_NS
 from kubectl_nodelife.sim.failing_writes import InjectedFault
 from kubectl_nodelife.sim.world import Faults
+from tests import objects
 from tests.sim.documents import Json, document, node, owner, pod
 
 STORM_S = 240
@@ -103,17 +104,7 @@ class Storm:
 
 def daemon_set() -> Json:
     """One of which each node runs a pod."""
-    labels = {"app": "agent"}
-    template = {
-        "metadata": {"labels": labels},
-        "spec": {"containers": [{"name": "c", "image": "registry.example/agent:1"}]},
-    }
-    return {
-        "apiVersion": "apps/v1",
-        "kind": "DaemonSet",
-        "metadata": {"name": "agent", "namespace": "default"},
-        "spec": {"selector": {"matchLabels": labels}, "template": template},
-    }
+    return objects.workload("DaemonSet", "agent", uid="")
 
 
 class _Weather(Storm):

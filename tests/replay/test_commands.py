@@ -11,7 +11,7 @@ import pytest
 
 from kubectl_nodelife.cli import main
 from kubectl_nodelife.kube.times import SECOND_NS, format_time
-from tests.objects import write_list
+from tests.objects import event, node, write_list
 from tests.raw_server import RawServer, in_a_thread, raw_server
 
 Capture = pytest.CaptureFixture[str]
@@ -24,35 +24,15 @@ def ago(seconds: float) -> str:
 def said(
     kind: str, name: str, reason: str, message: str, component: str, seconds: float
 ) -> dict[str, Any]:
-    involved = {"kind": kind, "name": name}
-    if kind != "Node":
-        involved["namespace"] = "shop"
-    when = ago(seconds)
-    return {
-        "apiVersion": "v1",
-        "kind": "Event",
-        "metadata": {"name": f"{name}.{reason}", "namespace": "shop", "creationTimestamp": when},
-        "involvedObject": involved,
-        "reason": reason,
-        "message": message,
-        "source": {"component": component, "host": "a1" if component == "kubelet" else ""},
-        "firstTimestamp": when,
-        "lastTimestamp": when,
-        "count": 1,
-        "type": "Normal",
-    }
+    host = "a1" if component == "kubelet" else ""
+    when = {"when": ago(seconds), "by": component, "host": host}
+    return event((kind, name), reason, message, namespace="shop", **when)
 
 
 def drained() -> dict[str, Any]:
     fields = {"f:spec": {"f:unschedulable": {}}}
     manager = {"manager": "kubectl", "operation": "Update", "time": ago(101), "fieldsV1": fields}
-    return {
-        "apiVersion": "v1",
-        "kind": "Node",
-        "metadata": {"name": "a1", "managedFields": [manager]},
-        "spec": {"unschedulable": True},
-        "status": {"conditions": [{"type": "Ready", "status": "True"}]},
-    }
+    return node("a1", uid="", metadata={"managedFields": [manager]}, unschedulable=True)
 
 
 @pytest.fixture

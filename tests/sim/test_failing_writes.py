@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from kubectl_nodelife.errors import BadInput
+from tests.objects import workload
 from tests.sim.documents import Json, found, node, owner, pod, scenario, stop, story, times
 
 LOST_NODE: Json = {
@@ -124,17 +125,7 @@ def test_a_lost_answer_means_that_the_server_did_it() -> None:
 def test_a_probability_is_drawn_from_the_seed() -> None:
     def refusals(seed: int) -> list[bool]:
         entry = {"controller": "daemonset", "verb": "create", "kind": "Pod", "code": 500}
-        labels = {"app": "x"}
-        containers = [{"name": "c", "image": "i"}]
-        the = {
-            "apiVersion": "apps/v1",
-            "kind": "DaemonSet",
-            "metadata": {"name": "x"},
-            "spec": {
-                "selector": {"matchLabels": labels},
-                "template": {"metadata": {"labels": labels}, "spec": {"containers": containers}},
-            },
-        }
+        the = workload("DaemonSet", "x", uid="")
         objects = [the, *(node(f"n{i}") for i in range(20))]
         failing = [{**entry, "probability": 0.5, "seed": seed}]
         run = story(objects=objects, controllers=["daemonset"], failingWrites=failing)

@@ -17,7 +17,7 @@ from kubectl_nodelife.outlook.what_if.question import Question, play
 from kubectl_nodelife.sim.kubectl.options import DrainOptions
 from tests.drain.build import NOW, budget, namespace, node, plan, pods_of, replica_set
 from tests.drain.test_admission import policy, webhook
-from tests.objects import write_list
+from tests.objects import workload, write_list
 from tests.sim.documents import Json, found, owner, pod, story
 from tests.sim.documents import node as bare_node
 
@@ -121,15 +121,7 @@ def test_no_owner_and_no_user_makes_a_pod_in_a_namespace_that_is_deleted() -> No
 
 
 def test_the_daemonset_controller_makes_no_pod_there() -> None:
-    agent: Json = {
-        "apiVersion": "apps/v1",
-        "kind": "DaemonSet",
-        "metadata": {"name": "agent", "namespace": "shop", "uid": "ds-agent"},
-        "spec": {
-            "selector": {"matchLabels": {"app": "agent"}},
-            "template": {"metadata": {"labels": {"app": "agent"}}, "spec": {"containers": []}},
-        },
-    }
+    agent = workload("DaemonSet", "agent", namespace="shop", uid="ds-agent")
     shop: Json = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "shop"}}
     told = story(
         objects=[bare_node("a1"), shop, agent],

@@ -3,6 +3,7 @@
 from typing import Any
 
 from kubectl_nodelife.sim.scenario import assemble
+from tests.objects import manifest
 from tests.sim.documents import Json, found, node, pod, scenario, story, times
 from tests.simulating import begin, play
 
@@ -123,23 +124,14 @@ def test_the_spread_over_zones_holds() -> None:
 
 
 def test_a_local_volume_holds_the_pod_to_its_node() -> None:
-    claim = {
-        "apiVersion": "v1",
-        "kind": "PersistentVolumeClaim",
-        "metadata": {"name": "data", "namespace": "default"},
-        "spec": {"volumeName": "disk"},
-        "status": {"phase": "Bound"},
-    }
+    bound = {"phase": "Bound"}
+    claim = manifest(
+        "PersistentVolumeClaim", "data", "default", spec={"volumeName": "disk"}, status=bound
+    )
     here = {"key": "name", "operator": "In", "values": ["b"]}
-    disk = {
-        "apiVersion": "v1",
-        "kind": "PersistentVolume",
-        "metadata": {"name": "disk"},
-        "spec": {
-            "claimRef": {"name": "data", "namespace": "default"},
-            "nodeAffinity": {"required": {"nodeSelectorTerms": [{"matchExpressions": [here]}]}},
-        },
-    }
+    affinity = {"required": {"nodeSelectorTerms": [{"matchExpressions": [here]}]}}
+    of = {"name": "data", "namespace": "default"}
+    disk = manifest("PersistentVolume", "disk", spec={"claimRef": of, "nodeAffinity": affinity})
     uses = [{"name": "data", "persistentVolumeClaim": {"claimName": "data"}}]
     nodes = [node("a"), node("b", unschedulable=True)]
     db = pod("db", volumes=uses)

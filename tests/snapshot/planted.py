@@ -56,22 +56,19 @@ def more() -> list[Document]:
     """Objects with secrets in places that our dumps have no example of."""
     owner = {"apiVersion": "kubevirt.io/v1", "kind": "VirtualMachine", "name": "v", "uid": "v"}
     vm = {"spec": {"template": {"spec": {"volumes": [{"userData": "s3cr3t-vm"}]}}}}
+    ended = {"exitCode": 1, "message": "s3cr3t-last-words"}
     return [
         manifest("StorageClass", "s", parameters={"key": "s3cr3t-parameter"}),
         manifest(
             "PersistentVolume", "v", spec={"csi": {"volumeAttributes": {"key": "s3cr3t-attribute"}}}
         ),
-        {
-            "apiVersion": "v1",
-            "kind": "Pod",
-            "metadata": {"name": "ended", "namespace": "default"},
-            "spec": {"containers": [{"env": [{"name": "A", "value": "s3cr3t-old-env"}]}]},
-            "status": {
-                "containerStatuses": [
-                    {"lastState": {"terminated": {"exitCode": 1, "message": "s3cr3t-last-words"}}}
-                ]
-            },
-        },
+        manifest(
+            "Pod",
+            "ended",
+            "default",
+            spec={"containers": [{"env": [{"name": "A", "value": "s3cr3t-old-env"}]}]},
+            status={"containerStatuses": [{"lastState": {"terminated": ended}}]},
+        ),
         manifest(
             "ControllerRevision",
             "vm-1",

@@ -1,5 +1,6 @@
 """The small fleet that simulated upgrades run on: twelve nodes in three zones, and their pods."""
 
+from tests.objects import budget, workload
 from tests.sim.documents import Json, node, owner, pod
 
 ZONES = "abc"
@@ -16,7 +17,8 @@ def fleet_objects(budgets: bool = True) -> list[Json]:
         made["status"]["allocatable"] = {"cpu": "8", "memory": "16Gi", "pods": "110"}
         made["status"]["nodeInfo"] = {"bootID": f"boot-{name}", "kubeletVersion": "v1.36.0"}
         objects.append(made)
-    objects.append(_daemon_set())
+    everywhere = {"tolerations": [{"operator": "Exists"}]}
+    objects.append(workload("DaemonSet", "cni", namespace="kube-system", pods=everywhere))
     for number, replicas in enumerate((9, 6, 3, 4)):
         app = f"app{number}"
         objects.append(owner("ReplicaSet", app, replicas))
@@ -26,33 +28,5 @@ def fleet_objects(budgets: bool = True) -> list[Json]:
             one["metadata"]["labels"] = {"app": app}
             objects.append(one)
         if budgets and number < 3:
-            objects.append(_budget(app, replicas - 1 - number % 2))
+            objects.append(budget(app, uid="", minAvailable=replicas - 1 - number % 2))
     return objects
-
-
-def _budget(app: str, least: int) -> Json:
-    return {
-        "apiVersion": "policy/v1",
-        "kind": "PodDisruptionBudget",
-        "metadata": {"name": app, "namespace": "default"},
-        "spec": {"minAvailable": least, "selector": {"matchLabels": {"app": app}}},
-    }
-
-
-def _daemon_set() -> Json:
-    labels = {"app": "cni"}
-    return {
-        "apiVersion": "apps/v1",
-        "kind": "DaemonSet",
-        "metadata": {"name": "cni", "namespace": "kube-system", "uid": "cni"},
-        "spec": {
-            "selector": {"matchLabels": labels},
-            "template": {
-                "metadata": {"labels": labels},
-                "spec": {
-                    "containers": [{"name": "c", "image": "registry.example/cni:1"}],
-                    "tolerations": [{"operator": "Exists"}],
-                },
-            },
-        },
-    }

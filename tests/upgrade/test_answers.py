@@ -25,6 +25,7 @@ from tests.drain.build import (
     replica_set,
     workload,
 )
+from tests.objects import webhook
 
 
 def ports() -> UpgradePorts:
@@ -56,26 +57,9 @@ def test_an_answer_follows_the_pods_and_the_budgets() -> None:
     assert verdict(cache, "a1", (), NOW_NS).moving == ()
 
 
-WEBHOOK: Json = {
-    "apiVersion": "admissionregistration.k8s.io/v1",
-    "kind": "ValidatingWebhookConfiguration",
-    "metadata": {"name": "gone"},
-    "webhooks": [
-        {
-            "name": "gone.example.com",
-            "failurePolicy": "Fail",
-            "clientConfig": {"service": {"namespace": "default", "name": "gone"}},
-            "rules": [
-                {
-                    "apiGroups": [""],
-                    "apiVersions": ["v1"],
-                    "operations": ["CREATE"],
-                    "resources": ["pods/eviction"],
-                }
-            ],
-        }
-    ],
-}
+WEBHOOK = webhook(
+    failurePolicy="Fail", clientConfig={"service": {"namespace": "default", "name": "gone"}}
+)
 AGENT = owned("DaemonSet", "agent", "a1", 0)
 BARE = pod("bare", "a1")
 ANOTHER = owned("ReplicaSet", "web", "a1", 9)

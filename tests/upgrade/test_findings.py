@@ -8,12 +8,14 @@ import pytest
 from kubectl_nodelife.controllers.upgrade import marks
 from kubectl_nodelife.controllers.upgrade.policy import policy_from
 from kubectl_nodelife.engine.settings import make_settings
-from kubectl_nodelife.kube.times import SECOND_NS, format_micro_time
+from kubectl_nodelife.kube.times import SECOND_NS
 from kubectl_nodelife.upgrade.findings import UpgradePlan
 from kubectl_nodelife.upgrade.plan import make_upgrade_plan
+from tests import objects
 from tests.acts.program import nodelife
 from tests.drain import build
 from tests.loopback import sandbox
+from tests.objects import webhook
 from tests.upgrade.test_plan import blue
 
 SETTINGS = make_settings("v1.36")
@@ -36,35 +38,12 @@ def told(found: UpgradePlan) -> dict[str, list[str]]:
 
 
 def lease(name: str, age_s: int) -> build.Json:
-    return {
-        "apiVersion": "coordination.k8s.io/v1",
-        "kind": "Lease",
-        "metadata": {"name": name, "namespace": "kube-system"},
-        "spec": {"renewTime": format_micro_time(build.NOW_NS - age_s * SECOND_NS)},
-    }
+    return objects.lease(name, build.NOW_NS - age_s * SECOND_NS, namespace="kube-system")
 
 
 def daemon_set(**toleration: str) -> build.Json:
-    template = {
-        "metadata": {"labels": {"app": "cni"}},
-        "spec": {"containers": [{"name": "c", "image": "i"}], "tolerations": [toleration]},
-    }
-    return {
-        "apiVersion": "apps/v1",
-        "kind": "DaemonSet",
-        "metadata": {"name": "cni", "namespace": "kube-system", "uid": "u-cni"},
-        "spec": {"selector": {"matchLabels": {"app": "cni"}}, "template": template},
-    }
-
-
-def webhook(*resources: str) -> build.Json:
-    rule = {"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"]}
-    return {
-        "apiVersion": "admissionregistration.k8s.io/v1",
-        "kind": "ValidatingWebhookConfiguration",
-        "metadata": {"name": "guard"},
-        "webhooks": [{"name": "a.b.c", "rules": [{**rule, "resources": list(resources)}]}],
-    }
+    pods = {"tolerations": [toleration]}
+    return objects.workload("DaemonSet", "cni", namespace="kube-system", pods=pods)
 
 
 def labelled(key: str, value: str = "x", where: str = "labels") -> list[build.Json]:
@@ -82,12 +61,8 @@ def test_a_namespace_that_is_missing_refuses_the_start_and_says_what_to_type() -
 
 def test_the_namespace_of_a_job_must_exist_as_well() -> None:
     spec = {"template": {"spec": {"containers": [{"name": "c", "image": "i"}]}}}
-    job = {
-        "apiVersion": "batch/v1",
-        "kind": "Job",
-        "metadata": {"namespace": "infra"},
-        "spec": spec,
-    }
+    meta = {"namespace": "infra"}
+    job = {"apiVersion": "batch/v1", "kind": "Job", "metadata": meta, "spec": spec}
     found = plan(build.namespace("nodelife"), work={"mode": "job", "manifest": job})
     assert any("namespace infra, for the Jobs" in refusal for refusal in found.refusals)
 
@@ -151,12 +126,7 @@ def test_nodes_that_are_not_ready_are_named() -> None:
 
 
 def test_a_grace_period_shorter_than_two_renewals_is_named() -> None:
-    rhythm = {
-        "apiVersion": "coordination.k8s.io/v1",
-        "kind": "Lease",
-        "metadata": {"name": "a1", "namespace": "kube-node-lease"},
-        "spec": {"leaseDurationSeconds": 40, "renewTime": format_micro_time(build.NOW_NS)},
-    }
+    rhythm = objects.lease("a1", build.NOW_NS)
     made = build.snapshot(build.namespace(), *blue(*THREE), rhythm)
     policy = policy_from({"selector": "pool=blue", "work": {"mode": "nothing"}})
     short = make_settings("v1.36", {"node-monitor-grace-period": "8s"})

@@ -15,12 +15,7 @@ from kubectl_nodelife.controllers import make_controllers
 from kubectl_nodelife.controllers.upgrade.counts import pool_scope
 from kubectl_nodelife.controllers.upgrade.policy import policy_from
 from kubectl_nodelife.drain.snapshot import PlanSnapshot
-from kubectl_nodelife.engine.actions import (
-    EvictPod,
-    NodeMarkPatch,
-    RecordEvent,
-    UpdateRun,
-)
+from kubectl_nodelife.engine.actions import EvictPod, NodeMarkPatch, RecordEvent, UpdateRun
 from kubectl_nodelife.engine.settings import make_settings
 from kubectl_nodelife.errors import BadInput
 from kubectl_nodelife.kube.kinds import kind_named
@@ -32,6 +27,7 @@ from kubectl_nodelife.upgrade.answers import decider_for
 from kubectl_nodelife.upgrade.findings import UpgradePlan
 from kubectl_nodelife.upgrade.plan import make_upgrade_plan
 from tests.deep import first_few
+from tests.objects import budget
 from tests.sim.documents import Json, document
 from tests.upgrade.fleet_objects import fleet_objects
 
@@ -233,15 +229,13 @@ def budgets(chance: random.Random, setting: Setting) -> list[Json]:
     apps = sorted({(p.namespace, (p.metadata.labels or {}).get("app", ""))
                    for p in setting.cluster.pods.values()})  # fmt: skip
     return [
-        {
-            "apiVersion": "policy/v1",
-            "kind": "PodDisruptionBudget",
-            "metadata": {"name": f"b{number}", "namespace": namespace},
-            "spec": {
-                "selector": {"matchLabels": {"app": app}},
-                "maxUnavailable": chance.choice([1, 1, "50%"]),
-            },
-        }
+        budget(
+            f"b{number}",
+            app,
+            namespace=namespace,
+            uid="",
+            maxUnavailable=chance.choice([1, 1, "50%"]),
+        )
         for number, (namespace, app) in enumerate(chance.sample(apps, min(4, len(apps))))
     ]
 

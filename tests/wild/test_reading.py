@@ -7,6 +7,8 @@ from typing import Any
 import pytest
 
 from kubectl_nodelife.cli import main
+from tests import objects
+from tests.objects import pod
 
 Capture = pytest.CaptureFixture[str]
 NOW = ("--now", "2026-09-20T12:00:00Z")
@@ -23,26 +25,13 @@ def listed(*items: Any) -> dict[str, Any]:
     return {"apiVersion": "v1", "kind": "List", "items": list(items)}
 
 
-POD = {
-    "apiVersion": "v1",
-    "kind": "Pod",
-    "metadata": {"name": "p", "namespace": "d"},
-    "spec": {"nodeName": "w1", "containers": [{"name": "c", "image": "c"}]},
-    "status": {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]},
-}
+POD = pod("p", "w1", namespace="d", ready=True, uid="")
 
 
 def workload(kind: str, created: Any) -> dict[str, Any]:
-    template = {"metadata": {"labels": {"a": "b"}, "creationTimestamp": created}}
-    template |= {"spec": {"containers": [{"name": "c", "image": "c"}]}}
-    selector = {"matchLabels": {"a": "b"}}
-    made = {"metadata": {"name": "a", "namespace": "d", "uid": "u"}}
-    return {
-        "apiVersion": "apps/v1",
-        "kind": kind,
-        **made,
-        "spec": {"selector": selector, "template": template},
-    }
+    made = objects.workload(kind, "a", namespace="d")
+    made["spec"]["template"]["metadata"]["creationTimestamp"] = created
+    return made
 
 
 @pytest.mark.parametrize("kind", ["DaemonSet", "Deployment", "ReplicaSet", "StatefulSet"])

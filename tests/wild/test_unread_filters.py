@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from kubectl_nodelife.cli import main
+from tests.objects import workload
 from tests.wild.reports import FOLDER, Report
 
 Capture = pytest.CaptureFixture[str]
@@ -31,16 +32,7 @@ def test_daemon_sets_that_were_read(tmp_path: Path, capsys: Capture) -> None:
     }
     assert owners
     cluster["items"] += [
-        {
-            "apiVersion": "apps/v1",
-            "kind": "DaemonSet",
-            "metadata": {"namespace": namespace, "name": name, "uid": uid},
-            "spec": {
-                "selector": {"matchLabels": {"app": name}},
-                "template": {"metadata": {"labels": {"app": name}}, "spec": {"containers": []}},
-            },
-        }
-        for namespace, name, uid in owners
+        workload("DaemonSet", name, namespace=namespace, uid=uid) for namespace, name, uid in owners
     ]
     dump = tmp_path / "cluster.json"
     dump.write_text(json.dumps(cluster))

@@ -23,7 +23,7 @@ from kubectl_nodelife.sandbox.tls import Sandbox
 from tests.acts.program import Ended, nodelife
 from tests.acts.test_repair import KUBE_SYSTEM
 from tests.loopback import client, sandbox
-from tests.objects import manifest, of_kind
+from tests.objects import manifest, of_kind, owner
 from tests.pod_status.test_live import well_node
 
 LEASE = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/kubectl-nodelife-upgrade"
@@ -137,29 +137,25 @@ async def test_clean_gives_back_keeps_what_is_not_proven_and_leaves_others_marks
         assert nothing.out == "nothing is left of an upgrade\n"
 
 
-def made(kind: str, api_version: str, namespace: str, spec: dict[str, Any]) -> dict[str, Any]:
+def made(kind: str, namespace: str, spec: dict[str, Any]) -> dict[str, Any]:
     """What a run made for node b0 and its dead leader left."""
-    owner = {"apiVersion": "v1", "kind": "Node", "name": "b0", "uid": "uid-b0"}
-    return {
-        "apiVersion": api_version,
-        "kind": kind,
-        "metadata": {
-            "name": "nodelife-canary-0",
-            "namespace": namespace,
-            "uid": f"uid-{kind}",
-            "labels": {"nodelife.dev/run": "r1"},
-            "ownerReferences": [owner],
-        },
-        "spec": spec,
-    }
+    return of_kind(
+        kind,
+        "nodelife-canary-0",
+        namespace,
+        uid=f"uid-{kind}",
+        labels={"nodelife.dev/run": "r1"},
+        owners=[owner("Node", "b0", controller=None)],
+        spec=spec,
+    )
 
 
 async def test_clean_shows_and_deletes_what_a_dead_leader_made() -> None:
     template = {"spec": {"containers": [{"name": "c", "image": "c"}]}}
     async with on(
         well_node(),
-        made("Pod", "v1", "nodelife", template["spec"]),
-        made("Job", "batch/v1", "kube-system", {"template": template}),
+        made("Pod", "nodelife", template["spec"]),
+        made("Job", "kube-system", {"template": template}),
         lease(RunDocument(run="r1", phase=RunPhase.ABORTED)),
     ) as served:
         shown = await upgrade(served, "clean")
