@@ -124,9 +124,9 @@ def _why_undrainable(fleet: Fleet, name: str) -> str:
         owners = [owner["kind"] for owner in pod["metadata"].get("ownerReferences", ())]
         if owners == ["DaemonSet"]:
             continue
-        leaving.append(pod)
         if pod["status"].get("phase") in ("Succeeded", "Failed"):
-            continue
+            continue  # the API server deletes it at once, and asks no budget and no kubelet
+        leaving.append(pod)
         if not owners and not drain.get("force"):
             return "drain: refused: "
         if pod["spec"].get("volumes") and not drain.get("deleteEmptydirData"):
