@@ -27,7 +27,7 @@ from msgspec.structs import force_setattr, replace
 
 from kubectl_nodelife.kube.codec import convert
 from kubectl_nodelife.kube.meta import KubeObject
-from kubectl_nodelife.kube.node import NodeCondition, Taint
+from kubectl_nodelife.kube.node import Node, NodeCondition, Taint
 from kubectl_nodelife.kube.pod import Pod, PodCondition
 from kubectl_nodelife.kube.times import whole_seconds
 
@@ -177,6 +177,13 @@ class NodeAction(Action, frozen=True, kw_only=True, gc=False):
         """The node's uid."""
         return self.node_uid
 
+    def effect(self, obj: KubeObject | None, now_ns: int) -> KubeObject | None:
+        return self.node_after(obj) if isinstance(obj, Node) else obj
+
+    def node_after(self, node: Node) -> Node:
+        """The node after the action; the same object where nothing changes."""
+        return node
+
 
 class PodAction(Action, frozen=True, kw_only=True, gc=False):
     """An action on a pod.
@@ -201,6 +208,13 @@ class PodAction(Action, frozen=True, kw_only=True, gc=False):
     def uid(self) -> str:
         """The pod's uid."""
         return self.pod_uid
+
+    def effect(self, obj: KubeObject | None, now_ns: int) -> KubeObject | None:
+        return self.pod_after(obj, now_ns) if isinstance(obj, Pod) else obj
+
+    def pod_after(self, pod: Pod, now_ns: int) -> KubeObject | None:
+        """The pod after the action, None for "gone"; the same object where nothing changes."""
+        return pod
 
 
 class ObjectAction(Action, frozen=True, kw_only=True, gc=False):

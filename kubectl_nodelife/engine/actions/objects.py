@@ -45,15 +45,13 @@ class SetNodeConditions(NodeAction, frozen=True, kw_only=True, gc=False):
         for c in self.conditions:
             yield "SetNodeCondition", condition_detail(c)
 
-    def effect(self, obj: KubeObject | None, now_ns: int) -> KubeObject | None:
-        if not isinstance(obj, Node):
-            return obj
+    def node_after(self, node: Node) -> Node:
         new = {c.type: c for c in self.conditions}
-        in_place = tuple(new.pop(c.type, c) for c in obj.status.conditions)
+        in_place = tuple(new.pop(c.type, c) for c in node.status.conditions)
         merged = in_place + tuple(new.values())
-        if merged == obj.status.conditions:
-            return obj
-        return replace(obj, status=replace(obj.status, conditions=merged))
+        if merged == node.status.conditions:
+            return node
+        return replace(node, status=replace(node.status, conditions=merged))
 
     def shown_by(self, obj: KubeObject) -> bool:
         """Each condition is there with that status."""
@@ -74,10 +72,8 @@ class AddTaints(NodeAction, frozen=True, kw_only=True, gc=False):
         for t in self.taints:
             yield "AddTaint", taint_detail(t)
 
-    def effect(self, obj: KubeObject | None, now_ns: int) -> KubeObject | None:
-        if not isinstance(obj, Node):
-            return obj
-        return _with_taints(obj, add_or_update_taints(obj.spec.taints, self.taints))
+    def node_after(self, node: Node) -> Node:
+        return _with_taints(node, add_or_update_taints(node.spec.taints, self.taints))
 
     def shown_by(self, obj: KubeObject) -> bool:
         """Each taint is there, whenever it was added."""
@@ -94,10 +90,8 @@ class RemoveTaints(NodeAction, frozen=True, kw_only=True, gc=False):
         for t in self.taints:
             yield "RemoveTaint", taint_detail(t)
 
-    def effect(self, obj: KubeObject | None, now_ns: int) -> KubeObject | None:
-        if not isinstance(obj, Node):
-            return obj
-        return _with_taints(obj, remove_taints(obj.spec.taints, self.taints))
+    def node_after(self, node: Node) -> Node:
+        return _with_taints(node, remove_taints(node.spec.taints, self.taints))
 
 
 class SetNodeLabels(NodeAction, frozen=True, kw_only=True, gc=False):
@@ -110,13 +104,11 @@ class SetNodeLabels(NodeAction, frozen=True, kw_only=True, gc=False):
         for key, value in self.labels.items():
             yield "SetNodeLabel", {"key": key, "value": value}
 
-    def effect(self, obj: KubeObject | None, now_ns: int) -> KubeObject | None:
-        if not isinstance(obj, Node):
-            return obj
-        labels = {**(obj.metadata.labels or {}), **self.labels}
-        if labels == obj.metadata.labels:
-            return obj
-        return replace(obj, metadata=replace(obj.metadata, labels=labels))
+    def node_after(self, node: Node) -> Node:
+        labels = {**(node.metadata.labels or {}), **self.labels}
+        if labels == node.metadata.labels:
+            return node
+        return replace(node, metadata=replace(node.metadata, labels=labels))
 
 
 class SetUnschedulable(NodeAction, frozen=True, kw_only=True, gc=False):
@@ -126,10 +118,10 @@ class SetUnschedulable(NodeAction, frozen=True, kw_only=True, gc=False):
 
     unschedulable: bool
 
-    def effect(self, obj: KubeObject | None, now_ns: int) -> KubeObject | None:
-        if not isinstance(obj, Node) or obj.spec.unschedulable == self.unschedulable:
-            return obj
-        return replace(obj, spec=replace(obj.spec, unschedulable=self.unschedulable))
+    def node_after(self, node: Node) -> Node:
+        if node.spec.unschedulable == self.unschedulable:
+            return node
+        return replace(node, spec=replace(node.spec, unschedulable=self.unschedulable))
 
 
 def _with_taints(node: Node, taints: tuple[Taint, ...]) -> Node:
@@ -185,14 +177,8 @@ class SetPodCondition(PodAction, frozen=True, kw_only=True, gc=False):
             detail["phase"] = self.phase
         yield "SetPodCondition", detail
 
-    def effect(self, obj: KubeObject | None, now_ns: int) -> KubeObject | None:
-        if not isinstance(obj, Pod):
-            return obj
-        conditions = put_condition(obj.status.conditions, self.condition)
-        phase = self.phase or obj.status.phase
-        if conditions is obj.status.conditions and phase == obj.status.phase:
-            return obj
-        return replace(obj, status=replace(obj.status, conditions=conditions, phase=phase))
+    def pod_after(self, pod: Pod, now_ns: int) -> Pod:
+        return _with_phase(_with_condition(pod, self.condition), self.phase or pod.status.phase)
 
     def shown_by(self, obj: KubeObject) -> bool:
         """The condition is there with that status and reason, and the phase."""
@@ -216,13 +202,8 @@ class MarkPodNotReady(PodAction, frozen=True, kw_only=True, gc=False):
     def records(self) -> Iterator[tuple[str, Detail]]:
         yield "MarkPodNotReady", condition_detail(self.condition)
 
-    def effect(self, obj: KubeObject | None, now_ns: int) -> KubeObject | None:
-        if not isinstance(obj, Pod):
-            return obj
-        conditions = put_condition(obj.status.conditions, self.condition)
-        if conditions is obj.status.conditions:
-            return obj
-        return replace(obj, status=replace(obj.status, conditions=conditions))
+    def pod_after(self, pod: Pod, now_ns: int) -> Pod:
+        return _with_condition(pod, self.condition)
 
     def stamped(self, now_ns: int) -> MarkPodNotReady:
         """The same when its turn comes then: `UpdatePodCondition` reads the clock for each pod."""
@@ -249,11 +230,11 @@ class SetPodReason(PodAction, frozen=True, kw_only=True, gc=False):
     message: str
     by_pod_worker: bool = False
 
-    def effect(self, obj: KubeObject | None, now_ns: int) -> KubeObject | None:
-        if not isinstance(obj, Pod) or obj.status.reason == self.reason:
-            return obj
-        status = replace(obj.status, reason=self.reason, message=self.message)
-        return replace(obj, status=status)
+    def pod_after(self, pod: Pod, now_ns: int) -> Pod:
+        if pod.status.reason == self.reason:
+            return pod
+        status = replace(pod.status, reason=self.reason, message=self.message)
+        return replace(pod, status=status)
 
 
 class SetPodPhase(PodAction, frozen=True, kw_only=True, gc=False):
@@ -263,10 +244,8 @@ class SetPodPhase(PodAction, frozen=True, kw_only=True, gc=False):
 
     phase: str
 
-    def effect(self, obj: KubeObject | None, now_ns: int) -> KubeObject | None:
-        if not isinstance(obj, Pod) or obj.status.phase == self.phase:
-            return obj
-        return replace(obj, status=replace(obj.status, phase=self.phase))
+    def pod_after(self, pod: Pod, now_ns: int) -> Pod:
+        return _with_phase(pod, self.phase)
 
 
 class SetPodReady(PodAction, frozen=True, kw_only=True, gc=False):
@@ -278,15 +257,10 @@ class SetPodReady(PodAction, frozen=True, kw_only=True, gc=False):
     def records(self) -> Iterator[tuple[str, Detail]]:
         yield "SetPodReady", {"type": "Ready", "status": self.status}
 
-    def effect(self, obj: KubeObject | None, now_ns: int) -> KubeObject | None:
-        if not isinstance(obj, Pod):
-            return obj
-        ready = obj.status.condition("Ready") or PodCondition("Ready")
+    def pod_after(self, pod: Pod, now_ns: int) -> Pod:
+        ready = pod.status.condition("Ready") or PodCondition("Ready")
         changed = replace(ready, status=self.status, last_transition_time=self.at)
-        conditions = put_condition(obj.status.conditions, changed)
-        if conditions is obj.status.conditions:
-            return obj
-        return replace(obj, status=replace(obj.status, conditions=conditions))
+        return _with_condition(pod, changed)
 
     def shown_by(self, obj: KubeObject) -> bool:
         """Ready has that status."""
@@ -302,8 +276,8 @@ class SetPodLabel(PodAction, frozen=True, kw_only=True, gc=False):
     key: str
     value: str
 
-    def effect(self, obj: KubeObject | None, now_ns: int) -> KubeObject | None:
-        return None if obj is None else with_label(obj, self.key, self.value)
+    def pod_after(self, pod: Pod, now_ns: int) -> KubeObject:
+        return with_label(pod, self.key, self.value)  # type: ignore[no-any-return]
 
 
 class DeletePod(PodAction, frozen=True, kw_only=True, gc=False):
@@ -331,11 +305,9 @@ class DeletePod(PodAction, frozen=True, kw_only=True, gc=False):
             detail["taints"] = [taint_detail(t) for t in self.taints]
         yield "DeletePod", detail
 
-    def effect(self, obj: KubeObject | None, now_ns: int) -> KubeObject | None:
+    def pod_after(self, pod: Pod, now_ns: int) -> Pod | None:
         """The pod terminating since now, or gone where it gets no grace (`kube.deletion`)."""
-        if not isinstance(obj, Pod):
-            return obj
-        return delete_pod(obj, now_ns, self.grace_period_seconds)
+        return delete_pod(pod, now_ns, self.grace_period_seconds)
 
     def shown_by(self, obj: KubeObject) -> bool:
         """The pod is terminating; a forced deletion only shows in its being gone."""
@@ -357,31 +329,31 @@ class EvictPod(PodAction, frozen=True, kw_only=True, gc=False):
         grace = self.grace_period_seconds
         yield "EvictPod", {} if grace is None else {"gracePeriodSeconds": grace}
 
-    def effect(self, obj: KubeObject | None, now_ns: int) -> KubeObject | None:
+    def pod_after(self, pod: Pod, now_ns: int) -> Pod | None:
         """As a DELETE of the pod; the API server says on it why."""
-        marked = self._deletion().effect(obj, now_ns)
-        if marked is obj or not isinstance(marked, Pod):
+        marked = delete_pod(pod, now_ns, self.grace_period_seconds)
+        if marked is pod or marked is None:
             return marked
         reason = EVICTION_BY_EVICTION_API
         condition = disruption_target(marked.status, reason, EVICTION_MESSAGE, now_ns)
-        if condition is None:
-            return marked
-        conditions = put_condition(marked.status.conditions, condition)
-        return replace(marked, status=replace(marked.status, conditions=conditions))
+        return marked if condition is None else _with_condition(marked, condition)
 
     def shown_by(self, obj: KubeObject) -> bool:
         """The pod is terminating."""
         return obj.metadata.deletion_timestamp is not None
 
-    def _deletion(self) -> DeletePod:
-        return DeletePod(
-            controller=self.controller,
-            because=self.because,
-            namespace=self.namespace,
-            pod=self.pod,
-            pod_uid=self.pod_uid,
-            grace_period_seconds=self.grace_period_seconds,
-        )
+
+def _with_condition(pod: Pod, condition: PodCondition) -> Pod:
+    conditions = put_condition(pod.status.conditions, condition)
+    if conditions is pod.status.conditions:
+        return pod
+    return replace(pod, status=replace(pod.status, conditions=conditions))
+
+
+def _with_phase(pod: Pod, phase: str) -> Pod:
+    if pod.status.phase == phase:
+        return pod
+    return replace(pod, status=replace(pod.status, phase=phase))
 
 
 def _nodes_named_by_affinity(pod: Pod) -> Iterator[str]:

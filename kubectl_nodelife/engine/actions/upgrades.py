@@ -21,11 +21,12 @@ from kubectl_nodelife.engine.actions.action import (
     created_object,
     created_pod,
 )
-from kubectl_nodelife.engine.actions.objects import DeletePod
 from kubectl_nodelife.kube.codec import convert
+from kubectl_nodelife.kube.deletion import delete_pod
 from kubectl_nodelife.kube.kinds import kind_named
 from kubectl_nodelife.kube.meta import KubeObject
 from kubectl_nodelife.kube.node import Lease, Node, Taint
+from kubectl_nodelife.kube.pod import Pod
 from kubectl_nodelife.kube.taints import add_or_update_taints, remove_taints
 
 Changes = dict[str, str | None]
@@ -62,23 +63,20 @@ class NodeMarkPatch(NodeAction, frozen=True, kw_only=True, gc=False):
         states = (("from", self.from_), ("to", self.to))
         yield self.record, {key: state for key, state in states if state}
 
-    def effect(self, obj: KubeObject | None, now_ns: int) -> KubeObject | None:
-        if not isinstance(obj, Node):
-            return obj
-        taints = remove_taints(obj.spec.taints, self.remove_taints)
+    def node_after(self, node: Node) -> Node:
+        spec, meta = node.spec, node.metadata
+        taints = remove_taints(spec.taints, self.remove_taints)
         taints = add_or_update_taints(taints, self.add_taints)
-        cordoned = obj.spec.unschedulable if self.unschedulable is None else self.unschedulable
-        meta = obj.metadata
+        cordoned = spec.unschedulable if self.unschedulable is None else self.unschedulable
         annotations = _changed(meta.annotations, self.annotations)
         labels = _changed(meta.labels, self.labels)
         if annotations is not meta.annotations or labels is not meta.labels:
             meta = replace(meta, annotations=annotations, labels=labels)
-        spec = obj.spec
         if taints is not spec.taints or cordoned != spec.unschedulable:
             spec = replace(spec, taints=taints, unschedulable=cordoned)
-        if meta is obj.metadata and spec is obj.spec:
-            return obj
-        return replace(obj, metadata=meta, spec=spec)
+        if meta is node.metadata and spec is node.spec:
+            return node
+        return replace(node, metadata=meta, spec=spec)
 
 
 class StartWork(NodeAction, frozen=True, kw_only=True, gc=False):
@@ -170,16 +168,7 @@ class DeleteForNode(ForNode, frozen=True, kw_only=True, gc=False):
 
     def effect(self, obj: KubeObject | None, now_ns: int) -> KubeObject | None:
         """The pod terminating, or gone; the Job gone."""
-        if self.kind != "Pod":
-            return None
-        pod = DeletePod(
-            controller=self.controller,
-            because=self.because,
-            namespace=self.namespace,
-            pod=self.name,
-            pod_uid=self.object_uid,
-        )
-        return pod.effect(obj, now_ns)
+        return delete_pod(obj, now_ns) if isinstance(obj, Pod) else None
 
     def shown_by(self, obj: KubeObject) -> bool:
         """It is being deleted."""
