@@ -21,7 +21,7 @@ import msgspec
 from kubectl_nodelife.acts.node_drain import DRAIN, NodeDrain, Overtaken
 from kubectl_nodelife.acts.session import ActSession, Show, make_carrier
 from kubectl_nodelife.drain import results
-from kubectl_nodelife.engine.actions import SetUnschedulable
+from kubectl_nodelife.engine.actions import SetUnschedulable, of_node
 from kubectl_nodelife.engine.calls import Get, Request
 from kubectl_nodelife.engine.calls.call import collection_path
 from kubectl_nodelife.errors import Failed
@@ -255,11 +255,7 @@ def why_not(plan: results.DrainPlan) -> str:
 
 def _cordon_of(node: Node, *, unschedulable: bool) -> SetUnschedulable:
     return SetUnschedulable(
-        controller=DRAIN,
-        because="drain",
-        node=node.name,
-        node_uid=node.uid,
-        unschedulable=unschedulable,
+        controller=DRAIN, because="drain", **of_node(node), unschedulable=unschedulable
     )
 
 

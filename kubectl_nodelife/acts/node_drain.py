@@ -16,7 +16,7 @@ from typing import Final
 from urllib.parse import urlencode
 
 from kubectl_nodelife.acts.session import ActSession, Carrier, LiveCarrier, ServerDryRun
-from kubectl_nodelife.engine.actions import DeletePod, EvictPod
+from kubectl_nodelife.engine.actions import DeletePod, EvictPod, of_pod
 from kubectl_nodelife.engine.calls import Answer, Get, Request
 from kubectl_nodelife.engine.calls.call import NOT_FOUND
 from kubectl_nodelife.engine.calls.pod_calls import ASK_AGAIN, NAMESPACE_TERMINATING, after_eviction
@@ -220,9 +220,7 @@ class NodeDrain:
         return kind(
             controller=DRAIN,
             because=f"drain of node {self.name}",
-            namespace=pod.namespace,
-            pod=pod.name,
-            pod_uid=pod.uid,
+            **of_pod(pod),
             grace_period_seconds=self._options.requested_grace,
         )
 

@@ -235,15 +235,13 @@ def roll_back(
 
 
 def _action(outlook: UndoOutlook) -> RollBackDaemonSet:
-    from kubectl_nodelife.engine.actions import RollBackDaemonSet
+    from kubectl_nodelife.engine.actions import RollBackDaemonSet, of_object
 
     daemon_set, revision = outlook.view.daemon_set, outlook.plan.revision
     return RollBackDaemonSet(
         controller=writing.ROLLOUT,
         because=f"rollout undo to revision {revision.revision}",
-        namespace=daemon_set.namespace,
-        name=daemon_set.name,
-        object_uid=daemon_set.uid,
+        **of_object(daemon_set),
         revision=revision.revision,
         patch=outlook.plan.patch,
     )

@@ -26,6 +26,8 @@ from kubectl_nodelife.engine.actions import (
     RemoveTaints,
     SetNodeConditions,
     SetPodCondition,
+    of_node,
+    of_pod,
 )
 from kubectl_nodelife.engine.cache import Cache, Key
 from kubectl_nodelife.kube.field_managers import TAINTS, UNSCHEDULABLE
@@ -123,8 +125,7 @@ class ForeignWriteDetector:
                 cause = SetNodeConditions(
                     controller="node-lifecycle",
                     because=f"seen in the cluster: {self._silence(new, now_ns)}",
-                    node=new.name,
-                    node_uid=new.uid,
+                    **of_node(new),
                     conditions=lost,
                 )
                 yield cause
@@ -141,8 +142,7 @@ class ForeignWriteDetector:
                 controller="node-lifecycle",
                 because=f"seen in the cluster: {state}",
                 cause=queued or cause,
-                node=new.name,
-                node_uid=new.uid,
+                **of_node(new),
                 taints=added,
             )
         if removed:
@@ -150,8 +150,7 @@ class ForeignWriteDetector:
                 controller="node-lifecycle",
                 because=f"seen in the cluster: {state}",
                 cause=cause,
-                node=new.name,
-                node_uid=new.uid,
+                **of_node(new),
                 taints=removed,
             )
 
@@ -178,9 +177,7 @@ class ForeignWriteDetector:
                 controller=controller,
                 because=f"seen in the cluster: {target.message}",
                 cause=self._timer(new.key),
-                namespace=new.namespace,
-                pod=new.name,
-                pod_uid=new.uid,
+                **of_pod(new),
                 condition=target,
             )
 
@@ -189,9 +186,7 @@ class ForeignWriteDetector:
             controller="node-lifecycle",
             because=f"seen in the cluster: node {pod.spec.node_name} is not Ready",
             cause=cause,
-            namespace=pod.namespace,
-            pod=pod.name,
-            pod_uid=pod.uid,
+            **of_pod(pod),
             condition=condition,
         )
 
@@ -227,9 +222,7 @@ class ForeignWriteDetector:
             controller=controller,
             because=because,
             cause=cause,
-            namespace=pod.namespace,
-            pod=pod.name,
-            pod_uid=pod.uid,
+            **of_pod(pod),
             force=force,
             grace_period_seconds=0 if force else None,
         )

@@ -44,6 +44,7 @@ from kubectl_nodelife.engine.actions import (
     PodAction,
     RaiseCollisionCount,
     RecordEvent,
+    of_pod,
 )
 from kubectl_nodelife.engine.cache import Cache, Key
 from kubectl_nodelife.engine.events import (
@@ -374,9 +375,7 @@ def creation(pod: Pod, because: str, cause: Action | None = None) -> MakePod:
         controller=CLUSTER,
         because=because,
         cause=cause,
-        namespace=meta.namespace,
-        pod=meta.name,
-        pod_uid=meta.uid,
+        **of_pod(pod),
         node=pod.spec.node_name,
         owner=owner.name if owner is not None else "",
         owner_kind=owner.kind if owner is not None else "",
@@ -388,14 +387,11 @@ def deletion(
     pod: Pod, because: str, cause: Action | None, grace_period_seconds: int | None = None
 ) -> DeletePod:
     """The cluster deletes a pod; with a grace period of 0 its kubelet has stopped it."""
-    meta = pod.metadata
     return DeletePod(
         controller=CLUSTER,
         because=because,
         cause=cause,
-        namespace=meta.namespace,
-        pod=meta.name,
-        pod_uid=meta.uid,
+        **of_pod(pod),
         grace_period_seconds=grace_period_seconds,
     )
 

@@ -19,7 +19,13 @@ from typing import Any
 from msgspec.structs import replace
 
 from kubectl_nodelife.copy_on_write import fork_dict, made_later, unchanging
-from kubectl_nodelife.engine.actions import Action, SetNodeConditions, SetPodCondition
+from kubectl_nodelife.engine.actions import (
+    Action,
+    SetNodeConditions,
+    SetPodCondition,
+    of_node,
+    of_pod,
+)
 from kubectl_nodelife.engine.cache import Key
 from kubectl_nodelife.engine.events import Heartbeats
 from kubectl_nodelife.kube.meta import Time
@@ -428,8 +434,7 @@ class Kubelets:
                     controller=CLUSTER,
                     because="the kubelet posts its node's status",
                     cause=cause,
-                    node=node.name,
-                    node_uid=node.uid,
+                    **of_node(node),
                     conditions=changed,
                 )
             )
@@ -573,15 +578,12 @@ class Kubelets:
             status = replace(status, pod_ip=self._next_ip())
         ready = status.condition("Ready")
         assert ready is not None
-        meta = pod.metadata
         done = self._api.note(
             SetPodCondition(
                 controller=CLUSTER,
                 because=f"the containers run on {pod.spec.node_name}",
                 cause=start.cause,
-                namespace=meta.namespace,
-                pod=meta.name,
-                pod_uid=meta.uid,
+                **of_pod(pod),
                 condition=ready,
                 phase="Running",
             )

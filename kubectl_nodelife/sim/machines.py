@@ -16,7 +16,7 @@ from typing import Any, Final
 import msgspec
 from msgspec.structs import replace
 
-from kubectl_nodelife.engine.actions import Action, SetPodCondition
+from kubectl_nodelife.engine.actions import Action, SetPodCondition, of_pod
 from kubectl_nodelife.kube.meta import KubeObject, ObjectMeta
 from kubectl_nodelife.kube.node import Node, NodeCondition, NodeMeta, NodeSpec, NodeStatus, Taint
 from kubectl_nodelife.kube.pod import (
@@ -322,9 +322,7 @@ class Machines:
                 controller=CLUSTER,
                 because=why,
                 cause=cause,
-                namespace=pod.namespace,
-                pod=pod.name,
-                pod_uid=pod.uid,
+                **of_pod(pod),
                 condition=condition,
                 phase=status.phase if status.phase != pod.status.phase else "",
             )

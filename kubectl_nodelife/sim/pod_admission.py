@@ -15,7 +15,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from kubectl_nodelife.engine.actions import Action, SetPodPhase
+from kubectl_nodelife.engine.actions import Action, SetPodPhase, of_pod
 from kubectl_nodelife.kube.node import Node
 from kubectl_nodelife.kube.pod import Pod, is_mirror_pod
 from kubectl_nodelife.kube.quantity import pod_requests
@@ -79,9 +79,7 @@ class PodAdmission:
             controller=CLUSTER,
             because=f"the kubelet of {node.name} rejects it ({reason[0]}): {reason[1]}",
             cause=cause,
-            namespace=pod.namespace,
-            pod=pod.name,
-            pod_uid=pod.uid,
+            **of_pod(pod),
             phase="Failed",
         )
         status = replace(pod.status, phase="Failed", reason=reason[0], message=message)

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from itertools import islice
 from typing import Final, NamedTuple
 
-from kubectl_nodelife.engine.actions import SetPodCondition
+from kubectl_nodelife.engine.actions import SetPodCondition, of_pod
 from kubectl_nodelife.engine.cache import Key
 from kubectl_nodelife.kube.meta import Time
 from kubectl_nodelife.kube.pod import TERMINAL_PHASES, Pod, PodCondition
@@ -196,9 +196,7 @@ class Preemption:
                 controller=CLUSTER,
                 because=why,
                 cause=preempted,
-                namespace=victim.namespace,
-                pod=victim.name,
-                pod_uid=victim.uid,
+                **of_pod(victim),
                 condition=PodCondition(
                     type="DisruptionTarget",
                     status="True",

@@ -12,7 +12,7 @@ from typing import cast
 
 from msgspec.structs import replace
 
-from kubectl_nodelife.engine.actions import Action, AddTaints, RemoveTaints
+from kubectl_nodelife.engine.actions import Action, AddTaints, RemoveTaints, of_node
 from kubectl_nodelife.engine.settings import NEWEST, Profile, parse_profile
 from kubectl_nodelife.kube.codec import encode, mended, merge_patch
 from kubectl_nodelife.kube.kinds import kind_of
@@ -257,8 +257,7 @@ class Script:
                 AddTaints(
                     controller=api.CLUSTER,
                     because=_WHY,
-                    node=node.name,
-                    node_uid=node.uid,
+                    **of_node(node),
                     taints=tuple(t for t in taints if t not in node.spec.taints),
                 )
             )
@@ -268,8 +267,7 @@ class Script:
                 RemoveTaints(
                     controller=api.CLUSTER,
                     because=_WHY,
-                    node=node.name,
-                    node_uid=node.uid,
+                    **of_node(node),
                     taints=tuple(t for t in taints if t not in others),
                 )
             )

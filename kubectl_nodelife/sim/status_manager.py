@@ -20,7 +20,7 @@ import msgspec
 from msgspec.structs import replace
 
 from kubectl_nodelife.copy_on_write import fork_dict
-from kubectl_nodelife.engine.actions import Action, SetPodCondition
+from kubectl_nodelife.engine.actions import Action, SetPodCondition, of_pod
 from kubectl_nodelife.engine.cache import Key
 from kubectl_nodelife.engine.events import ConditionsChange
 from kubectl_nodelife.kube.pod import Pod, PodStatus, is_mirror_pod
@@ -458,9 +458,7 @@ def patch_actions(pod: Pod, status: PodStatus, news: PodNews, version: int) -> I
             controller=NAME,
             because=because,
             cause=news.cause,
-            namespace=pod.namespace,
-            pod=pod.name,
-            pod_uid=pod.uid,
+            **of_pod(pod),
             condition=condition,
             phase=phase,
         )

@@ -167,9 +167,7 @@ def adopt(context: SyncContext, kind: str, obj: KubeObject) -> actions.AdoptObje
         because=f"it matches the selector of {context.daemon_set.name} and has no controller",
         cause=context.cause,
         kind=kind,
-        namespace=obj.namespace,
-        name=obj.name,
-        object_uid=obj.uid,
+        **actions.of_object(obj),
         owner=controller_reference(context.daemon_set),
     )
 
@@ -181,9 +179,7 @@ def release(context: SyncContext, kind: str, obj: KubeObject) -> actions.Release
         because=f"its labels no longer match the selector of {context.daemon_set.name}",
         cause=context.cause,
         kind=kind,
-        namespace=obj.namespace,
-        name=obj.name,
-        object_uid=obj.uid,
+        **actions.of_object(obj),
         owner_uid=context.daemon_set.uid,
     )
 
@@ -252,9 +248,7 @@ def _label(sync: SyncContext, _failures: Failures) -> Calls:
             controller=CONTROLLER,
             because="the revision lacks its hash label",
             cause=sync.cause,
-            namespace=r.namespace,
-            name=r.name,
-            object_uid=r.uid,
+            **actions.of_object(r),
             number=r.revision,
             hash_label=(LABEL_CONTROLLER_REVISION_HASH, r.name),
         )
@@ -323,9 +317,7 @@ def _snapshot_made(
             controller=CONTROLLER,
             because=f"another template has the name {revision.name}",
             cause=sync.cause,
-            namespace=daemon_set.namespace,
-            name=daemon_set.name,
-            object_uid=daemon_set.uid,
+            **actions.of_object(daemon_set),
             seen=daemon_set.status.collision_count,
             check=sync.rules.collision_count_checked,
         )
@@ -345,9 +337,7 @@ def _relabel_pods(sync: SyncContext, keep: ControllerRevision) -> Calls:
             controller=CONTROLLER,
             because=f"revision {keep.name} holds the same template as the pod's",
             cause=sync.cause,
-            namespace=pod.namespace,
-            pod=pod.name,
-            pod_uid=pod.uid,
+            **actions.of_pod(pod),
             key=LABEL_CONTROLLER_REVISION_HASH,
             value=label,
         )
@@ -381,9 +371,7 @@ def _renumber(sync: SyncContext, current: ControllerRevision, number: int, old: 
             controller=CONTROLLER,
             because=f"the template is that of revision {current.revision} again",
             cause=sync.cause,
-            namespace=current.namespace,
-            name=current.name,
-            object_uid=current.uid,
+            **actions.of_object(current),
             number=number,
         )
     ]
@@ -417,9 +405,7 @@ def delete_revisions(
             controller=CONTROLLER,
             because=because,
             cause=sync.cause,
-            namespace=r.namespace,
-            name=r.name,
-            object_uid=r.uid,
+            **actions.of_object(r),
             number=r.revision,
         )
         for r in doomed

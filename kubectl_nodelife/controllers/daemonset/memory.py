@@ -31,7 +31,7 @@ from kubectl_nodelife.controllers.daemonset.placement import Placement
 from kubectl_nodelife.controllers.daemonset.pods_on_node import DaemonPods, FailedPodsBackoff
 from kubectl_nodelife.controllers.daemonset.template import PodTemplate, template_generation
 from kubectl_nodelife.copy_on_write import copy_of_dict, fork_dict, unchanging
-from kubectl_nodelife.engine.actions import Action, RecordEvent
+from kubectl_nodelife.engine.actions import Action, RecordEvent, of_object
 from kubectl_nodelife.engine.cache import Cache
 from kubectl_nodelife.engine.events import Outcome
 from kubectl_nodelife.kube.meta import KubeObject, LabelSelector, controller_of
@@ -421,9 +421,7 @@ class SyncContext:
             because=message,
             cause=cause or self.cause,
             kind="DaemonSet",
-            namespace=self.daemon_set.namespace,
-            name=self.daemon_set.name,
-            object_uid=self.daemon_set.uid,
+            **of_object(self.daemon_set),
             type=type_,
             reason=reason,
             message=message,

@@ -49,7 +49,14 @@ from kubectl_nodelife.controllers.daemonset.pods_on_node import (
     pods_should_be_on_node,
 )
 from kubectl_nodelife.controllers.daemonset.rolling_update import UpdateImpossibleError, plan_update
-from kubectl_nodelife.engine.actions import Action, CreatePod, DeletePod, UpdateDaemonSetStatus
+from kubectl_nodelife.engine.actions import (
+    Action,
+    CreatePod,
+    DeletePod,
+    UpdateDaemonSetStatus,
+    of_object,
+    of_pod,
+)
 from kubectl_nodelife.engine.events import Outcome
 from kubectl_nodelife.kube.times import SECOND_NS
 from kubectl_nodelife.kube.workload import DaemonSet, DaemonSetStatus
@@ -206,12 +213,7 @@ def _delete(delete: Sequence[PodToDelete], sync: SyncContext, _failures: Failure
         return ()
     batch = tuple(
         DeletePod(
-            controller=CONTROLLER,
-            because=doomed.because,
-            cause=sync.cause,
-            namespace=doomed.pod.namespace,
-            pod=doomed.pod.name,
-            pod_uid=doomed.pod.uid,
+            controller=CONTROLLER, because=doomed.because, cause=sync.cause, **of_pod(doomed.pod)
         )
         for doomed in delete
     )
@@ -437,9 +439,7 @@ def _write_status(
             controller=CONTROLLER,
             because=f"reported {'; '.join(changes)}" if changes else "a generation was acted on",
             cause=sync.cause,
-            namespace=daemon_set.namespace,
-            name=daemon_set.name,
-            object_uid=daemon_set.uid,
+            **of_object(daemon_set),
             status=status,
             reread=attempt > 1,
         )

@@ -44,6 +44,9 @@ from kubectl_nodelife.engine.actions import (
     SetPodReason,
     SetZoneState,
     UnqueueNode,
+    of_node,
+    of_object,
+    of_pod,
 )
 from kubectl_nodelife.engine.cache import Cache
 from kubectl_nodelife.engine.controller import TurnPart
@@ -103,8 +106,7 @@ def _queue_for_tainting(
             because=f"Ready is {status}: it waits for its zone's rate limiter "
             f"({memory.zones.rate(zone):g} nodes a second in {zone_display(zone) or 'no zone'})",
             cause=memory.ready_cause.get(node.name),
-            node=node.name,
-            node_uid=node.uid,
+            **of_node(node),
             zone=zone,
         )
         memory.queued_cause[node.name] = queued
@@ -293,8 +295,7 @@ def evict_or_cancel(
             because=f"Ready is {status} for {format_duration(now_ns - since_ns)}, "
             f"longer than pod-eviction-timeout {format_duration(timeout_ns)}",
             cause=memory.ready_cause.get(node.name),
-            node=node.name,
-            node_uid=node.uid,
+            **of_node(node),
             zone=zone,
         )
         memory.queued_cause[node.name] = queued
@@ -368,9 +369,7 @@ def _delete_pod(
             controller=CONTROLLER,
             because=because,
             cause=cause,
-            namespace=meta.namespace,
-            pod=meta.name,
-            pod_uid=meta.uid,
+            **of_pod(pod),
             reason=NODE_LOST,
             message=f"Node {name} which was running pod {meta.name} is unresponsive",
             by_pod_worker=by_pod_worker,
@@ -381,9 +380,7 @@ def _delete_pod(
         controller=CONTROLLER,
         because=because,
         cause=cause,
-        namespace=meta.namespace,
-        pod=meta.name,
-        pod_uid=meta.uid,
+        **of_pod(pod),
         by_pod_worker=by_pod_worker,
     )
     yield delete
@@ -392,9 +389,7 @@ def _delete_pod(
         because=because,
         cause=delete,
         kind="Pod",
-        namespace=meta.namespace,
-        name=meta.name,
-        object_uid=meta.uid,
+        **of_object(pod),
         reason="NodeControllerEviction",
         message=f"Marking for deletion Pod {meta.name} from Node {name}",
     )

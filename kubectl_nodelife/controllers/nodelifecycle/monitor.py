@@ -36,6 +36,9 @@ from kubectl_nodelife.engine.actions import (
     ReadLeases,
     RecordEvent,
     SetNodeConditions,
+    of_node,
+    of_object,
+    of_pod,
 )
 from kubectl_nodelife.engine.cache import Cache, ListFailed
 from kubectl_nodelife.engine.controller import TurnPart
@@ -451,8 +454,7 @@ def _set_conditions(
         controller=CONTROLLER,
         because=f"{because}, longer than {which} {grace}",
         cause=heartbeat.cause if heartbeat is not None else None,
-        node=node.name,
-        node_uid=node.uid,
+        **of_node(node),
         conditions=verdict.write,
     )
 
@@ -551,14 +553,11 @@ def mark_pods_not_ready(
             continue
         if ready is not before:
             before, condition = ready, replace(ready, status="False", last_transition_time=now)
-        meta = pod.metadata
         marked = MarkPodNotReady(
             controller=CONTROLLER,
             because=because,
             cause=cause,
-            namespace=meta.namespace,
-            pod=meta.name,
-            pod_uid=meta.uid,
+            **of_pod(pod),
             condition=condition,
             by_pod_worker=by_pod_worker,
         )
@@ -570,9 +569,7 @@ def mark_pods_not_ready(
                     because=because,
                     cause=marked,
                     kind="Pod",
-                    namespace=meta.namespace,
-                    name=meta.name,
-                    object_uid=meta.uid,
+                    **of_object(pod),
                     type="Warning",
                     reason="NodeNotReady",
                     message="Node is not ready",

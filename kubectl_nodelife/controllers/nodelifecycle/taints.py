@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from kubectl_nodelife.engine.actions import Action, AddTaints, RemoveTaints, SetNodeLabels
+from kubectl_nodelife.engine.actions import Action, AddTaints, RemoveTaints, SetNodeLabels, of_node
 from kubectl_nodelife.kube import wellknown
 from kubectl_nodelife.kube.node import Node, Taint
 from kubectl_nodelife.kube.times import whole_seconds
@@ -79,12 +79,7 @@ def swap_taints(
         stamp = whole_seconds(now_ns)
         taints = tuple(Taint(t.key, t.effect, t.value, stamp) for t in add)
         yield AddTaints(
-            controller=CONTROLLER,
-            because=because,
-            cause=cause,
-            node=node.name,
-            node_uid=node.uid,
-            taints=taints,
+            controller=CONTROLLER, because=because, cause=cause, **of_node(node), taints=taints
         )
     yield from remove_taints(node, remove, because, cause)
 
@@ -99,12 +94,7 @@ def remove_taints(
     present = tuple(t for t in node.spec.taints if any(t.matches(r) for r in taints))
     if present:
         yield RemoveTaints(
-            controller=CONTROLLER,
-            because=because,
-            cause=cause,
-            node=node.name,
-            node_uid=node.uid,
-            taints=present,
+            controller=CONTROLLER, because=because, cause=cause, **of_node(node), taints=present
         )
 
 
@@ -166,7 +156,6 @@ def reconcile_labels(node: Node, beta_is_truth: bool, cause: Action | None) -> I
             controller=CONTROLLER,
             because="labels of both generations must agree",
             cause=cause,
-            node=node.name,
-            node_uid=node.uid,
+            **of_node(node),
             labels=changed,
         )

@@ -21,7 +21,7 @@ import msgspec
 from msgspec import UNSET, UnsetType
 from msgspec.structs import replace
 
-from kubectl_nodelife.engine.actions import CLAIM_NODE, NodeMarkPatch
+from kubectl_nodelife.engine.actions import CLAIM_NODE, NodeMarkPatch, of_node
 from kubectl_nodelife.kube.field_managers import UNSCHEDULABLE
 from kubectl_nodelife.kube.node import Node, Taint
 from kubectl_nodelife.kube.times import parse_time
@@ -417,8 +417,7 @@ def patch_marks(
     return NodeMarkPatch(
         controller=CONTROLLER,
         because=because,
-        node=node.name,
-        node_uid=node.uid,
+        **of_node(node),
         record=record,
         from_=before,
         to=state,

@@ -27,6 +27,9 @@ from kubectl_nodelife.engine.actions.action import camel_case as camel_case
 from kubectl_nodelife.engine.actions.action import created_object as created_object
 from kubectl_nodelife.engine.actions.action import created_pod as created_pod
 from kubectl_nodelife.engine.actions.action import created_uid as created_uid
+from kubectl_nodelife.engine.actions.action import of_node as of_node
+from kubectl_nodelife.engine.actions.action import of_object as of_object
+from kubectl_nodelife.engine.actions.action import of_pod as of_pod
 from kubectl_nodelife.engine.actions.objects import EVICTION_MESSAGE as EVICTION_MESSAGE
 from kubectl_nodelife.engine.actions.objects import STATUS_COUNTS as STATUS_COUNTS
 from kubectl_nodelife.engine.actions.objects import AddTaints as AddTaints

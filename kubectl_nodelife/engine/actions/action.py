@@ -20,7 +20,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Hashable, Iterator
 from functools import cache
-from typing import Any, ClassVar, final
+from typing import Any, ClassVar, TypedDict, final
 
 import msgspec
 from msgspec.structs import force_setattr, replace
@@ -234,6 +234,46 @@ class ObjectAction(Action, frozen=True, kw_only=True, gc=False):
     def uid(self) -> str:
         """The object's uid."""
         return self.object_uid
+
+
+class PodFields(TypedDict):
+    """Which pod an action is on."""
+
+    namespace: str
+    pod: str
+    pod_uid: str
+
+
+class NodeFields(TypedDict):
+    """Which node an action is on."""
+
+    node: str
+    node_uid: str
+
+
+class ObjectFields(TypedDict):
+    """Which object of its kind an action is on."""
+
+    namespace: str
+    name: str
+    object_uid: str
+
+
+def of_pod(pod: Pod) -> PodFields:
+    """The fields of an action on the pod, as it was when that was decided."""
+    meta = pod.metadata
+    return {"namespace": meta.namespace, "pod": meta.name, "pod_uid": meta.uid}
+
+
+def of_node(node: Node) -> NodeFields:
+    """The fields of an action on the node."""
+    return {"node": node.metadata.name, "node_uid": node.metadata.uid}
+
+
+def of_object(obj: KubeObject) -> ObjectFields:
+    """The fields of an action on the object, but for its kind."""
+    meta = obj.metadata
+    return {"namespace": meta.namespace, "name": meta.name, "object_uid": meta.uid}
 
 
 @cache

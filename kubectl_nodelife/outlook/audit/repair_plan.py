@@ -27,7 +27,7 @@ from typing import Final
 
 import msgspec
 
-from kubectl_nodelife.engine.actions import DeletePod, SetPodReady
+from kubectl_nodelife.engine.actions import DeletePod, SetPodReady, of_pod
 from kubectl_nodelife.engine.calls import Request, request_of
 from kubectl_nodelife.kube import wellknown
 from kubectl_nodelife.kube.meta import Time, controller_of
@@ -247,9 +247,7 @@ def _set_ready(case: RepairCase, status: str) -> SetPodReady:
     return SetPodReady(
         controller=REPAIR,
         because=case.finding.because,
-        namespace=pod.namespace,
-        pod=pod.name,
-        pod_uid=pod.uid,
+        **of_pod(pod),
         status=status,
         at=Time(case.context.now_ns),
     )
@@ -260,9 +258,7 @@ def _deletion(case: RepairCase, grace_s: int | None) -> DeletePod:
     return DeletePod(
         controller=REPAIR,
         because=case.finding.because,
-        namespace=pod.namespace,
-        pod=pod.name,
-        pod_uid=pod.uid,
+        **of_pod(pod),
         grace_period_seconds=grace_s,
         if_unchanged=True,
     )

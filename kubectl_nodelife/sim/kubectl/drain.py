@@ -15,7 +15,7 @@ from typing import Any, Final, Generic, Protocol, TypeVar
 
 from msgspec.structs import replace
 
-from kubectl_nodelife.engine.actions import Action, SetPodCondition
+from kubectl_nodelife.engine.actions import Action, SetPodCondition, of_pod
 from kubectl_nodelife.engine.cache import Key
 from kubectl_nodelife.engine.calls.call import NOT_FOUND, OK
 from kubectl_nodelife.engine.calls.pod_calls import ASK_AGAIN, EVICTION_RETRY_NS, WAIT
@@ -189,9 +189,7 @@ class KubectlRequests(Generic[AskedT]):
             controller=CLUSTER,
             because="the Eviction API lets it go",
             cause=self._cause_of(pod),
-            namespace=pod.namespace,
-            pod=pod.name,
-            pod_uid=pod.uid,
+            **of_pod(pod),
             condition=PodCondition(
                 type="DisruptionTarget",
                 status="True",
