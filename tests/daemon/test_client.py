@@ -72,14 +72,6 @@ def test_another_protocol_is_told_apart_whatever_else_it_says(folder: Path) -> N
         )
 
 
-def test_an_error_travels_with_its_exit_code(folder: Path) -> None:
-    error = {"what": "w", "on": "o", "remedy": "r", "exitCode": 3}
-    with FakeDaemon(folder, {"error": error}) as daemon:
-        with pytest.raises(errors.ErrorElsewhere) as denied:
-            ask(daemon.path, "status")
-        assert (str(denied.value), denied.value.exit_code) == ("o: w; r", 3)
-
-
 def test_an_answer_has_a_limit(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(client, "MOST_BYTES", 1000)
     with (
@@ -131,19 +123,23 @@ def test_an_answer_that_is_none_is_one_line(folder: Path, body: bytes) -> None:
 
 
 @pytest.mark.parametrize(
-    "error, said",
+    "error, said, code",
     [
-        ("text", "text"),
-        (["a"], "['a']"),
-        ({"what": {"x": 1}, "on": 7, "exitCode": "3"}, "7: {'x': 1}"),
-        ({"exitCode": None}, "?"),
+        ({"what": "w", "on": "o", "remedy": "r", "exitCode": 3}, "o: w; r", 3),
+        # Of another form it is still one.
+        ("text", "text", 1),
+        (["a"], "['a']", 1),
+        ({"what": {"x": 1}, "on": 7, "exitCode": "3"}, "7: {'x': 1}", 1),
+        ({"exitCode": None}, "?", 1),
     ],
 )
-def test_an_error_of_another_form_is_still_one(folder: Path, error: object, said: str) -> None:
+def test_an_error_travels_with_its_exit_code(
+    folder: Path, error: object, said: str, code: int
+) -> None:
     with FakeDaemon(folder, {"error": error}) as daemon:
         with pytest.raises(errors.ErrorElsewhere) as denied:
             ask(daemon.path, "status")
-        assert (str(denied.value), denied.value.exit_code) == (said, 1)
+        assert (str(denied.value), denied.value.exit_code) == (said, code)
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from kubectl_nodelife.engine.pace import Pace
 from kubectl_nodelife.engine.settings import make_settings
 from kubectl_nodelife.outlook.diverge.dump_observations import dump_observations
 from kubectl_nodelife.outlook.diverge.judgement import divergence_judgement
-from kubectl_nodelife.outlook.diverge.observations import ExpectedWrite, Observations
+from kubectl_nodelife.outlook.diverge.observations import ExpectedWrite, Judgement, Observations
 from kubectl_nodelife.outlook.diverge.setting_estimates import guess_pace
 from kubectl_nodelife.outlook.node import join_controllers
 from kubectl_nodelife.sim.scenario import Scenario, assemble, parse_scenario
@@ -82,28 +82,24 @@ def played(qps: int) -> Scenario:
     return replace(scenario, flags={**scenario.flags, **flags})
 
 
-@pytest.mark.parametrize("qps", [10, 30, 50, 100])
-def test_a_dump_of_an_outage_shows_it(qps: int) -> None:
-    scenario = played(qps)
-    branch = begin(assemble(scenario))
+def judged(qps: int) -> Judgement:
+    """What a dump after 110 s of that outage shows."""
+    setting = assemble(played(qps))
+    branch = begin(setting)
     api = branch.world.api
     branch.play_to(api.now_ns + 110 * 10**9)
-    settings = make_settings(assemble(scenario).profile, {})
-    outlook, overdue = join_controllers(api.store, settings, api.now_ns)
-    observed = dump_observations(outlook, overdue, ())
-    judgement = divergence_judgement(observed, api.now_ns)
-    (found,) = [f for f in judgement.findings if f.name == "kube-api-qps"]
+    outlook, overdue = join_controllers(api.store, make_settings(setting.profile, {}), api.now_ns)
+    return divergence_judgement(dump_observations(outlook, overdue, ()), api.now_ns)
+
+
+@pytest.mark.parametrize("qps", [10, 30, 50, 100])
+def test_a_dump_of_an_outage_shows_it(qps: int) -> None:
+    (found,) = [f for f in judged(qps).findings if f.name == "kube-api-qps"]
     assert found.message.startswith(f"kube-api-qps is likely {qps} (we assume 20): ")
     assert "writes of one client without a pause took" in found.message
 
 
 def test_of_the_default_it_says_that_it_agrees() -> None:
-    scenario = played(20)
-    branch = begin(assemble(scenario))
-    api = branch.world.api
-    branch.play_to(api.now_ns + 110 * 10**9)
-    settings = make_settings(assemble(scenario).profile, {})
-    outlook, overdue = join_controllers(api.store, settings, api.now_ns)
-    judgement = divergence_judgement(dump_observations(outlook, overdue, ()), api.now_ns)
+    judgement = judged(20)
     (guess,) = [g for g in judgement.guesses if g.flag == "kube-api-qps"]
     assert guess.fits and not [f for f in judgement.findings if f.name == "kube-api-qps"]

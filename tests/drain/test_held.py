@@ -6,6 +6,7 @@ import pytest
 
 from kubectl_nodelife.kube.times import SECOND_NS
 from tests.drain.build import Json, node, plan, pod, pods_of, replica_set
+from tests.objects import UNREACHABLE, taint
 
 NODES = [*node("a1"), *node("a2"), *node("a3")]
 TIMEOUT = 30 * SECOND_NS
@@ -51,21 +52,30 @@ def test_a_node_that_was_called_unknown_early_is_unreachable() -> None:
     assert web.reason.startswith("the kubelet of a1 stopped posting node status: nothing ends")
 
 
-def test_a_kubelet_that_renews_its_lease_is_coming_back() -> None:
-    unknown = {"status": {"conditions": [{"type": "Ready", "status": "Unknown"}]}}
-    assert plan(node("a1", **unknown), node("a2"), replica_set("web", "a1")).verdict == "ready"
+OUT_OF_SERVICE = [taint(UNREACHABLE), taint("node.kubernetes.io/out-of-service")]
 
 
-def test_a_kubelet_that_posts_is_not_dead_for_a_taint_that_is_left() -> None:
-    """node-lifecycle takes the taint off in its next pass (monitorNodeHealth)."""
-    taint = {"key": "node.kubernetes.io/unreachable", "effect": "NoExecute"}
-    tainted = node("a1", lease="", spec={"taints": [taint]})
-    assert plan(tainted, node("a2"), replica_set("web", "a1")).verdict == "ready"
-
-
-def test_a_fresh_lease_is_no_dead_kubelet() -> None:
-    nodes = [*node("a1", lease="2026-01-01T00:59:46Z"), *node("a2")]
-    assert plan(nodes, replica_set("web", "a1")).verdict == "ready"
+@pytest.mark.parametrize(
+    "alive",
+    [
+        pytest.param(
+            node("a1", status={"conditions": [{"type": "Ready", "status": "Unknown"}]}),
+            id="a kubelet that renews its Lease is coming back",
+        ),
+        # node-lifecycle takes the taint off in its next pass (monitorNodeHealth).
+        pytest.param(
+            node("a1", lease="", spec={"taints": [taint(UNREACHABLE)]}),
+            id="a kubelet that posts is not dead for a taint that is left",
+        ),
+        pytest.param(node("a1", lease="2026-01-01T00:59:46Z"), id="nor with a fresh Lease"),
+        pytest.param(
+            node("a1", spec={"taints": OUT_OF_SERVICE}),
+            id="out of service lets the collector remove pods",
+        ),
+    ],
+)
+def test_nothing_waits_for_a_kubelet(alive: list[Json]) -> None:
+    assert plan(alive, node("a2"), replica_set("web", "a1")).verdict == "ready"
 
 
 def test_a_late_kubelet_stays_silent_as_in_every_forecast() -> None:
@@ -77,15 +87,6 @@ def test_a_late_kubelet_stays_silent_as_in_every_forecast() -> None:
     assert web.reason == (
         "the kubelet of a1 last reported 39s ago: nothing ends the pod until it reports again"
     )
-
-
-def test_out_of_service_lets_the_collector_remove_pods() -> None:
-    taints = [
-        {"key": "node.kubernetes.io/unreachable", "effect": "NoExecute"},
-        {"key": "node.kubernetes.io/out-of-service", "effect": "NoExecute"},
-    ]
-    nodes = [*node("a1", spec={"taints": taints}), *node("a2")]
-    assert plan(nodes, replica_set("web", "a1")).verdict == "ready"
 
 
 def test_completed_pods_need_no_kubelet() -> None:

@@ -31,6 +31,7 @@ from kubectl_nodelife.kube.pod import Pod, PodSpec, Toleration
 from kubectl_nodelife.kube.times import SECOND_NS
 from kubectl_nodelife.kube.workload import DaemonSet, DaemonSetStatus
 from kubectl_nodelife.live.events import EventSender
+from tests.objects import node, pod, put
 
 NOW = 1_767_225_600 * SECOND_NS
 
@@ -215,10 +216,9 @@ def test_what_stays_behind_is_told_with_the_line_that_clears_it() -> None:
 def nodes(*names: str) -> Cache:
     cache = Cache()
     for name in names:
-        cache.apply(Put("Node", Node(ObjectMeta(name=name, uid=f"u-{name}"))), NOW)
+        cache.apply(put(node(name, None)), NOW)
     for number in range(10):
-        meta = ObjectMeta(name=f"p{number}", namespace="d", uid=f"p{number}")
-        cache.apply(Put("Pod", Pod(meta, PodSpec(node_name=f"n{number}"))), NOW)
+        cache.apply(put(pod(f"p{number}", f"n{number}")), NOW)
     return cache
 
 
@@ -254,5 +254,5 @@ def test_nodes_that_are_gone_are_remembered_over_a_restart(tmp_path: Path) -> No
 
 def test_a_node_with_daemon_pods_alone_is_none_of_them() -> None:
     gone, cache = GoneNodes(), nodes("n0")
-    cache.apply(Gone("Pod", ("d", "p0")), NOW)
+    cache.apply(Gone("Pod", ("default", "p0")), NOW)
     assert not gone.gone("n0", cache, NOW) and gone.count(NOW) == 0

@@ -9,30 +9,29 @@ from kubectl_nodelife.daemon.enforce import write_gate
 from kubectl_nodelife.daemon.enforce.write_gate import WriteGate
 from kubectl_nodelife.engine.actions import AddTaints, DeletePod
 from kubectl_nodelife.engine.cache import Cache
-from kubectl_nodelife.engine.events import Put
 from kubectl_nodelife.engine.guard import GO, UPSTREAM, Caps, Guard, Hold, WriteConditions
-from kubectl_nodelife.kube.meta import ObjectMeta
-from kubectl_nodelife.kube.node import Node, NodeSpec, Taint
+from kubectl_nodelife.kube.node import Taint
 from kubectl_nodelife.kube.times import SECOND_NS
 from kubectl_nodelife.kube.wellknown import NO_EXECUTE, TAINT_NODE_UNREACHABLE
+from tests.objects import node, put
+from tests.planned import of_pod, tainted
 
 NOW = 1_000 * SECOND_NS
 UNREACHABLE = Taint(TAINT_NODE_UNREACHABLE, NO_EXECUTE)
-DELETE = DeletePod(controller="taint-eviction", because="b", namespace="d", pod="p", pod_uid="u")
+DELETE = of_pod(DeletePod)
 
 
 def taint(node: str) -> AddTaints:
-    return AddTaints(controller="node-lifecycle", because="b", node=node, taints=(UNREACHABLE,))
+    return tainted(node, UNREACHABLE)
 
 
-def cluster(*tainted: int) -> Cache:
+def cluster(*marked: int) -> Cache:
     """Ten nodes, of which the first five are in zone a."""
     cache = Cache()
     for number in range(10):
-        labels = {"topology.kubernetes.io/zone": "ab"[number // 5]}
-        spec = NodeSpec(taints=(UNREACHABLE,) if number in tainted else ())
-        node = Node(ObjectMeta(name=f"n{number}", uid="u", labels=labels), spec)
-        cache.apply(Put("Node", node), NOW)
+        taints = (UNREACHABLE,) if number in marked else ()
+        made = node(f"n{number}", None, zone="ab"[number // 5], taints=taints, uid="u")
+        cache.apply(put(made), NOW)
     return cache
 
 

@@ -5,37 +5,29 @@ from typing import Any
 
 import msgspec
 
-from kubectl_nodelife.kube.codec import decode, encode
+from kubectl_nodelife.kube.codec import encode
 from kubectl_nodelife.kube.pod import Pod
 from kubectl_nodelife.live.source import SharedParts
+from tests import objects
+from tests.objects import typed
 
 
 def pod(name: str, **changes: Any) -> Pod:
-    document: dict[str, Any] = {
-        "metadata": {
-            "name": name,
-            "namespace": "d",
-            "labels": {"app": "web", "tier": "front"},
-            "ownerReferences": [{"kind": "ReplicaSet", "name": "web", "uid": "u"}],
-        },
-        "spec": {
-            "nodeName": "node-1",
-            "tolerations": [{"key": "a", "operator": "Exists"}],
-            "containers": [
-                {"name": "c", "image": "image", "resources": {"requests": {"cpu": "1"}}}
-            ],
-        },
-        "status": {
-            "phase": "Running",
-            "conditions": [{"type": "Ready", "status": "True"}],
-            "containerStatuses": [{"name": "c", "image": "image", "ready": True}],
-        },
-    }
+    container = {"name": "c", "image": "image", "resources": {"requests": {"cpu": "1"}}}
+    document = objects.pod(
+        name,
+        "node-1",
+        namespace="d",
+        ready=True,
+        labels={"app": "web", "tier": "front"},
+        owner={"kind": "ReplicaSet", "name": "web", "uid": "u"},
+        tolerations=[{"key": "a", "operator": "Exists"}],
+        status={"containerStatuses": [{"name": "c", "image": "image", "ready": True}]},
+        containers=[container],
+    )
     for part, values in changes.items():
         document[part].update(values)
-    decoded = decode("Pod", msgspec.json.decode(msgspec.json.encode(document)))
-    assert isinstance(decoded, Pod)
-    return decoded
+    return typed(msgspec.json.decode(msgspec.json.encode(document)))
 
 
 def test_equal_parts_become_one_part_and_values_stay() -> None:

@@ -2,12 +2,12 @@
 
 from typing import Any
 
-import msgspec
-
 from kubectl_nodelife.kube.node import Node
 from kubectl_nodelife.kube.pod import Pod
-from kubectl_nodelife.kube.times import SECOND_NS, decode_time, format_micro_time, parse_time
+from kubectl_nodelife.kube.times import SECOND_NS, format_micro_time, parse_time
 from kubectl_nodelife.workloads.force_advice import NodeReadiness, node_readiness
+from tests import objects
+from tests.objects import typed
 
 NOW_NS: int = parse_time("2026-01-01T12:00:00Z")
 LONG_AGO_S = 86_400
@@ -28,16 +28,10 @@ def node(
     taints: tuple[str, ...] = (),
 ) -> Node:
     """A node; `heartbeat`: seconds since its last status post, None for none."""
-    condition: dict[str, Any] = {"type": "Ready", "status": ready, "reason": reason}
-    condition["lastTransitionTime"] = ago(ready_for)
-    if heartbeat is not None:
-        condition["lastHeartbeatTime"] = ago(heartbeat)
-    raw = {
-        "metadata": {"name": name, "uid": f"uid-{name}", "resourceVersion": "7"},
-        "spec": {"taints": [_taint(text) for text in taints]},
-        "status": {"conditions": [] if ready is None else [condition]},
-    }
-    return msgspec.convert(raw, Node, dec_hook=decode_time)
+    given = [objects.taint(*text.split(":")) for text in taints]
+    beat = None if heartbeat is None else ago(heartbeat)
+    about = {"heartbeat": beat, "taints": given, "version": "7"}
+    return typed(objects.node(name, ready, reason, since=ago(ready_for), **about))
 
 
 def health(**of_node: Any) -> NodeReadiness:
@@ -54,24 +48,23 @@ def pod(name: str = "web", **fields: Any) -> Pod:
     conditions |= fields.pop("conditions", {})
     since = fields.pop("since", LONG_AGO_S)
     container = {"name": "c", "ready": True, "state": {"running": {"startedAt": ago(LONG_AGO_S)}}}
-    raw: dict[str, Any] = {
-        "metadata": {"name": name, "namespace": "shop", "uid": f"u-{name}", "resourceVersion": "9"},
-        "spec": {"nodeName": "n1", "containers": [{"name": "c"}], "restartPolicy": "Always"},
-        "status": {
-            "phase": "Running",
-            "containerStatuses": [container],
-            "conditions": [
-                _condition(type_, word, since) for type_, word in conditions.items() if word
-            ],
-        },
-    }
+    raw = objects.pod(
+        name,
+        namespace="shop",
+        uid=f"u-{name}",
+        version="9",
+        conditions=[_condition(type_, word, since) for type_, word in conditions.items() if word],
+        status={"containerStatuses": [container]},
+        containers=[{"name": "c"}],
+        restartPolicy="Always",
+    )
     for path, value in fields.items():
         *parents, key = path.split("__")
         place = raw
         for parent in parents:
             place = place[parent]
         place[key] = value
-    return msgspec.convert(raw, Pod, dec_hook=decode_time)
+    return typed(raw)
 
 
 def marked(name: str = "web", *, since: float = 300, **fields: Any) -> Pod:
@@ -86,17 +79,6 @@ def owner(kind: str, name: str = "owner") -> list[dict[str, Any]]:
     return [{"kind": kind, "name": name, "uid": "u-owner", "controller": True}]
 
 
-def _condition(type_: str, word: Any, since: float) -> dict[str, Any]:
-    status, reason, message = (word, "", "") if isinstance(word, str) else word
-    return {
-        "type": type_,
-        "status": status,
-        "reason": reason,
-        "message": message,
-        "lastTransitionTime": ago(since),
-    }
-
-
-def _taint(text: str) -> dict[str, str]:
-    key, _, effect = text.partition(":")
-    return {"key": key, "effect": effect}
+def _condition(type_: str, word: Any, since: float) -> objects.Document:
+    says = (word,) if isinstance(word, str) else word
+    return objects.condition(type_, *says, changed=ago(since))

@@ -13,28 +13,26 @@ from kubectl_nodelife.engine.cache import Cache
 from kubectl_nodelife.engine.engine import Engine
 from kubectl_nodelife.engine.events import Change, Event, Gone, Outcome, Put
 from kubectl_nodelife.engine.settings import make_settings
-from kubectl_nodelife.kube.meta import ObjectMeta, Time
-from kubectl_nodelife.kube.node import Node, NodeCondition, NodeSpec, NodeStatus, Taint
-from kubectl_nodelife.kube.pod import Pod, PodCondition, PodSpec, PodStatus
+from kubectl_nodelife.kube.meta import Time
+from kubectl_nodelife.kube.node import Taint
+from kubectl_nodelife.kube.pod import Pod, PodCondition, PodStatus
 from kubectl_nodelife.kube.times import MILLISECOND_NS, SECOND_NS
+from tests import objects
+from tests.objects import put
 
 OUT = Taint(key="node.kubernetes.io/out-of-service", effect="NoExecute", value="nodeshutdown")
 
 
 def node(name: str, ready: str = "True", *taints: Taint) -> Put:
-    status = NodeStatus(conditions=(NodeCondition(type="Ready", status=ready),))
-    meta = ObjectMeta(name=name)
-    return Put("Node", Node(metadata=meta, spec=NodeSpec(taints=taints), status=status))
+    return put(objects.node(name, ready, taints=taints, uid=""))
 
 
-def pod(name: str, node_name: str = "", phase: str = "Running", **fields: Any) -> Put:
-    deleted = Time(1) if fields.pop("terminating", False) else None
-    created = Time(fields.pop("created", 0) * SECOND_NS)
-    meta = ObjectMeta(
-        name=name, namespace="d", deletion_timestamp=deleted, creation_timestamp=created
-    )
-    status = PodStatus(phase=phase, **fields)
-    return Put("Pod", Pod(metadata=meta, spec=PodSpec(node_name=node_name), status=status))
+def pod(name: str, on: str = "", phase: str = "Running", **more: Any) -> Put:
+    """`created`: in seconds, `reason`: of its status."""
+    about = {"created": more.pop("created", 0) * SECOND_NS, "uid": ""}
+    about["status"] = {"reason": more.pop("reason", "")}
+    deleted = SECOND_NS if more.pop("terminating", False) else None
+    return put(objects.pod(name, on, namespace="d", phase=phase, deleted=deleted, **about, **more))
 
 
 class World:
@@ -247,7 +245,7 @@ def test_a_pod_that_has_the_condition_keeps_its_time() -> None:
         type="DisruptionTarget",
         status="True",
         reason="DeletionByTaintManager",
-        last_transition_time=Time(7),
+        last_transition_time=Time(7 * SECOND_NS),
     )
     same = replace(has, reason="DeletionByPodGC", message="PodGC: node no longer exists")
     pods = [pod("a", "gone", conditions=(has,)), pod("b", "gone", conditions=(same,))]
@@ -256,7 +254,7 @@ def test_a_pod_that_has_the_condition_keeps_its_time() -> None:
     assert world.kinds() == ["SetPodCondition", "DeletePod", "SetPodPhase", "DeletePod"]
     condition = world.done[0][1]
     assert isinstance(condition, SetPodCondition)
-    assert condition.condition.last_transition_time == 7
+    assert condition.condition.last_transition_time == 7 * SECOND_NS
 
 
 def test_a_pod_is_deleted_once_a_run() -> None:

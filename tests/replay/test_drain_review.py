@@ -15,9 +15,11 @@ from tests.replay.told import ALL, at, event, node, wrote
 WEB = "web-5d8f9c7b6d"
 
 
-def running(name: str, on: str, made: float, ready: float | None, owned_by: str = WEB) -> Pod:
+def running(
+    name: str, on: str, made: float, ready: float | None, of: str = WEB, kind: str = "ReplicaSet"
+) -> Pod:
     """A pod of web, made and Ready at those seconds."""
-    about = {"namespace": "shop", "labels": {"app": "web"}, "owner": owner("ReplicaSet", owned_by)}
+    about = {"namespace": "shop", "labels": {"app": "web"}, "owner": owner(kind, of)}
     since = None if ready is None else at(ready)
     return typed(pod(name, on, created=at(made), ready=since is not None, since=since, **about))
 
@@ -176,10 +178,7 @@ def test_an_owner_is_not_guessed_where_it_is_said() -> None:
 
 
 def numbered(name: str, on: str, made: float, ready: float | None) -> Pod:
-    """A pod of StatefulSet db."""
-    about = {"namespace": "shop", "labels": {"app": "db"}, "owner": owner("StatefulSet", "db")}
-    since = None if ready is None else at(ready)
-    return typed(pod(name, on, created=at(made), ready=since is not None, since=since, **about))
+    return running(name, on, made, ready, "db", "StatefulSet")
 
 
 def test_a_stateful_sets_pod_is_replaced_by_that_of_its_name() -> None:

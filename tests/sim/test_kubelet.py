@@ -39,17 +39,11 @@ def test_a_changed_status_has_a_new_transition_time() -> None:
     assert ready_times(**QUIET, objects=[node("a")], events=events) == (5, 5)
 
 
-def test_a_silent_kubelet_posts_nothing() -> None:
+@pytest.mark.parametrize("since", ["8s", "9s"], ids=["before-a-renewal", "at-the-same-instant"])
+def test_a_silent_kubelet_posts_nothing(since: str) -> None:
     spec = {**QUIET, "objects": [node("a")], "kubelet": {"leaseRenewPhase": "9s"}}
     ready_at_first = DEFAULT_TIME_NS - 2 * SECOND_NS
-    ready = final_node("a", **spec, events=[stop("8s", "a")]).ready()
-    assert ready is not None and ready.last_heartbeat_time == ready_at_first
-
-
-def test_silence_begins_before_a_renewal_at_the_same_instant() -> None:
-    spec = {**QUIET, "objects": [node("a")], "kubelet": {"leaseRenewPhase": "9s"}}
-    ready_at_first = DEFAULT_TIME_NS - 2 * SECOND_NS
-    ready = final_node("a", **spec, events=[stop("9s", "a")]).ready()
+    ready = final_node("a", **spec, events=[stop(since, "a")]).ready()
     assert ready is not None and ready.last_heartbeat_time == ready_at_first
 
 

@@ -23,17 +23,19 @@ from kubectl_nodelife.engine.cache import Cache
 from kubectl_nodelife.engine.engine import Engine
 from kubectl_nodelife.engine.events import Change, Event, Gone, Outcome, Put
 from kubectl_nodelife.engine.settings import make_settings
-from kubectl_nodelife.kube.meta import ObjectMeta, Time
-from kubectl_nodelife.kube.node import Node, NodeSpec, Taint
-from kubectl_nodelife.kube.pod import Pod, PodCondition, PodSpec, PodStatus, Toleration
+from kubectl_nodelife.kube.meta import Time
+from kubectl_nodelife.kube.node import Taint
+from kubectl_nodelife.kube.pod import PodCondition, PodStatus, Toleration
 from kubectl_nodelife.kube.times import MILLISECOND_NS, SECOND_NS
+from tests import objects
+from tests.objects import put
 
 LOST = Taint(key="node.kubernetes.io/unreachable", effect="NoExecute")
 CUSTOM = Taint(key="maintenance", effect="NoExecute", value="now")
 
 
 def node(*taints: Taint, name: str = "n1") -> Put:
-    return Put("Node", Node(metadata=ObjectMeta(name=name), spec=NodeSpec(taints=taints)))
+    return put(objects.node(name, None, taints=taints, uid=""))
 
 
 def tolerates(key: str, seconds: int | None, **words: str) -> Toleration:
@@ -41,10 +43,8 @@ def tolerates(key: str, seconds: int | None, **words: str) -> Toleration:
     return Toleration(key=key, toleration_seconds=seconds, **words)
 
 
-def pod(name: str, *tolerations: Toleration, node_name: str = "n1", **fields: Any) -> Put:
-    meta = ObjectMeta(name=name, namespace="d", uid=f"uid-{name}")
-    spec = PodSpec(node_name=node_name, tolerations=tolerations)
-    return Put("Pod", Pod(metadata=meta, spec=spec, status=PodStatus(phase="Running", **fields)))
+def pod(name: str, *tolerations: Toleration, on: str = "n1", **fields: Any) -> Put:
+    return put(objects.pod(name, on, namespace="d", tolerations=tolerations, **fields))
 
 
 class World:

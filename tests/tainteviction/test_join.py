@@ -12,8 +12,10 @@ from kubectl_nodelife.engine.events import Put
 from kubectl_nodelife.engine.settings import make_settings
 from kubectl_nodelife.kube.meta import ObjectMeta, Time
 from kubectl_nodelife.kube.node import Node, NodeSpec, Taint
-from kubectl_nodelife.kube.pod import Pod, PodCondition, PodSpec, PodStatus, Toleration
+from kubectl_nodelife.kube.pod import Pod, PodStatus
 from kubectl_nodelife.kube.times import SECOND_NS
+from tests import objects
+from tests.objects import typed
 
 NOW = 10_000
 
@@ -23,20 +25,11 @@ def taint(key: str, added: int | None) -> Taint:
     return Taint(key=key, effect="NoExecute", time_added=when)
 
 
-def pod(*tolerations: tuple[str, int | None], bound: int = 1, **meta: Any) -> Pod:
-    scheduled = PodCondition(
-        type="PodScheduled", status="True", last_transition_time=Time(bound * SECOND_NS)
-    )
-    return Pod(
-        metadata=ObjectMeta(name="p", namespace="d", **meta),
-        spec=PodSpec(
-            node_name="n1",
-            tolerations=tuple(
-                Toleration(key=k, operator="Exists", toleration_seconds=s) for k, s in tolerations
-            ),
-        ),
-        status=PodStatus(phase="Running", conditions=(scheduled,)),
-    )
+def pod(*tolerations: tuple[str, int | None], bound: int = 1, **more: Any) -> Pod:
+    scheduled = objects.condition("PodScheduled", changed=bound * SECOND_NS)
+    accepted = [objects.toleration(key, "", seconds) for key, seconds in tolerations]
+    about = {"namespace": "d", "conditions": [scheduled], "tolerations": accepted}
+    return typed(objects.pod(uid="", **about, **more))
 
 
 def join(
@@ -78,7 +71,7 @@ def test_a_pod_that_was_bound_later_met_the_taint_then() -> None:
 
 
 def test_a_pod_that_does_not_say_when_it_was_bound_was_there_since_it_was_made() -> None:
-    it = pod(("a", 300), creation_timestamp=Time(9_950 * SECOND_NS))
+    it = pod(("a", 300), created=9_950 * SECOND_NS)
     it = Pod(metadata=it.metadata, spec=it.spec, status=PodStatus(phase="Running"))
     assert due(join(it, taint("a", 9_800))[1])[1] == 10_250
 
@@ -96,7 +89,7 @@ def test_what_must_be_deleted_by_now_is_deleted_at_once(
 
 @pytest.mark.parametrize(("profile", "key_stays"), [("v1.30", True), ("v1.36", False)])
 def test_a_terminating_pod_whose_time_is_over_is_done_work(profile: str, key_stays: bool) -> None:
-    it = pod(("a", 100), deletion_timestamp=Time(9_930 * SECOND_NS))
+    it = pod(("a", 100), deleted=9_930 * SECOND_NS)
     actions, pending, engine = join(it, taint("a", 9_800), profile=profile)
     assert (actions, pending) == ([], None)
     more = NodeSpec(taints=(taint("a", 9_800), taint("a", 9_999)))

@@ -7,9 +7,8 @@ import pytest
 from msgspec.structs import replace
 
 from kubectl_nodelife.engine.cache import Cache
-from kubectl_nodelife.kube.meta import ObjectMeta
-from kubectl_nodelife.kube.node import Node, NodeCondition, NodeSpec, NodeStatus
-from kubectl_nodelife.kube.pod import Pod, PodSpec
+from kubectl_nodelife.kube.meta import ObjectMeta, Time
+from kubectl_nodelife.kube.node import Node, NodeCondition
 from kubectl_nodelife.outlook.works import (
     MOST_WAITS,
     WorkDetails,
@@ -19,6 +18,7 @@ from kubectl_nodelife.outlook.works import (
     details_of_roll_out,
     details_of_upgrade,
 )
+from tests import objects
 
 S = 10**9
 KEY = ("Node", "", "a1")
@@ -31,15 +31,14 @@ def instant(at_ns: int) -> float:
 def cluster(pods: int, going: int = 0, conditions: tuple[NodeCondition, ...] = ()) -> Cache:
     """A cordoned node, on which the first pods were asked at 70 s to end within 30 s."""
     cache = Cache()
-    status = NodeStatus(conditions=list(conditions))
-    node = Node(metadata=ObjectMeta(name="a1"), spec=NodeSpec(unschedulable=True), status=status)
-    cache.set("Node", ("", "a1"), node)
+    made = [objects.node("a1", None, conditions=conditions, unschedulable=True)]
     for number in range(pods):
-        meta = ObjectMeta(name=f"web-{number}", namespace="default", uid=f"u{number}")
-        if number < going:
-            meta = replace(meta, deletion_timestamp=100 * S, deletion_grace_period_seconds=30)
-        pod = Pod(metadata=meta, spec=PodSpec(node_name="a1"))
-        cache.set("Pod", pod.key, pod)
+        grace = {"deletionGracePeriodSeconds": 30} if number < going else {}
+        ends = 100 * S if number < going else None
+        uid = f"u{number}"
+        made.append(objects.pod(f"web-{number}", "a1", uid=uid, deleted=ends, metadata=grace))
+    for change in map(objects.put, made):
+        cache.apply(change, 0)
     return cache
 
 
@@ -71,7 +70,7 @@ def test_a_pod_that_was_quick_to_go_has_begun_a_drain() -> None:
 
 
 def test_one_who_drains_may_say_so_before_a_pod_goes() -> None:
-    began = NodeCondition("DrainInProgress", "True", last_transition_time=50 * S)
+    began = NodeCondition("DrainInProgress", "True", last_transition_time=Time(50 * S))
     assert only(WorkTracker(), cluster(2, conditions=(began,)), 80).since_s == 50.0
     ended = replace(began, status="False")
     assert WorkTracker().works(cluster(2, conditions=(ended,)), 80 * S, instant) == []

@@ -5,8 +5,9 @@ from typing import Any
 import pytest
 
 from kubectl_nodelife.controllers.upgrade.counts import foreign_mark, why_unavailable
-from kubectl_nodelife.kube.codec import decode
 from kubectl_nodelife.kube.node import Node
+from tests import objects
+from tests.objects import typed
 
 READY = {"type": "Ready", "status": "True"}
 
@@ -17,16 +18,8 @@ def node(
     unschedulable: bool = False,
     **metadata: Any,
 ) -> Node:
-    found = decode(
-        "Node",
-        {
-            "metadata": {"name": "b1", **metadata},
-            "spec": {"taints": taints or [], "unschedulable": unschedulable},
-            "status": {"conditions": [{"type": "Ready", "status": ready}] if ready else []},
-        },
-    )
-    assert isinstance(found, Node)
-    return found
+    spec = {"taints": taints or (), "unschedulable": unschedulable}
+    return typed(objects.node("b1", ready, metadata=metadata, **spec))
 
 
 def taint(key: str, effect: str = "NoSchedule") -> list[dict[str, Any]]:

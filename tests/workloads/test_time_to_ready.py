@@ -1,27 +1,20 @@
 """Times to Ready, learnt from the pods that are."""
 
-from typing import Any
-
 import pytest
 
-from kubectl_nodelife.kube.codec import decode
 from kubectl_nodelife.kube.pod import Pod
 from kubectl_nodelife.kube.times import SECOND_NS
 from kubectl_nodelife.sim.timing import learn, sample
+from tests import objects
+from tests.objects import condition, typed
 
 
 def pod(made: str, bound: str | None, ready: str, *, is_bound: str = "True") -> Pod:
     """Made, bound and Ready at those minutes and seconds."""
-    conditions: list[dict[str, Any]] = [
-        {"type": "Ready", "status": "True", "lastTransitionTime": f"2026-01-01T12:{ready}Z"}
-    ]
-    if bound is not None:
-        scheduled = {"type": "PodScheduled", "status": is_bound}
-        conditions.append(scheduled | {"lastTransitionTime": f"2026-01-01T12:{bound}Z"})
-    meta = {"name": "p", "namespace": "shop", "creationTimestamp": f"2026-01-01T12:{made}Z"}
-    found = decode("Pod", {"metadata": meta, "spec": {}, "status": {"conditions": conditions}})
-    assert isinstance(found, Pod)
-    return found
+    ready, made = f"2026-01-01T12:{ready}Z", f"2026-01-01T12:{made}Z"
+    bind = [condition("PodScheduled", is_bound, changed=f"2026-01-01T12:{bound}Z")]
+    about = {"namespace": "shop", "created": made, "conditions": bind if bound else ()}
+    return typed(objects.pod(ready=True, since=ready, **about))
 
 
 @pytest.mark.parametrize(
