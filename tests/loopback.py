@@ -6,7 +6,8 @@ import os
 import shutil
 import socket
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -25,6 +26,7 @@ from kubectl_nodelife.live.target import Target, find_target
 from kubectl_nodelife.sandbox.cluster import SandboxCluster, read_beginning
 from kubectl_nodelife.sandbox.tls import Sandbox, make_sandbox
 from kubectl_nodelife.sim.scenario import STATUS_MANAGERS
+from tests.sim.documents import document
 
 KUBECTL = shutil.which("kubectl")
 needs_kubectl = pytest.mark.skipif(
@@ -74,13 +76,8 @@ async def sandbox(
     spec["events"] = list(events)
     if generate is not None:
         spec["generate"] = dict(generate)
-    scenario = {
-        "apiVersion": "nodelife.dev/v1alpha1",
-        "kind": "Scenario",
-        "metadata": {"name": "test"},
-        "spec": spec,
-    }
-    beginning = read_beginning(None, yaml.safe_dump(scenario).encode(), time.time_ns(), read_named)
+    content = yaml.safe_dump(document(**spec)).encode()
+    beginning = read_beginning(None, content, time.time_ns(), read_named)
     settings = make_settings(beginning.setting.profile, flags)
     rules = rules_for(settings.profile) if STATUS_MANAGERS in controllers else None
     made = make_controllers(settings, controllers)
@@ -101,6 +98,33 @@ def _recorder(record: list[str]) -> Middleware:
         return await handler(request)
 
     return recorded
+
+
+@contextlib.contextmanager
+def edited(served: Sandbox, kind: str, name: str, namespace: str = "") -> Iterator[dict[str, Any]]:
+    """An object of the sandbox, which is written as the block leaves it, as if by a client."""
+    collection = served.cluster.api.served.collections[kind]
+    found = collection.entries[(namespace, name)].document()
+    yield found
+    served.cluster.api.write(collection.resource, found)
+
+
+def contexts_of(served: Mapping[str, Sandbox]) -> dict[str, Any]:
+    """A kubeconfig with a context for each sandbox, and no current one."""
+    made: dict[str, Any] = {"apiVersion": "v1", "kind": "Config"}
+    made |= {"clusters": [], "users": [], "contexts": []}
+    for name, each in served.items():
+        theirs = yaml.safe_load(Path(each.kubeconfig).read_text())
+        made["clusters"].append({"name": name, "cluster": theirs["clusters"][0]["cluster"]})
+        made["users"].append({"name": name, "user": theirs["users"][0]["user"]})
+        made["contexts"].append({"name": name, "context": {"cluster": name, "user": name}})
+    return made
+
+
+def environment_of(served: Sandbox) -> dict[str, str]:
+    """That of a kubectl on the sandbox."""
+    own = {"HOME": served.folder, "KUBECONFIG": served.kubeconfig}
+    return {"PATH": os.environ["PATH"], **own}
 
 
 def target_of(served: Sandbox) -> Target:
@@ -124,11 +148,7 @@ async def kubectl(served: Sandbox, *args: str, stdin: str = "", check: bool = Tr
     process = await asyncio.create_subprocess_exec(
         KUBECTL,
         *args,
-        env={
-            "PATH": os.environ["PATH"],
-            "HOME": served.folder,
-            "KUBECONFIG": served.kubeconfig,
-        },
+        env=environment_of(served),
         stdin=asyncio.subprocess.PIPE,
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.STDOUT,

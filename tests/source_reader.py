@@ -1,8 +1,16 @@
 """A reader of a live source's queue, which keeps what it was told."""
 
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Iterable
+from typing import Any
+
 from kubectl_nodelife.engine.events import Gone, Put
+from kubectl_nodelife.kube.kinds import kind_named
 from kubectl_nodelife.kube.meta import KubeObject
+from kubectl_nodelife.live.client import Client
 from kubectl_nodelife.live.news import KindPhase, ListNews, OtherCluster, WatchNews
+from kubectl_nodelife.live.requests import Resource
 from kubectl_nodelife.live.source import ListWatchSource
 
 
@@ -39,3 +47,19 @@ class Seen:
         """The resourceVersion of each object of a kind."""
         known = self.objects.get(kind, {})
         return {key: obj.metadata.resource_version for key, obj in known.items()}
+
+
+@contextlib.asynccontextmanager
+async def following(
+    ours: Client, kinds: Iterable[str], *pace: Any, **how: Any
+) -> AsyncIterator[Seen]:
+    """A source of these kinds and its reader, at work; `pace` and `how` are the source's."""
+    source = ListWatchSource(ours, [Resource(kind_named(kind)) for kind in kinds], *pace, **how)
+    seen = Seen(source)
+    tasks = [asyncio.create_task(source.run()), asyncio.create_task(seen.read())]
+    try:
+        yield seen
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)

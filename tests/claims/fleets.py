@@ -250,16 +250,8 @@ def _count(budget: Document, items: list[Document]) -> None:
         desired = -(-expected // 2)
     else:
         desired = spec["minAvailable"]
-    spare = max(0, healthy - desired)
-    found = ("True", "SufficientPods") if spare else ("False", "InsufficientPods")
-    budget["status"] = {
-        "observedGeneration": 1,
-        "disruptionsAllowed": spare,
-        "currentHealthy": healthy,
-        "desiredHealthy": desired,
-        "expectedPods": expected,
-        "conditions": [objects.condition("DisruptionAllowed", *found)],
-    }
+    counts = {"healthy": healthy, "desired": desired, "expected": expected}
+    budget["status"] = build.budget(app, app, **counts)["status"]
 
 
 def is_ready(thing: Document) -> bool:

@@ -4,7 +4,7 @@ import asyncio
 import json
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -21,10 +21,9 @@ from kubectl_nodelife.report.terminal import (
     VERBS_WITH_SET,
     LeadingFlags,
 )
-from kubectl_nodelife.sandbox.tls import Sandbox
 from tests import objects
 from tests.daemon.user import FLAGS, ROOT, User, user
-from tests.loopback import needs_kubectl, sandbox
+from tests.loopback import contexts_of, needs_kubectl, sandbox
 from tests.outlook.asking import lost
 
 PROD = LeadingFlags(
@@ -227,20 +226,6 @@ REMEDIES = (
 """Of the drain plan."""
 
 
-def kubeconfig(path: Path, served: Mapping[str, Sandbox]) -> str:
-    """A file whose current context is the last of these."""
-    made: dict[str, Any] = {"apiVersion": "v1", "kind": "Config"}
-    made |= {"clusters": [], "users": [], "contexts": []}
-    for name, each in served.items():
-        theirs = yaml.safe_load(Path(each.kubeconfig).read_text())
-        made["clusters"].append({"name": name, "cluster": theirs["clusters"][0]["cluster"]})
-        made["users"].append({"name": name, "user": theirs["users"][0]["user"]})
-        made["contexts"].append({"name": name, "context": {"cluster": name, "user": name}})
-        made["current-context"] = name
-    path.write_text(yaml.safe_dump(made))
-    return str(path)
-
-
 def commands_in(value: Any) -> Iterator[str]:
     """Every command in the texts of a document."""
     if isinstance(value, str):
@@ -285,7 +270,9 @@ async def test_each_command_reaches_the_cluster_that_it_is_about(tmp_path: Path)
         sandbox(flags=FLAGS, objects=cluster(), record=elsewhere) as other,
         user(str(tmp_path / "none")) as one,
     ):
-        config = kubeconfig(tmp_path / "my config", {"prod": prod, "other": other})
+        both = contexts_of({"prod": prod, "other": other}) | {"current-context": "other"}
+        config = str(tmp_path / "my config")
+        Path(config).write_text(yaml.safe_dump(both))
         plugin = one.home / "bin" / "kubectl-nodelife"
         plugin.parent.mkdir()
         os.symlink(ROOT / "bin" / "kubectl-nodelife", plugin)

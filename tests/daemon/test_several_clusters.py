@@ -6,7 +6,6 @@ import socket
 import time
 from collections.abc import AsyncIterator, Iterator, Mapping
 from pathlib import Path
-from typing import Any
 
 import pytest
 import yaml
@@ -16,7 +15,7 @@ from kubectl_nodelife.commands.several_clusters import exit_code_of
 from kubectl_nodelife.report.formats import render
 from kubectl_nodelife.sandbox.tls import Sandbox
 from tests.daemon.user import FLAGS, User, lines_of, silence, user
-from tests.loopback import sandbox, until
+from tests.loopback import contexts_of, sandbox, until
 from tests.raw_server import Request, raw_server
 
 PATIENCE = "--cluster-timeout=90s"
@@ -28,13 +27,7 @@ def kubeconfig(
 ) -> str:
     """A file with a context for each sandbox and for each server without credentials, and one that
     leads nowhere."""
-    made: dict[str, Any] = {"apiVersion": "v1", "kind": "Config"}
-    made |= {"clusters": [], "users": [], "contexts": []}
-    for name, each in served.items():
-        theirs = yaml.safe_load(Path(each.kubeconfig).read_text())
-        made["clusters"].append({"name": name, "cluster": theirs["clusters"][0]["cluster"]})
-        made["users"].append({"name": name, "user": theirs["users"][0]["user"]})
-        made["contexts"].append({"name": name, "context": {"cluster": name, "user": name}})
+    made = contexts_of(served)
     for name, url in (servers or {}).items():
         made["clusters"].append({"name": name, "cluster": {"server": url}})
         made["contexts"].append({"name": name, "context": {"cluster": name}})

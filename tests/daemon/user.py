@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from kubectl_nodelife.sandbox.tls import Sandbox
+from tests.loopback import edited
 
 ROOT = Path(__file__).parents[2]
 
@@ -147,10 +148,8 @@ async def user(kubeconfig: str) -> AsyncIterator[User]:
 
 def silence(served: Sandbox, name: str, how: str = "stop") -> None:
     """Stop or start a node's kubelet, as annotating it with kubectl does."""
-    collection = served.cluster.api.served.collections["Node"]
-    document = collection.entries[("", name)].document()
-    document["metadata"].setdefault("annotations", {})[HEARTBEATS] = how
-    served.cluster.api.write(collection.resource, document)
+    with edited(served, "Node", name) as node:
+        node["metadata"].setdefault("annotations", {})[HEARTBEATS] = how
 
 
 async def lines_of(stream: asyncio.StreamReader | None, wanted: str) -> str:

@@ -6,84 +6,59 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from kubectl_nodelife.kube.codec import decode
 from kubectl_nodelife.kube.meta import KubeObject, Time
-from kubectl_nodelife.kube.pod import Pod, PodCondition
+from kubectl_nodelife.kube.pod import Pod
 from kubectl_nodelife.kube.workload import ControllerRevision, DaemonSet
 from tests.daemon.lab import SECOND, T0, Lab, lease, make_lab, node
+from tests.objects import of_kind, owner, pod, typed, workload
 
 HASH = "controller-revision-hash"
 NODES = ("n1", "n2", "n3")
-OWNER = {"apiVersion": "apps/v1", "kind": "DaemonSet", "name": "agent", "uid": "ds"}
-OWNERS = [{**OWNER, "controller": True, "blockOwnerDeletion": True}]
+OWNER = owner("DaemonSet", "agent", "ds", blockOwnerDeletion=True)
 
 
-def template(image: int) -> dict[str, Any]:
-    containers = [{"name": "c", "image": f"agent:{image}"}]
-    return {"metadata": {"labels": {"app": "agent"}}, "spec": {"containers": containers}}
+def pods(image: int) -> dict[str, Any]:
+    return {"containers": [{"name": "c", "image": f"agent:{image}"}]}
 
 
 def agent(image: int = 1, observed: int = 0, **spec: Any) -> DaemonSet:
     """The set as the API server has it; its generation is the image's number."""
-    document = {
-        "metadata": {"name": "agent", "namespace": "d", "uid": "ds", "generation": image},
-        "spec": {
-            "selector": {"matchLabels": {"app": "agent"}},
-            "template": template(image),
-            "updateStrategy": {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": 1}},
-            **spec,
-        },
-        "status": {
-            "observedGeneration": observed or image,
-            "desiredNumberScheduled": 3,
-            "currentNumberScheduled": 3,
-            "numberReady": 3,
-            "numberAvailable": 3,
-            "updatedNumberScheduled": 3 if observed in (0, image) else 0,
-        },
+    status = {
+        "observedGeneration": observed or image,
+        "desiredNumberScheduled": 3,
+        "currentNumberScheduled": 3,
+        "numberReady": 3,
+        "numberAvailable": 3,
+        "updatedNumberScheduled": 3 if observed in (0, image) else 0,
     }
-    made = decode("DaemonSet", document)
-    assert isinstance(made, DaemonSet)
-    return made
+    rolling = {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": 1}}
+    about = {"namespace": "d", "uid": "ds", "metadata": {"generation": image}, "status": status}
+    spec = {"pods": pods(image), "updateStrategy": rolling, **spec}
+    return typed(workload("DaemonSet", "agent", **about, **spec))
 
 
 def revision(image: int, number: int | None = None) -> ControllerRevision:
     """The real controller's revision of that image; its hash is not ours."""
     label = f"real{image}"
-    document = {
-        "metadata": {
-            "name": f"agent-{label}",
-            "namespace": "d",
-            "uid": label,
-            "labels": {"app": "agent", HASH: label},
-            "ownerReferences": OWNERS,
-        },
-        "data": {"spec": {"template": {**template(image), "$patch": "replace"}}},
-        "revision": number or image,
-    }
-    made = decode("ControllerRevision", document)
-    assert isinstance(made, ControllerRevision)
-    return made
+    template = {"metadata": {"labels": {"app": "agent"}}, "spec": pods(image)}
+    made = of_kind(
+        "ControllerRevision",
+        f"agent-{label}",
+        "d",
+        uid=label,
+        labels={"app": "agent", HASH: label},
+        owners=[OWNER],
+        data={"spec": {"template": {**template, "$patch": "replace"}}},
+        revision=number or image,
+    )
+    return typed(made)
 
 
 def daemon_pod(on: str, image: int = 1, ready: bool = True) -> Pod:
     """The real controller's pod of that image."""
     name = f"agent-{on}-{image}"
-    document = {
-        "metadata": {
-            "name": name,
-            "namespace": "d",
-            "uid": name,
-            "labels": {"app": "agent", HASH: f"real{image}"},
-            "ownerReferences": OWNERS,
-        },
-        "spec": {"nodeName": on, "containers": [{"name": "c", "image": f"agent:{image}"}]},
-        "status": {"phase": "Running"},
-    }
-    made = decode("Pod", document)
-    assert isinstance(made, Pod)
-    condition = PodCondition("Ready", "True" if ready else "False", last_transition_time=Time(T0))
-    return replace(made, status=replace(made.status, conditions=(condition,)))
+    about = {"namespace": "d", "uid": name, "labels": {"app": "agent", HASH: f"real{image}"}}
+    return typed(pod(name, on, ready=ready, since=T0, owner=OWNER, **about, **pods(image)))
 
 
 def going(pod: Pod) -> Pod:

@@ -7,7 +7,7 @@ from typing import Any
 
 from kubectl_nodelife.sandbox.tls import Sandbox
 from tests.daemon.user import User, user
-from tests.loopback import sandbox, until
+from tests.loopback import edited, sandbox, until
 from tests.objects import workload
 
 LABELS = {"app": "agent"}
@@ -39,11 +39,9 @@ def cluster(**spec: Any) -> contextlib.AbstractAsyncContextManager[Sandbox]:
 
 def change(served: Sandbox, image: str) -> None:
     """Somebody gives the set another image."""
-    collection = served.cluster.api.served.collections["DaemonSet"]
-    document = collection.entries[("tools", "agent")].document()
-    document["spec"]["template"]["spec"]["containers"][0]["image"] = image
-    document["metadata"]["generation"] += 1
-    served.cluster.api.write(collection.resource, document)
+    with edited(served, "DaemonSet", "agent", "tools") as agent:
+        agent["spec"]["template"]["spec"]["containers"][0]["image"] = image
+        agent["metadata"]["generation"] += 1
 
 
 def forget(served: Sandbox) -> None:

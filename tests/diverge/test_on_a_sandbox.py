@@ -1,15 +1,17 @@
 """What a user sees of `diverge`, on sandboxes whose controllers differ from what is assumed."""
 
 import asyncio
+import functools
 import json
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from typing import Any
 
 import yaml
 
-from tests.daemon.user import User, user
-from tests.loopback import sandbox
+from tests import loopback
+from tests.daemon.user import User, silence, user
+from tests.loopback import edited, sandbox
 
 FLAGS = {
     "node-monitor-period": "500ms",
@@ -17,35 +19,10 @@ FLAGS = {
     "node-eviction-rate": "10",
 }
 ALL = ("node-lifecycle", "taint-eviction", "daemonset", "pod-gc", "pod-status")
-HEARTBEATS = "sandbox.nodelife.dev/heartbeats"
 PATIENCE_S = 150.0
 
 
-def play(test: Callable[[], Awaitable[None]]) -> None:
-    async def limited() -> None:
-        async with asyncio.timeout(300):
-            await test()
-
-    asyncio.run(limited())
-
-
-def change(served: Any, name: str, how: Callable[[dict[str, Any]], None]) -> None:
-    """Write a node as somebody with kubectl would."""
-    collection = served.cluster.api.served.collections["Node"]
-    document = collection.entries[("", name)].document()
-    how(document)
-    served.cluster.api.write(collection.resource, document)
-
-
-def silence(served: Any, *names: str) -> None:
-    for name in names:
-        change(
-            served,
-            name,
-            lambda node: (
-                node["metadata"].setdefault("annotations", {}).update({HEARTBEATS: "stop"})
-            ),
-        )
+play = functools.partial(loopback.play, seconds=300.0)
 
 
 async def watch(one: User, **flags: str) -> None:
@@ -154,7 +131,8 @@ async def test_another_eviction_rate_is_inferred() -> None:
         user(served.kubeconfig) as one,
     ):
         await watch(one, node_eviction_rate="0.05")
-        silence(served, "a1", "a2", "a3", "a4")
+        for name in ("a1", "a2", "a3", "a4"):
+            silence(served, name)
         made = await told(one, lambda m: any("rate" in s["flag"] for s in m["settings"]))
         (rate,) = (s for s in made["settings"] if "rate" in s["flag"])
         assert (rate["flag"], rate["assumed"]) == ("node-eviction-rate", "0.05")
@@ -169,8 +147,10 @@ async def test_somebody_else_taints_and_deletes_nodes() -> None:
     ):
         await watch(one)
         taint = {"key": "karpenter.sh/disrupted", "effect": "NoSchedule"}
-        change(served, "a1", lambda node: node["spec"].update({"taints": [taint]}))
-        change(served, "a2", lambda node: node["spec"].update({"unschedulable": True}))
+        with edited(served, "Node", "a1") as node:
+            node["spec"]["taints"] = [taint]
+        with edited(served, "Node", "a2") as node:
+            node["spec"]["unschedulable"] = True
         made = await told(one, lambda m: len(m["items"]) >= 2)
         assert set(kinds(made)) == {"other-actor"}
         assert (made["verdict"], all(i["note"] for i in made["items"])) == ("agrees", True)

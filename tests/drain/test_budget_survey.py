@@ -17,65 +17,47 @@ def surveyed(*objects: Any, **options: Any) -> BudgetSurvey:
     return survey(snapshot(NODES, *objects), **options)
 
 
+def of_two(healthy: int, desired: int, app: str = "web", **spec: Any) -> Json:
+    """The budget of two pods."""
+    expected = 2 if app == "web" else 0
+    return budget("g", app, healthy=healthy, desired=desired, expected=expected, **spec)
+
+
+BOTH = ["a1", "a2"]
+ROUNDED_UP = "10% of 2 is 0.2, rounded up to 1"
+UNSEEN = merged(of_two(2, 1, maxUnavailable=1), {"metadata": {"generation": 3}})
+
+
 @pytest.mark.parametrize(
-    "guard, state, undrainable, told",
+    "given, state, undrainable, told",
     [
+        pytest.param(of_two(2, 1, maxUnavailable=1), "ok", [], "", id="ok"),
         pytest.param(
-            budget("g", "web", healthy=2, desired=1, expected=2, maxUnavailable=1),
-            "ok",
-            [],
-            "",
-            id="ok",
-        ),
-        pytest.param(
-            budget("g", "web", healthy=2, desired=2, expected=2, maxUnavailable=0),
-            "never",
-            ["a1", "a2"],
-            "spares none, ever",
+            *(of_two(2, 2, maxUnavailable=0), "never", BOTH, "spares none, ever"),
             id="max-unavailable-0",
         ),
         pytest.param(
-            budget("g", "web", healthy=2, desired=2, expected=2, minAvailable="60%"),
-            "never",
-            ["a1", "a2"],
-            "rounded up to all of them",
+            *(of_two(2, 2, minAvailable="60%"), "never", BOTH, "rounded up to all of them"),
             id="percentage-rounds-up-to-all",
         ),
         pytest.param(
-            budget("g", "web", healthy=2, desired=1, expected=2, maxUnavailable="10%"),
-            "ok",
-            [],
-            "10% of 2 is 0.2, rounded up to 1",
+            *(of_two(2, 1, maxUnavailable="10%"), "ok", [], ROUNDED_UP),
             id="percentage-rounds-up-to-more",
         ),
         pytest.param(
-            budget("g", "nobody", healthy=0, desired=0, expected=0, maxUnavailable=1),
-            "unused",
-            [],
-            "matches no pod (app=nobody)",
+            *(of_two(0, 0, "nobody", maxUnavailable=1), "unused", [], "no pod (app=nobody)"),
             id="matches-nothing",
         ),
+        pytest.param(UNSEEN, "stale", BOTH, "has not seen its newest spec", id="stale"),
         pytest.param(
-            merged(
-                budget("g", "web", healthy=2, desired=1, expected=2, maxUnavailable=1),
-                {"metadata": {"generation": 3}},
-            ),
-            "stale",
-            ["a1", "a2"],
-            "has not seen its newest spec",
-            id="stale",
-        ),
-        pytest.param(
-            budget("g", "web", healthy=1, desired=1, expected=2, maxUnavailable=1),
-            "blocking",
-            ["a1", "a2"],
+            *(of_two(1, 1, maxUnavailable=1), "blocking", BOTH),
             "its status allows 0, the objects give 1",
             id="older-than-the-objects",
         ),
     ],
 )
-def test_states(guard: Json, state: str, undrainable: list[str], told: str) -> None:
-    view = surveyed(replica_set("web", "a1", "a2"), guard).budgets[0]
+def test_states(given: Json, state: str, undrainable: list[str], told: str) -> None:
+    view = surveyed(replica_set("web", "a1", "a2"), given).budgets[0]
     assert (view.state, view.undrainable) == (state, undrainable)
     findings = " / ".join(finding.what for finding in view.findings)
     assert told in findings if told else not findings

@@ -1,5 +1,7 @@
 """Plans where the scheduler's choice among nodes of the same score is chance."""
 
+from typing import Any
+
 import pytest
 
 from kubectl_nodelife.drain.results import DrainPlan
@@ -15,10 +17,10 @@ def sized(cpu: str, *, part: str, **spec: Json) -> Json:
     return {"metadata": {"labels": {"part": part}}, "spec": {"containers": containers, **spec}}
 
 
-def tight(*names: str, drained: tuple[str, ...] = ("a1",)) -> DrainPlan:
+def crowded(*names: str, cpu: str = "4") -> list[Any]:
     """The replacement of a-0 takes half of either node; b-0's fits on b1 only, and only if a-0's is
-    not there. The budget spares one of b and c at a time."""
-    nodes = [obj for name in names for obj in node(name, cpu="4")]
+    not there. The budget spares one of b and c at a time, so that c-0 is held while b-0 waits."""
+    nodes = [obj for name in names for obj in node(name, cpu=cpu)]
     small = replica_set("a", "a1", **sized("2", part="alone"))
     large = replica_set("b", "a1", **sized("3", part="guarded", nodeSelector={HOST: "b1"}))
     third = replica_set("c", "a1", **sized("1", part="guarded"))
@@ -26,8 +28,12 @@ def tight(*names: str, drained: tuple[str, ...] = ("a1",)) -> DrainPlan:
     guard = budget(
         "both", "b", healthy=2, desired=1, expected=2, maxUnavailable=1, selector=selector
     )
+    return [nodes, small, large, third, guard]
+
+
+def tight(*names: str, drained: tuple[str, ...] = ("a1",)) -> DrainPlan:
     more = [obj for name in drained for obj in node(name)]
-    return plan(more, nodes, small, large, third, guard, nodes=drained)
+    return plan(more, *crowded(*names), nodes=drained)
 
 
 @pytest.mark.parametrize("names", [BOTH, BOTH[::-1]])

@@ -32,6 +32,7 @@ from tests.enforce.observer import LEASE, Rules, broken_rules
 from tests.enforce.simulated_daemon import Disk, Process, make_task
 from tests.enforce.virtual_time import EPOCH_NS, VirtualLoop, World
 from tests.enforce.withdrawn_causes import WithdrawnCauses
+from tests.sim.documents import document
 
 Json = dict[str, Any]
 GRACE_S = 8
@@ -113,8 +114,7 @@ def story(seed: int) -> bytes:
         "objects": [agent(1)],
         "events": sorted(events, key=lambda e: int(e["at"][:-2])),
     }
-    document = {"apiVersion": "nodelife.dev/v1alpha1", "kind": "Scenario", "spec": spec}
-    return msgspec.json.encode(document)
+    return msgspec.json.encode(document(**spec))
 
 
 def agent(version: int) -> Json:

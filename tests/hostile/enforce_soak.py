@@ -43,6 +43,7 @@ from tests.enforce.observer import (
 )
 from tests.hostile.sicknesses import restore_with_lower_versions
 from tests.loopback import sandbox
+from tests.objects import pod, toleration
 from tests.real.journal_judge import followed_nothing
 
 Json = dict[str, Any]
@@ -402,17 +403,9 @@ def _kind_of(reason: str) -> str:
 
 def _pod(name: str, seconds: int | None) -> Json:
     """A pod of nobody, that tolerates a lost node for so long; None: not at all."""
-    tolerations = [{"operator": "Exists", "effect": "NoExecute", "tolerationSeconds": seconds}]
-    return {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": {"name": name, "namespace": "default", "uid": f"{name}-{time.time_ns()}"},
-        "spec": {
-            "containers": [{"name": "c", "image": "i"}],
-            "tolerations": tolerations if seconds else [],
-        },
-        "status": {"phase": "Pending"},
-    }
+    everything = [toleration(seconds=seconds)] if seconds else []
+    uid = f"{name}-{time.time_ns()}"
+    return pod(name, "", phase="Pending", uid=uid, tolerations=everything)
 
 
 @contextlib.asynccontextmanager

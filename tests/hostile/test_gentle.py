@@ -21,9 +21,9 @@ from kubectl_nodelife.live.connection import Connection
 from kubectl_nodelife.live.listwatch import read_all
 from kubectl_nodelife.live.news import FAILING, KindState
 from kubectl_nodelife.live.requests import Resource, WatchPacing
-from kubectl_nodelife.live.source import ListWatchSource
 from kubectl_nodelife.live.target import find_target
 from kubectl_nodelife.live.transport import MOST_RETRY_AFTER_S, Backoff
+from tests import source_reader
 from tests.hostile import sicknesses
 from tests.loopback import until
 from tests.raw_server import RawServer, Sickness, raw_server
@@ -47,16 +47,8 @@ async def client(server: RawServer, folder: Path, **flags: str) -> AsyncIterator
 async def following(
     server: RawServer, folder: Path, pace: WatchPacing | None = None
 ) -> AsyncIterator[Seen]:
-    async with client(server, folder) as ours:
-        source = ListWatchSource(ours, [Resource(kind_named(kind)) for kind in KINDS], pace)
-        seen = Seen(source)
-        tasks = [asyncio.create_task(source.run()), asyncio.create_task(seen.read())]
-        try:
-            yield seen
-        finally:
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
+    async with client(server, folder) as ours, source_reader.following(ours, KINDS, pace) as seen:
+        yield seen
 
 
 STORMS = [

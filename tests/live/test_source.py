@@ -18,7 +18,8 @@ from kubectl_nodelife.live.requests import Resource, WatchPacing
 from kubectl_nodelife.live.source import ListWatchSource
 from kubectl_nodelife.sandbox.server import Failure
 from kubectl_nodelife.sandbox.tls import Sandbox
-from tests.loopback import client, play, sandbox, target_of, until
+from tests import source_reader
+from tests.loopback import client, edited, play, sandbox, target_of, until
 from tests.source_reader import Seen
 
 FAST = WatchPacing(
@@ -48,17 +49,9 @@ async def following(
     served: Sandbox, *kinds: str, pace: WatchPacing = FAST, watch_list: bool = True
 ) -> AsyncIterator[Seen]:
     async with client(served) as ours:
-        resources = [Resource(kind_named(kind)) for kind in kinds]
-        source = ListWatchSource(ours, resources, pace, watch_list=watch_list)
-        seen = Seen(source)
-        tasks = [asyncio.create_task(source.run()), asyncio.create_task(seen.read())]
-        try:
+        how = {"watch_list": watch_list}
+        async with source_reader.following(ours, kinds, pace, **how) as seen:
             yield seen
-        finally:
-            for task in tasks:
-                task.cancel()
-                with contextlib.suppress(asyncio.CancelledError):
-                    await task
 
 
 def watching(seen: Seen, *kinds: str) -> Callable[[], bool]:
@@ -67,10 +60,8 @@ def watching(seen: Seen, *kinds: str) -> Callable[[], bool]:
 
 def change(served: Sandbox, name: str = "a1", **labels: str) -> None:
     """A label is put on a node, as if by a client."""
-    collection = served.cluster.api.served.collections["Node"]
-    document = collection.entries[("", name)].document()
-    document["metadata"].setdefault("labels", {}).update(labels)
-    served.cluster.api.write(collection.resource, document)
+    with edited(served, "Node", name) as node:
+        node["metadata"].setdefault("labels", {}).update(labels)
 
 
 @pytest.mark.parametrize("how", ["watch-list", "pages", "server-without-watch-list"])

@@ -47,6 +47,7 @@ from kubectl_nodelife.sandbox.cluster import SandboxCluster
 from kubectl_nodelife.sim.scenario import assemble, parse_scenario
 from tests.enforce.simulated_daemon import SimulatedWatches
 from tests.enforce.virtual_time import VirtualLoop, World
+from tests.sim.documents import document
 
 STEP_S = 15
 ALL = ("node-lifecycle", "taint-eviction", "daemonset", "pod-gc")
@@ -83,12 +84,9 @@ class PlayedCluster:
 
     def __init__(self, world: World, situation: Situation) -> None:
         self.world = world
-        document = {
-            "apiVersion": "nodelife.dev/v1alpha1",
-            "kind": "Scenario",
-            "spec": {"profile": "v1.36", "time": "2026-01-01T00:00:00Z", **situation.spec},
-        }
-        setting = assemble(parse_scenario(msgspec.json.encode(document), situation.name))
+        spec = {"profile": "v1.36", "time": "2026-01-01T00:00:00Z", **situation.spec}
+        content = msgspec.json.encode(document(**spec))
+        setting = assemble(parse_scenario(content, situation.name))
         settings = make_settings("v1.36", situation.cluster_flags)
         controllers = make_controllers(
             settings, situation.controllers, pass_drift_ns=self.pass_drift_ns

@@ -18,106 +18,63 @@ UNREADY = [{"name": "c", "ready": False, "state": {"running": {}}}]
 COMPLAINT = ("False", "ContainersNotReady", "containers with unready status: [c]")
 
 
+def gated(gate: str) -> Pod:
+    """Its kubelet says that it is not Ready for its gate, which is that."""
+    ready = ("False", "ReadinessGatesNotReady", "x")
+    return pod(spec__readinessGates=GATE, conditions={"Ready": ready, "g": gate})
+
+
 @pytest.mark.parametrize(
-    "subject, node, expected",
+    "subject, expected",
     [
-        pytest.param(pod(), health(), "ok", id="healthy"),
+        pytest.param(pod(), "ok", id="healthy"),
         pytest.param(
             pod(
                 status__containerStatuses=UNREADY,
                 conditions={"Ready": COMPLAINT, "ContainersReady": COMPLAINT},
             ),
-            health(),
             "ok",
             id="not-ready-and-says-so",
         ),
-        pytest.param(marked(), health(ready_for=61), "stuck-not-ready", id="marked-node-back"),
-        pytest.param(marked(), health(ready_for=59), "recovering", id="marked-node-just-back"),
-        pytest.param(marked(), health(ready="Unknown"), "marked-node-down", id="marked-node-lost"),
-        pytest.param(marked(), health(ready="False"), "marked-node-down", id="marked-node-sick"),
-        pytest.param(marked(), health(ready=None), "unknown", id="marked-node-says-nothing"),
-        pytest.param(
-            marked(), NodeReadiness("n1", read=False), "unknown", id="marked-node-not-read"
-        ),
         pytest.param(
             marked(conditions={"Ready": ("False", "Why", "")}),
-            health(),
             "lagging",
             id="false-with-a-reason-is-not-the-mark",
         ),
         pytest.param(
             marked(conditions={"ContainersReady": None}),
-            health(),
             "lagging",
             id="false-without-containers-ready-is-not-the-mark",
         ),
+        pytest.param(marked(status__phase="Pending"), "lagging", id="marked-but-not-running"),
         pytest.param(
-            marked(status__phase="Pending"), health(), "lagging", id="marked-but-not-running"
-        ),
-        pytest.param(
-            marked(metadata__deletionTimestamp=ago(1)),
-            health(),
-            "lagging",
-            id="marked-but-terminating",
+            marked(metadata__deletionTimestamp=ago(1)), "lagging", id="marked-but-terminating"
         ),
         pytest.param(
             marked(status__containerStatuses=UNREADY),
-            health(),
             "lagging",
             id="marked-and-a-container-failed-since",
         ),
-        pytest.param(pod(), health(ready="Unknown"), "stale-ready", id="ready-on-a-lost-node"),
-        pytest.param(pod(), health(ready="False"), "stale-ready", id="ready-on-a-sick-node"),
-        pytest.param(
-            pod(), NodeReadiness("n1", exists=False), "stale-ready", id="ready-on-no-node"
-        ),
-        pytest.param(pod(), NodeReadiness("n1", read=False), "ok", id="ready-node-not-read"),
-        pytest.param(pod(), health(ready=None), "ok", id="ready-node-says-nothing"),
-        pytest.param(
-            pod(status__containerStatuses=UNREADY), health(), "stale-ready", id="ready-on-paper"
-        ),
-        pytest.param(pod(status__phase="Failed"), health(), "stale-ready", id="failed-and-ready"),
-        pytest.param(
-            pod(status__phase="Succeeded"), health(), "stale-ready", id="succeeded-and-ready"
-        ),
-        pytest.param(
-            pod(
-                spec__readinessGates=GATE,
-                conditions={"Ready": ("False", "ReadinessGatesNotReady", "x"), "g": "False"},
-            ),
-            health(),
-            "gates",
-            id="gate-false",
-        ),
-        pytest.param(
-            pod(
-                spec__readinessGates=GATE,
-                conditions={"Ready": ("False", "ReadinessGatesNotReady", "x"), "g": "True"},
-            ),
-            health(),
-            "gates",
-            id="gate-true-kubelet-lags",
-        ),
+        pytest.param(pod(status__containerStatuses=UNREADY), "stale-ready", id="ready-on-paper"),
+        pytest.param(pod(status__phase="Failed"), "stale-ready", id="failed-and-ready"),
+        pytest.param(pod(status__phase="Succeeded"), "stale-ready", id="succeeded-and-ready"),
+        pytest.param(gated("False"), "gates", id="gate-false"),
+        pytest.param(gated("True"), "gates", id="gate-true-kubelet-lags"),
         pytest.param(
             pod(spec__readinessGates=GATE, conditions={"g": "False"}),
-            health(),
             "stale-ready",
             id="ready-although-the-gate-is-false",
         ),
-        pytest.param(pod(conditions={"Ready": None}), health(), "unknown", id="no-ready-condition"),
-        pytest.param(pod(status__containerStatuses=[]), health(), "unknown", id="no-statuses"),
+        pytest.param(pod(conditions={"Ready": None}), "unknown", id="no-ready-condition"),
+        pytest.param(pod(status__containerStatuses=[]), "unknown", id="no-statuses"),
         pytest.param(
             pod(conditions={"ContainersReady": "False"}),
-            health(),
             "lagging",
             id="containers-ready-false-beside-ready-true",
         ),
-        pytest.param(
-            pod(conditions={"Initialized": "False"}), health(), "lagging", id="initialized-false"
-        ),
+        pytest.param(pod(conditions={"Initialized": "False"}), "lagging", id="initialized-false"),
         pytest.param(
             pod(conditions={"ContainersReady": None, "Initialized": None}),
-            health(),
             "ok",
             id="an-old-kubelet-writes-fewer-conditions",
         ),
@@ -127,10 +84,33 @@ COMPLAINT = ("False", "ContainersNotReady", "containers with unready status: [c]
                 status__containerStatuses=[{"name": "c", "state": {"terminated": {}}}],
                 conditions={"Ready": COMPLAINT, "ContainersReady": COMPLAINT},
             ),
-            health(),
             "ok",
             id="ended-under-an-older-release",
         ),
+    ],
+)
+def test_class_on_a_node_that_is_well(subject: Pod, expected: str) -> None:
+    assert classify(subject, health(), RULES, now_ns=NOW_NS).name == expected
+
+
+@pytest.mark.parametrize(
+    "subject, node, expected",
+    [
+        pytest.param(marked(), health(ready_for=61), "stuck-not-ready", id="marked-node-back"),
+        pytest.param(marked(), health(ready_for=59), "recovering", id="marked-node-just-back"),
+        pytest.param(marked(), health(ready="Unknown"), "marked-node-down", id="marked-node-lost"),
+        pytest.param(marked(), health(ready="False"), "marked-node-down", id="marked-node-sick"),
+        pytest.param(marked(), health(ready=None), "unknown", id="marked-node-says-nothing"),
+        pytest.param(
+            marked(), NodeReadiness("n1", read=False), "unknown", id="marked-node-not-read"
+        ),
+        pytest.param(pod(), health(ready="Unknown"), "stale-ready", id="ready-on-a-lost-node"),
+        pytest.param(pod(), health(ready="False"), "stale-ready", id="ready-on-a-sick-node"),
+        pytest.param(
+            pod(), NodeReadiness("n1", exists=False), "stale-ready", id="ready-on-no-node"
+        ),
+        pytest.param(pod(), NodeReadiness("n1", read=False), "ok", id="ready-node-not-read"),
+        pytest.param(pod(), health(ready=None), "ok", id="ready-node-says-nothing"),
     ],
 )
 def test_class(subject: Pod, node: NodeReadiness, expected: str) -> None:

@@ -2,11 +2,10 @@
 
 import asyncio
 import json
-import os
 import time
 
 from kubectl_nodelife.sandbox.cluster import HEARTBEATS
-from tests.loopback import KUBECTL, kubectl, needs_kubectl, sandbox, until
+from tests.loopback import KUBECTL, environment_of, kubectl, needs_kubectl, sandbox, until
 
 ALL = ("node-lifecycle", "taint-eviction", "daemonset", "pod-gc")
 
@@ -68,11 +67,7 @@ async def test_watch_shows_changes_as_they_come() -> None:
         watching = await asyncio.create_subprocess_exec(
             KUBECTL,
             *("get", "nodes", "-w"),
-            env={
-                "PATH": os.environ["PATH"],
-                "HOME": served.folder,
-                "KUBECONFIG": served.kubeconfig,
-            },
+            env=environment_of(served),
             stdout=asyncio.subprocess.PIPE,
         )
         assert watching.stdout is not None

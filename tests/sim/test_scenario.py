@@ -55,6 +55,11 @@ def test_what_is_no_scenario(content: bytes, words: list[str]) -> None:
 NODE = node("a1")
 
 
+def happens(**what: Any) -> dict[str, Any]:
+    """A spec in which only that happens."""
+    return {"events": [{"at": "1s", **what}]}
+
+
 @pytest.mark.parametrize(
     ("spec", "told"),
     [
@@ -97,62 +102,46 @@ NODE = node("a1")
             {"events": [{"at": "1s", "cordon": {"nodes": ["a1"]}, "delete": {}}]},
             "spec.events[0]: has cordon and delete; give exactly one",
         ),
-        ({"events": [{"at": "1s", "reboot": {}}]}, "spec.events[0].reboot: unknown field"),
-        ({"events": [{"at": "1s", "drain": {}}]}, "spec.events[0].drain: names no nodes"),
+        (happens(reboot={}), "spec.events[0].reboot: unknown field"),
+        (happens(drain={}), "spec.events[0].drain: names no nodes"),
         (
             {"objects": [NODE], "events": [{"at": "1s", "cordon": {"nodes": ["a2"]}}]},
             "spec.events[0].cordon.nodes[0]: node a2 never exists; did you mean a1?",
         ),
+        (happens(cordon={}), "spec.events[0].cordon: names no nodes or names them twice"),
+        (happens(cordon={"selector": "a in b"}), "spec.events[0].cordon.selector"),
         (
-            {"events": [{"at": "1s", "cordon": {}}]},
-            "spec.events[0].cordon: names no nodes or names them twice",
-        ),
-        (
-            {"events": [{"at": "1s", "cordon": {"selector": "a in b"}}]},
-            "spec.events[0].cordon.selector",
-        ),
-        (
-            {"events": [{"at": "1s", "kubelet": {"nodes": ["a1"], "heartbeats": "halt"}}]},
+            happens(kubelet={"nodes": ["a1"], "heartbeats": "halt"}),
             "spec.events[0].kubelet.heartbeats: unknown value 'halt'",
         ),
         (
-            {"events": [{"at": "1s", "kubelet": {"nodes": ["a1"]}}]},
+            happens(kubelet={"nodes": ["a1"]}),
             "spec.events[0].kubelet: nothing happens to the kubelet",
         ),
         (
-            {"events": [{"at": "1s", "kubelet": {"nodes": [], "heartbeats": "stop"}}]},
+            happens(kubelet={"nodes": [], "heartbeats": "stop"}),
             "spec.events[0].kubelet.nodes: the list is empty",
         ),
         (
-            {"events": [{"at": "1s", "kubelet": {"nodes": ["a1"], "conditions": {"Ready": "no"}}}]},
+            happens(kubelet={"nodes": ["a1"], "conditions": {"Ready": "no"}}),
             "spec.events[0].kubelet.conditions.Ready: unknown value 'no'",
         ),
         (
-            {"events": [{"at": "1s", "taint": {"nodes": ["a1"], "add": ["k=v:Never"]}}]},
+            happens(taint={"nodes": ["a1"], "add": ["k=v:Never"]}),
             "spec.events[0].taint.add[0]: taint 'k=v:Never': unknown effect",
         ),
         (
-            {"events": [{"at": "1s", "apply": {"kind": "Pot", "metadata": {"name": "p"}}}]},
+            happens(apply={"kind": "Pot", "metadata": {"name": "p"}}),
             "Pot is not a kind that is simulated; did you mean Pod?",
         ),
+        (happens(apply={"kind": "Pod", "metadata": {}}), "spec.events[0].apply.metadata.name"),
         (
-            {"events": [{"at": "1s", "apply": {"kind": "Pod", "metadata": {}}}]},
-            "spec.events[0].apply.metadata.name",
-        ),
-        (
-            {"events": [{"at": "1s", "delete": {"kind": "Node"}}]},
+            happens(delete={"kind": "Node"}),
             "spec.events[0].delete.name: expected text, found nothing",
         ),
+        (happens(delete={"kind": "no", "name": "a", "namespace": "x"}), "a Node has no namespace"),
         (
-            {"events": [{"at": "1s", "delete": {"kind": "no", "name": "a", "namespace": "x"}}]},
-            "a Node has no namespace",
-        ),
-        (
-            {
-                "events": [
-                    {"at": "1s", "apply": {"kind": "Pod", "metadata": {"name": "p"}, "spec": 5}}
-                ]
-            },
+            happens(apply={"kind": "Pod", "metadata": {"name": "p"}, "spec": 5}),
             "spec.events[0].apply.spec",
         ),
     ],

@@ -30,16 +30,8 @@ from kubectl_nodelife.controllers.upgrade.marks import (
 )
 from kubectl_nodelife.engine.cache import Cache
 from kubectl_nodelife.engine.events import Heartbeats
-from kubectl_nodelife.kube.meta import KubeObject, ObjectMeta, OwnerReference, Time
-from kubectl_nodelife.kube.node import (
-    Lease,
-    Node,
-    NodeCondition,
-    NodeSpec,
-    NodeStatus,
-    NodeSystemInfo,
-    Taint,
-)
+from kubectl_nodelife.kube.meta import KubeObject, ObjectMeta
+from kubectl_nodelife.kube.node import Lease, Node, NodeCondition, Taint
 from kubectl_nodelife.kube.pod import (
     ContainerState,
     ContainerStateRunning,
@@ -47,12 +39,11 @@ from kubectl_nodelife.kube.pod import (
     ContainerStatus,
     Pod,
     PodCondition,
-    PodSpec,
-    PodStatus,
 )
 from kubectl_nodelife.kube.times import MINUTE_NS, SECOND_NS, format_time
 from kubectl_nodelife.kube.wellknown import LABEL_ZONE, NO_SCHEDULE, TAINT_NODE_UNSCHEDULABLE
 from kubectl_nodelife.kube.workload import DaemonSet, DaemonSetSpec
+from tests import objects
 
 START_NS = 1_800_000_000 * SECOND_NS
 RUN = "r1"
@@ -107,18 +98,21 @@ class StandCluster:
         boot_id: str = "boot-1",
         version: str = "v1.35.0",
     ) -> Node:
-        meta = ObjectMeta(
-            name=name,
-            uid=uid or f"uid-{name}",
-            creation_timestamp=Time(born_ns),
-            labels={LABEL_ZONE: zone, **(labels or {})},
+        return objects.typed(
+            objects.node(
+                name,
+                "True",
+                "KubeletReady",
+                uid=uid or None,
+                created=born_ns,
+                zone=zone,
+                labels=labels,
+                taints=taints,
+                allocatable=allocatable or {"cpu": "4", "memory": "16Gi"},
+                status={"nodeInfo": {"kubeletVersion": version, "bootID": boot_id}},
+                unschedulable=cordoned,
+            )
         )
-        status = NodeStatus(
-            conditions=(NodeCondition("Ready", "True", "KubeletReady"),),
-            allocatable=allocatable or {"cpu": "4", "memory": "16Gi"},
-            node_info=NodeSystemInfo(kubelet_version=version, boot_id=boot_id),
-        )
-        return Node(metadata=meta, spec=NodeSpec(cordoned, taints), status=status)
 
     def mark(self, name: str, state: NodeState, **fields: Any) -> None:
         """A node in that state by the hand of this run, named in its document."""
@@ -193,23 +187,17 @@ class StandCluster:
         self, name: str, node: str, *, owner: str = "rs", kind: str = "ReplicaSet", **fields: Any
     ) -> Pod:
         """A Ready pod."""
-        reference = OwnerReference(kind, owner, f"uid-{owner}", "apps/v1", True)
-        made = Pod(
-            metadata=ObjectMeta(
-                name=name,
-                namespace="default",
+        container = {"name": "c", "containerID": fields.pop("container", f"c-{name}")}
+        made: Pod = objects.typed(
+            objects.pod(
+                name,
+                node,
                 uid=f"uid-{name}-{self._version}",
-                creation_timestamp=Time(fields.pop("born_ns", self.now_ns - MINUTE_NS)),
-                owner_references=(reference,) if owner else (),
-            ),
-            spec=PodSpec(node_name=node, tolerations=fields.pop("tolerations", ())),
-            status=PodStatus(
-                phase=fields.pop("phase", "Running"),
-                conditions=(PodCondition("Ready", fields.pop("ready", "True")),),
-                container_statuses=(
-                    ContainerStatus("c", container_id=fields.pop("container", f"c-{name}")),
-                ),
-            ),
+                created=fields.pop("born_ns", self.now_ns - MINUTE_NS),
+                owner=objects.owner(kind, owner) if owner else None,
+                status={"containerStatuses": [container]},
+                **{"ready": True, **fields},
+            )
         )
         self.put(made)
         return made

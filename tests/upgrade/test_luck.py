@@ -3,25 +3,15 @@
 from kubectl_nodelife.outlook.upgrade_plan import upgrade_plan_document
 from kubectl_nodelife.report.upgrade_plan import headline
 from kubectl_nodelife.upgrade.findings import UpgradePlan
-from tests.drain.build import Json, budget, node, replica_set
-from tests.drain.test_luck import BOTH, HOST, sized
+from tests.drain.build import Json
+from tests.drain.test_luck import BOTH, crowded
 from tests.upgrade.test_plan import blue, plan, reasons
 
 BY_CHANCE = "if replacements land on other nodes of the same score"
 
 
 def tight(*names: str, cpu: str = "4", **policy: Json) -> UpgradePlan:
-    """The replacement of a-0 takes half of either node; b-0's fits on b1 only, and only if a-0's is
-    not there. The budget spares one of b and c at a time, so that c-0 is held while b-0 waits."""
-    nodes = [obj for name in names for obj in node(name, cpu=cpu)]
-    small = replica_set("a", "a1", **sized("2", part="alone"))
-    large = replica_set("b", "a1", **sized("3", part="guarded", nodeSelector={HOST: "b1"}))
-    third = replica_set("c", "a1", **sized("1", part="guarded"))
-    selector: Json = {"matchLabels": {"part": "guarded"}}
-    guard = budget(
-        "both", "b", healthy=2, desired=1, expected=2, maxUnavailable=1, selector=selector
-    )
-    return plan(blue("a1"), nodes, small, large, third, guard, **policy)
+    return plan(blue("a1"), *crowded(*names, cpu=cpu), **policy)
 
 
 def test_a_node_that_chance_alone_empties_is_neither_sure_nor_never() -> None:
