@@ -27,7 +27,7 @@ from msgspec.structs import replace
 from kubectl_nodelife.daemon.changes import ACTS_PATTERN
 from kubectl_nodelife.daemon.enforce.recorder import IntentJournal
 from kubectl_nodelife.daemon.intents import Intents, settle_moved, settle_unsettled
-from kubectl_nodelife.daemon.paths import journal_path
+from kubectl_nodelife.daemon.paths import folder_of_cluster
 from kubectl_nodelife.daemon.permissions import Right
 from kubectl_nodelife.daemon.preflight import ClusterChecks, KillSwitch, check_transport
 from kubectl_nodelife.engine.actions import Action
@@ -36,7 +36,7 @@ from kubectl_nodelife.engine.calls import Answer, Result, request_of
 from kubectl_nodelife.engine.events import NOT_SENT
 from kubectl_nodelife.engine.guard import Caps, Guard, WriteConditions
 from kubectl_nodelife.engine.workqueue import TokenBucket
-from kubectl_nodelife.errors import Refused
+from kubectl_nodelife.errors import Failed, Refused
 from kubectl_nodelife.kube.meta import KubeObject
 from kubectl_nodelife.kube.times import SECOND_NS
 from kubectl_nodelife.live.clock import MonotonicClock, ServerClock, steady_ns
@@ -182,13 +182,14 @@ async def _settle_others(session: ActSession, warn: Show) -> None:
 
 def open_journal(environ: Mapping[str, str], identity: str) -> Intents:
     """The first journal of acts that no other act holds. Raises Refused."""
-    folder = os.path.dirname(journal_path(dict(environ), identity))
-    if not folder:
+    try:
+        folder = folder_of_cluster(dict(environ), identity)
+    except Failed as error:
         raise Refused(
-            "there is no folder for a journal, and without one nothing is written",
-            on="journal",
-            remedy="set NODELIFE_STATE_DIR to a folder of yours",
-        )
+            f"{error.what}: there is no folder for a journal, and without one nothing is written",
+            on=error.on,
+            remedy=error.remedy or "set NODELIFE_STATE_DIR to a folder of yours",
+        ) from None
     for number in range(1, MOST_ACTS):
         try:
             return Intents(acts_path(folder, number))

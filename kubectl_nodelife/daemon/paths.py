@@ -91,7 +91,7 @@ def socket_path(runtime: str, identity: str) -> str:
 def journal_path(environ: dict[str, str], identity: str) -> str:
     """The journal of that cluster's daemon; ":memory:" where no file can be made."""
     try:
-        return f"{_of_cluster(environ, identity)}/journal.db"
+        return f"{folder_of_cluster(environ, identity)}/journal.db"
     except Failed:
         return ":memory:"
 
@@ -99,7 +99,7 @@ def journal_path(environ: dict[str, str], identity: str) -> str:
 def page_port_path(environ: dict[str, str], identity: str) -> str:
     """Where the port of that cluster's live page is kept; "" where no file can be made."""
     try:
-        return f"{_of_cluster(environ, identity)}/page-port"
+        return f"{folder_of_cluster(environ, identity)}/page-port"
     except Failed:
         return ""
 
@@ -107,13 +107,15 @@ def page_port_path(environ: dict[str, str], identity: str) -> str:
 def log_path(environ: dict[str, str], runtime: str, identity: str) -> str:
     """The log of that cluster's daemon; beside the socket where the state folder cannot be made."""
     try:
-        return f"{_of_cluster(environ, identity)}/daemon.log"
+        return f"{folder_of_cluster(environ, identity)}/daemon.log"
     except Failed:
         return f"{runtime}/{identity}.log"
 
 
-def _of_cluster(environ: dict[str, str], identity: str) -> str:
-    """The folder, through the link that leads to it once the cluster is known."""
+def folder_of_cluster(environ: dict[str, str], identity: str) -> str:
+    """The folder of its state, through the link that leads to it once the cluster is known; it is
+    made where there is none. Raises Failed where it is not this user's alone.
+    """
     folder = os.path.realpath(f"{make_private(state_folder(environ))}/{identity}")
     make_private(folder)
     if not os.access(folder, os.W_OK):
@@ -218,7 +220,7 @@ def check_private(folder: str) -> None:
         raise Failed(
             f"belongs to uid {status.st_uid}, not to you ({os.geteuid()})",
             on=folder,
-            remedy="set NODELIFE_RUNTIME_DIR to a folder of yours",
+            remedy="set NODELIFE_RUNTIME_DIR or NODELIFE_STATE_DIR to a folder of yours",
         )
     if stat.S_IMODE(status.st_mode) & 0o077:
         raise Failed(
