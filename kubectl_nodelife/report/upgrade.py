@@ -54,8 +54,7 @@ def _blocks(status: dict[str, Any], named: bool, *, wide: bool) -> Iterator[Bloc
         yield Table(_CHECK_COLUMNS, checks)
     if not named:
         yield Table(_BUDGET_COLUMNS, [_budget(budget) for budget in status["budgets"]])
-    if all_of_it:
-        yield "\n".join(f"not evaluated: {text}" for text in status["notEvaluated"])
+    yield "\n".join(f"not evaluated: {text}" for text in status["notEvaluated"])
 
 
 class StatusFollower:
