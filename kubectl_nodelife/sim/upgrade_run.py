@@ -29,7 +29,7 @@ from kubectl_nodelife.controllers.upgrade.document import (
 )
 from kubectl_nodelife.controllers.upgrade.gates import WINDOW
 from kubectl_nodelife.controllers.upgrade.marks import NodeState
-from kubectl_nodelife.controllers.upgrade.memory import HostState, WorkReport
+from kubectl_nodelife.controllers.upgrade.memory import HostState
 from kubectl_nodelife.controllers.upgrade.policy import UpgradePolicy, policy_digest
 from kubectl_nodelife.controllers.upgrade.report import TimeLeft, time_left
 from kubectl_nodelife.engine import actions
@@ -115,10 +115,10 @@ class VirtualLeader:
         """Its facts beside the cluster: nothing is unread, and `--gate` passes."""
         return HostState(gate_command="", gate_runs=1)
 
-    def work_ended(self, node: str, report: WorkReport) -> None:
-        """One of its commands has ended."""
+    def work_ended(self, action: actions.StartWork) -> None:
+        """One of its commands has ended, and well."""
         if self.alive:
-            self.controller.work_report(node, report)
+            self.controller.work_ended(action.node, action.try_, 0)
             self.engine.wake_controller(self._world.api.now_ns)
 
     def _lease(self) -> Lease | None:

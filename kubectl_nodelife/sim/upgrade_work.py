@@ -20,7 +20,6 @@ from msgspec.structs import replace
 
 from kubectl_nodelife.controllers.upgrade import policy
 from kubectl_nodelife.controllers.upgrade.marks import LABEL_RUN, LABEL_STATE, NodeState
-from kubectl_nodelife.controllers.upgrade.memory import WorkReport
 from kubectl_nodelife.controllers.upgrade.newcomers import is_ordinary
 from kubectl_nodelife.engine.actions import Action, StartWork, StopWork
 from kubectl_nodelife.kube.meta import KubeObject, controller_of
@@ -51,11 +50,7 @@ from kubectl_nodelife.sim.world import World
 
 FLAP_NS: Final = 15 * SECOND_NS
 FLAP_COUNT: Final = 5
-_DONE: Final = 0
 _VERSION: Final = re.compile(r"v(\d+)\.(\d+)")
-
-OnReport = Callable[[str, WorkReport], None]
-"""Gets the reports on the work on a node: the leader that started it."""
 
 
 class VirtualWork:
@@ -75,10 +70,9 @@ class VirtualWork:
         if self._policy.work.mode is policy.WorkMode.JOB:
             self._api.on_object(self._job_changed)
 
-    def start(self, action: StartWork, on_report: OnReport) -> None:
-        """The leader runs its command on the node; `on_report` is called at its end."""
-        report = WorkReport(action.try_, _DONE)
-        self._begin(action.node, action, lambda: on_report(action.node, report))
+    def start(self, action: StartWork, on_end: Callable[[StartWork], None]) -> None:
+        """The leader runs its command on the node; `on_end` is called at its end."""
+        self._begin(action.node, action, partial(on_end, action))
 
     def stop(self, action: StopWork) -> None:
         """The leader ends its command: what it has not changed yet stays as it is."""

@@ -29,7 +29,7 @@ from msgspec.structs import replace
 from kubectl_nodelife.controllers import make_controllers
 from kubectl_nodelife.controllers.nodelifecycle.zones import is_excluded
 from kubectl_nodelife.controllers.upgrade import claims
-from kubectl_nodelife.controllers.upgrade.counts import NodeCounts, ZoneCounts, limits_of, zone_hold
+from kubectl_nodelife.controllers.upgrade.counts import NodeCounts, limits_of, zone_hold
 from kubectl_nodelife.controllers.upgrade.fleet import NodeReading, read_node
 from kubectl_nodelife.controllers.upgrade.marks import ANNOTATION, readable_mark
 from kubectl_nodelife.controllers.upgrade.policy import UpgradePolicy, WorkMode, longest_ns
@@ -175,11 +175,10 @@ class _Planning:
 
     def _dark_zones(self, claimed: Sequence[PlannedNode]) -> Iterator[str]:
         """Zones of which no node can go, however well the others are."""
+        threshold = self._settings.unhealthy_zone_threshold
         sizes = Counter(reading.zone for reading in self._readings.values() if reading.counts)
         for zone in sorted({node.zone for node in claimed} & sizes.keys()):
-            alone = ZoneCounts(sizes[zone], not_ready=0, ours=0)
-            threshold = self._settings.unhealthy_zone_threshold
-            why = zone_hold(alone, threshold, allow_dark=self._policy.allow_dark_zone)
+            why = zone_hold(sizes[zone], 0, 0, threshold, allow_dark=self._policy.allow_dark_zone)
             if why:
                 yield f"zone {zone or '(none)'}: {why}"
 

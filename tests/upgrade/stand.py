@@ -20,7 +20,7 @@ from kubectl_nodelife.controllers.upgrade.document import (
     encode_document,
 )
 from kubectl_nodelife.controllers.upgrade.marks import NodeMark, mark_of
-from kubectl_nodelife.controllers.upgrade.memory import HostState, UpgradePorts, WorkReport
+from kubectl_nodelife.controllers.upgrade.memory import HostState, UpgradePorts
 from kubectl_nodelife.controllers.upgrade.newcomers import is_ordinary
 from kubectl_nodelife.controllers.upgrade.policy import UpgradePolicy, policy_from
 from kubectl_nodelife.engine.actions import (
@@ -127,7 +127,7 @@ class Stand(StandCluster):
 
     def ends(self, name: str, code: int, try_: int = 1) -> None:
         """The command on the node ends."""
-        self.controller.work_report(name, WorkReport(try_, code))
+        self.controller.work_ended(name, try_, code)
 
     # What is to be seen
 

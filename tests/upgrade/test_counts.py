@@ -8,7 +8,6 @@ from kubectl_nodelife.controllers.upgrade.counts import (
     CLUSTER,
     CountedNode,
     NodeCounts,
-    ScopeLimits,
     at_most,
     pool_scope,
     zone_scope,
@@ -35,7 +34,7 @@ def pool(
     nodes += [CountedNode(f"ours{i}", "blue", "a", "cordoned", claimed=True) for i in range(ours)]
     scopes = (CLUSTER, POOL, zone_scope("blue", "a"))
     start = None if at_start is None else dict.fromkeys(scopes, at_start)
-    return NodeCounts.of(nodes, {"pool": ScopeLimits(least, most)}, start)
+    return NodeCounts.of(nodes, {"pool": (least, most)}, start)
 
 
 @pytest.mark.parametrize(
@@ -118,7 +117,7 @@ def test_every_scope_needs_a_slot() -> None:
     nodes = [
         CountedNode(f"{pool}-{z}{i}", pool, z) for pool in ("x", "y") for z in "ab" for i in (1, 2)
     ]
-    limits = {"cluster": ScopeLimits(min_available=7), "zone": ScopeLimits(max_unavailable=1)}
+    limits = {"cluster": (7, None), "zone": (None, 1)}
     counts = NodeCounts.of([*nodes, CountedNode("cp", "x", "a", control_plane=True)], limits)
     assert counts.budget(CLUSTER).base == 8, "the control plane is not counted"
     counts.claim("x-a1")

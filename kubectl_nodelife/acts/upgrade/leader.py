@@ -34,7 +34,7 @@ from kubectl_nodelife.controllers.upgrade.document import (
     gone_nodes,
 )
 from kubectl_nodelife.controllers.upgrade.marks import CONTROLLER, IN_FLIGHT, readable_mark
-from kubectl_nodelife.controllers.upgrade.memory import HostState, UpgradePorts, WorkReport
+from kubectl_nodelife.controllers.upgrade.memory import HostState, UpgradePorts
 from kubectl_nodelife.controllers.upgrade.policy import UpgradePolicy
 from kubectl_nodelife.controllers.upgrade.report import ANNOTATION_REPORT, encode_report, report_of
 from kubectl_nodelife.controllers.upgrade.upgrade_pass import UpgradePass
@@ -289,9 +289,8 @@ class Leader:
             elif isinstance(message, Put):
                 self._cache.put(message.obj)
             elif isinstance(message, WorkEnded) and self._cache.engine is not None:
-                key = message.key
-                report = WorkReport(key.number, message.code)
-                self._cache.engine.controller.work_report(key.node, report)
+                key, controller = message.key, self._cache.engine.controller
+                controller.work_ended(key.node, key.number, message.code)
 
     # The work
 
@@ -311,10 +310,8 @@ class Leader:
         self._cache.queue.put_nowait(WorkEnded(key, code))
 
     def _start_work(self, action: StartWork) -> None:
-        if self._work is None or self._cache.engine is None:
-            return
-        self._work.start(WorkKey(action.node, action.node_uid, action.try_), action.env)
-        self._cache.engine.controller.work_report(action.node, WorkReport(action.try_))
+        if self._work is not None:
+            self._work.start(WorkKey(action.node, action.node_uid, action.try_), action.env)
 
     def _stop_work(self, action: StopWork) -> None:
         if self._work is None:

@@ -349,11 +349,6 @@ _HIDDEN = {
 }
 
 
-def new_run_id(now_ns: int) -> str:
-    """Such as `1122-0915-3fa2`: fit for a label's value and for a part of a name."""
-    return f"{times.to_datetime(now_ns):%m%d-%H%M}-{secrets.token_hex(2)}"
-
-
 def check_start(
     lease: Lease | None,
     nodes: Iterable[Node],
@@ -423,8 +418,8 @@ async def open_run(
             remedy="`upgrade abort` ends it, without a leader `upgrade clean` as well; for a node "
             "of an upgrade: `upgrade resume --assume-done NODE`",
         )
-    run = RunDocument(
-        run=new_run_id(now_ns),
+    run = RunDocument(  # such as `1122-0915-3fa2`, fit for a label's value and a part of a name
+        run=f"{times.to_datetime(now_ns):%m%d-%H%M}-{secrets.token_hex(2)}",
         policy=policy_digest(policy),
         spec=shown_policy(policy),
         started=times.format_time(now_ns),

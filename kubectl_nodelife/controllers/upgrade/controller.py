@@ -13,7 +13,7 @@ engine does:
 2. The engine's clock is one that cannot be set and that counts suspend. With each decision the
    leader says what it knows beside the cluster (`HostState`).
 3. It carries the actions out in their order, each under the version of the object in the cache, and
-   passes `StartWork` and `StopWork` to what runs commands, whose reports go to `work_report`.
+   passes `StartWork` and `StopWork` to what runs commands, whose ends go to `work_ended`.
    Outcomes of writes come back as events, of those that were done, too.
 4. The run's document and the requests of people are on its Lease in the cache, as the leader puts
    it there when it reads or writes it.
@@ -50,18 +50,7 @@ from kubectl_nodelife.controllers.upgrade.document import (
 )
 from kubectl_nodelife.controllers.upgrade.draining import drain
 from kubectl_nodelife.controllers.upgrade.fleet import Fleet
-from kubectl_nodelife.controllers.upgrade.leaving import (
-    annotation_off,
-    fail,
-    release_by_hand,
-    take_marks_off,
-)
-from kubectl_nodelife.controllers.upgrade.memory import (
-    HostState,
-    UpgradeMemory,
-    UpgradePorts,
-    WorkReport,
-)
+from kubectl_nodelife.controllers.upgrade.memory import HostState, UpgradeMemory, UpgradePorts
 from kubectl_nodelife.controllers.upgrade.newcomers import (
     follow_gone_nodes,
     follow_scale_down,
@@ -245,7 +234,11 @@ class UpgradeController:
             if node is None:
                 continue
             is_ours = mark is not None and node.uid == uid
-            lines = release_by_hand(node, mark) if is_ours and mark else (annotation_off(node),)
+            lines = (
+                leaving.release_by_hand(node, mark)
+                if is_ours and mark
+                else (leaving.annotation_off(node),)
+            )
             commands = "; ".join(lines)
             texts[name] = f"{because}; the run leaves it alone. To take it out: {commands}"
         return texts
@@ -263,10 +256,9 @@ class UpgradeController:
         due = now_ns + (upgrade_pass.PASS_NS if p.in_flight or p.gone else IDLE_NS)
         return due if p.wake_ns is None or p.wake_ns <= now_ns else min(due, p.wake_ns)
 
-    def work_report(self, node: str, report: WorkReport) -> None:
-        """Take in a report on the command on a node: it runs, or it ended with a code."""
-        seen = self.memory.work_of(node, report.try_)
-        seen.report = report
+    def work_ended(self, node: str, try_: int, code: int) -> None:
+        """The command of that try on the node ended with that exit code."""
+        self.memory.work_of(node, try_).code = code
 
     def take_over(self, before: UpgradeController) -> None:
         """Know what the same process knew before it slept, or was without its Lease for a moment:
@@ -302,10 +294,11 @@ class UpgradeController:
             elif mark.state in _CAN_FAIL and (
                 name in p.document.failed or p.memory.of(name).failing is not None
             ):
-                fail(p, node, mark, "failed, as the run's document says")
+                leaving.fail(p, node, mark, "failed, as the run's document says")
             elif mark.state in STATES:
                 STATES[mark.state](p, node, mark)
-        leaving.delete_idle_canaries(p)
+        for name in p.names_in(*marks.LEFT_TO_A_PERSON):
+            leaving.delete_canary(p, p.nodes[name], f"{name} is {p.marks[name].state}")
         gates.after_proofs(p)
         if not p.document.base_counts:
             p.edit(base_counts=p.next.base_counts or p.fleet.base_counts())
@@ -460,15 +453,23 @@ def _do_asked(p: upgrade_pass.UpgradePass) -> None:
             continue
         if node is None or mark is None or mark.state not in marks.LEFT_TO_A_PERSON:
             asked.pop(name, None)
-        elif not p.is_busy(name):
-            _DO[ask](p, node, mark)
+        elif p.is_busy(name):
+            continue
+        elif ask is Ask.RETRY:
+            _retry(p, node, mark)
+        elif ask is Ask.ASSUME_DONE:  # only the proof is still to come
+            p.memory.forget(name)
+            because = "the work counts as done, as a person said"
+            p.advance(node, mark, marks.NodeEvent.ASSUMED_DONE, because)
+        else:
+            because = "skipped, as a person asked"
+            leaving.take_marks_off(p, node, mark, marks.NodeEvent.SKIPPED, because)
     p.edit(asked=asked)
 
 
 def _retry(p: upgrade_pass.UpgradePass, node: Node, mark: marks.NodeMark) -> None:
     """Claim anew; a slot where it is available, and not while its work still runs."""
-    seen = p.memory.work_of(node.name, mark.try_)
-    if seen.sent and (seen.report is None or seen.report.code is None):
+    if p.memory.work_of(node.name, mark.try_).runs:
         p.holds[node.name] = ClaimHold("work", "its work still runs")
         return
     hold = p.fleet.counts.hold(node.name) or control_plane_in_flight(p, node)
@@ -496,16 +497,3 @@ def _retry(p: upgrade_pass.UpgradePass, node: Node, mark: marks.NodeMark) -> Non
         "claimed anew, as a person asked",
         unschedulable=True if cordons else None,
     )
-
-
-def _assume_done(p: upgrade_pass.UpgradePass, node: Node, mark: marks.NodeMark) -> None:
-    """The work counts as done: only the proof is still to come."""
-    p.memory.forget(node.name)
-    p.advance(node, mark, marks.NodeEvent.ASSUMED_DONE, "the work counts as done, as a person said")
-
-
-def _skip(p: upgrade_pass.UpgradePass, node: Node, mark: marks.NodeMark) -> None:
-    take_marks_off(p, node, mark, marks.NodeEvent.SKIPPED, "skipped, as a person asked")
-
-
-_DO = {Ask.RETRY: _retry, Ask.ASSUME_DONE: _assume_done, Ask.SKIP: _skip}

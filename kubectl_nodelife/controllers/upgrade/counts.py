@@ -23,6 +23,7 @@ from typing import Final, NamedTuple
 from kubectl_nodelife.controllers.upgrade.marks import TAINT_UNPROVEN
 from kubectl_nodelife.controllers.upgrade.policy import UpgradePolicy
 from kubectl_nodelife.engine.workqueue import as_float32
+from kubectl_nodelife.kube.names import first_names
 from kubectl_nodelife.kube.node import Node, Taint
 from kubectl_nodelife.kube.wellknown import NO_EXECUTE, NO_SCHEDULE
 from kubectl_nodelife.kube.workload import IntOrString, scaled_value
@@ -98,28 +99,20 @@ PARTIAL_NEEDS_MORE_THAN: Final = 2
 """Not-ready nodes up to this number never make a zone disrupted."""
 
 
-class ZoneCounts(NamedTuple):
-    """One zone. `nodes`: those that the lifecycle controller counts. `ours`: claimed by the run and
-    in Draining, Working or Settling. `not_ready`: the others that are not Ready, the node to be
-    claimed left out.
-    """
-
-    nodes: int
-    not_ready: int
-    ours: int
-
-
 RESERVE: Final = 1
 """So many nodes more a zone must be able to lose by accident."""
 
 
-def zone_hold(counts: ZoneCounts, threshold: float, *, allow_dark: bool = False) -> str:
+def zone_hold(
+    nodes: int, not_ready: int, ours: int, threshold: float, *, allow_dark: bool = False
+) -> str:
     """Why one node more of the zone must not go; "" where it may.
 
-    `threshold`: the controller's unhealthy-zone-threshold. `allow_dark`: the zone may be left
+    `nodes`: those that the lifecycle controller counts. `ours`: claimed by the run and in Draining,
+    Working or Settling; `not_ready`: the others that are not Ready, the node to be claimed left
+    out. `threshold`: the controller's unhealthy-zone-threshold. `allow_dark`: the zone may be left
     without a Ready node.
     """
-    nodes, not_ready, ours = counts
     if not allow_dark and nodes - not_ready - ours - 1 < 1:
         return f"no Ready node of its zone's {nodes} would be left (--allow-dark-zone)"
     down = not_ready + ours + 1 + RESERVE
@@ -130,9 +123,6 @@ def zone_hold(counts: ZoneCounts, threshold: float, *, allow_dark: bool = False)
             f" share of {threshold:.0%} on the zone counts as disrupted"
         )
     return ""
-
-
-NAMES_SHOWN: Final = 5
 
 
 class NodeScope(NamedTuple):
@@ -170,11 +160,7 @@ def zone_scope(pool: str, zone: str) -> NodeScope:
 
 def scope_of(key: str) -> NodeScope:
     """The scope that `NodeScope.key` names."""
-    kind, _, rest = key.partition("/")
-    pool, _, zone = rest.partition("/")
-    if kind == "zone":
-        return zone_scope(pool, zone)
-    return pool_scope(pool) if kind == "pool" else CLUSTER
+    return NodeScope(*key.split("/", 2))
 
 
 @lru_cache(maxsize=1 << 10)
@@ -211,19 +197,16 @@ def at_most(value: IntOrString, base: int) -> int:
     return scaled_value(value, base, up=False) or min(1, scaled_value(value, base))
 
 
-class ScopeLimits(NamedTuple):
-    """The limits of a scope; None: none."""
-
-    min_available: IntOrString | None = None
-    max_unavailable: IntOrString | None = None
+Limits = tuple[IntOrString | None, IntOrString | None]
+"""How many nodes of a scope must be available, and may be unavailable; None: no limit."""
 
 
-def limits_of(policy: UpgradePolicy) -> dict[str, ScopeLimits]:
+def limits_of(policy: UpgradePolicy) -> dict[str, Limits]:
     """The limits that the policy sets for each kind of scope."""
     return {
-        "cluster": ScopeLimits(policy.cluster_min_available, None),
-        "pool": ScopeLimits(policy.min_available, policy.max_unavailable),
-        "zone": ScopeLimits(None, policy.max_per_zone),
+        "cluster": (policy.cluster_min_available, None),
+        "pool": (policy.min_available, policy.max_unavailable),
+        "zone": (None, policy.max_per_zone),
     }
 
 
@@ -263,7 +246,7 @@ class NodeCounts:
     none. `limits` by kind of scope: cluster, pool, zone.
     """
 
-    limits: Mapping[str, ScopeLimits]
+    limits: Mapping[str, Limits]
     at_start: Mapping[NodeScope, int] = field(default_factory=dict)
     _nodes: dict[str, CountedNode] = field(default_factory=dict)
     _total: dict[NodeScope, int] = field(default_factory=dict)
@@ -275,7 +258,7 @@ class NodeCounts:
     def of(
         cls,
         nodes: Iterable[CountedNode],
-        limits: Mapping[str, ScopeLimits],
+        limits: Mapping[str, Limits],
         at_start: Mapping[NodeScope, int] | None = None,
     ) -> NodeCounts:
         """The counts of these nodes. Without `at_start` the run begins with them."""
@@ -328,9 +311,9 @@ class NodeCounts:
     def budget(self, scope: NodeScope) -> ScopeBudget:
         """The numbers of a scope."""
         base = max(self.at_start.get(scope, 0), self._total.get(scope, 0))
-        limits = self.limits.get(scope.kind, ScopeLimits())
-        floor = 0 if limits.min_available is None else scaled_value(limits.min_available, base)
-        most = base if limits.max_unavailable is None else at_most(limits.max_unavailable, base)
+        least, most = self.limits.get(scope.kind, (None, None))
+        floor = 0 if least is None else scaled_value(least, base)
+        most = base if most is None else at_most(most, base)
         return ScopeBudget(scope, base, self._available.get(scope, 0), floor, most)
 
     def hold(self, name: str) -> str:
@@ -365,9 +348,7 @@ class NodeCounts:
         )
         parts = []
         if others:
-            shown = [f"{n.name} ({n.unavailable})" for n in others[:NAMES_SHOWN]]
-            more = len(others) - len(shown)
-            parts.append(", ".join(shown) + (f" and {more} more" if more else ""))
+            parts.append(first_names([f"{n.name} ({n.unavailable})" for n in others], 5))
         vanished = self.at_start.get(scope, 0) - self._total.get(scope, 0)
         if vanished > 0:
             parts.append(f"{vanished} vanished since the start (resume --rebase forgets them)")

@@ -31,7 +31,6 @@ from kubectl_nodelife.controllers.upgrade.counts import (
     CountedNode,
     NodeCounts,
     NodeScope,
-    ZoneCounts,
     is_deleted_by_others,
     limits_of,
     pool_scope,
@@ -368,11 +367,11 @@ class Fleet:
             return ""
         down = self._in_zone(node.zone_key, self._down - self._ours - {name})
         ours = self._in_zone(node.zone_key, self._ours)
-        return self._zone_hold(ZoneCounts(self._size[node.zone_key], down, ours))
+        return self._zone_hold(self._size[node.zone_key], down, ours)
 
-    def _zone_hold(self, zone: ZoneCounts) -> str:
+    def _zone_hold(self, nodes: int, not_ready: int, ours: int) -> str:
         threshold, allow_dark = self.ports.zone_threshold, self.policy.allow_dark_zone
-        return zone_hold(zone, threshold, allow_dark=allow_dark)
+        return zone_hold(nodes, not_ready, ours, threshold, allow_dark=allow_dark)
 
     def zone_states(self) -> dict[str, str]:
         """The state of each zone of counted nodes, by the node lifecycle controller's rule."""
@@ -426,7 +425,7 @@ class Fleet:
         node = self.readings[name]
         most, size = self.most_out(zone_scope(node.pool, node.zone)), self._size[node.zone_key]
         brakes = node.counts and self.policy.work.mode is not WorkMode.REPLACE
-        held = (n for n in range(min(most, size)) if self._zone_hold(ZoneCounts(size, 0, n)))
+        held = (n for n in range(min(most, size)) if self._zone_hold(size, 0, n))
         return most, next(held, most) if brakes else most
 
 

@@ -241,12 +241,6 @@ def _delete_objects(p: UpgradePass) -> bool:
     return bool(left)
 
 
-def delete_idle_canaries(p: UpgradePass) -> None:
-    """Failed and Held nodes need no canary any more."""
-    for name in p.names_in(*LEFT_TO_A_PERSON):
-        delete_canary(p, p.nodes[name], f"{name} is {p.marks[name].state}")
-
-
 def canary_of(p: UpgradePass, node: Node) -> Pod | None:
     """The node's canary, where there is one."""
     return p.cache.pod(p.policy.namespace, canary_name(node.uid))

@@ -25,7 +25,7 @@ import hashlib
 import ipaddress
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
@@ -218,11 +218,6 @@ def work_variables(p: UpgradePass, node: Node, mark: marks.NodeMark) -> WorkVari
     return WorkVariables(values, withheld)
 
 
-def withheld_suffix(withheld: Mapping[str, str]) -> str:
-    """`; INTERNAL_IP is not given: ...`, "" for nothing."""
-    return "".join(f"; {name} is not given: {why}" for name, why in withheld.items())
-
-
 def _doubt_address(address: str, before: str, others: Iterable[Node]) -> str:
     """Why the address is not passed on, "" where it is, or where there is none."""
     if not address:
@@ -232,7 +227,8 @@ def _doubt_address(address: str, before: str, others: Iterable[Node]) -> str:
         return f"{address[:60]!r} is no address of a machine on a network"
     if address != before:
         return f"it was {before or 'unknown'} at the plan and is {address} now"
-    named = [node.name for node in others if ip in _addresses(node)]
+    # as whatever kind of address the others report it
+    named = [node.name for node in others if ip in (_ip(a.address) for a in node.status.addresses)]
     return f"{address} is reported by {_and_others(named)} too" if named else ""
 
 
@@ -243,11 +239,6 @@ def _doubt_provider_id(provider_id: str, before: str, others: Iterable[Node]) ->
         return f"it was {before[:60] or 'unknown'} at the plan and is {provider_id[:60]} now"
     named = [node.name for node in others if provider_id and node.spec.provider_id == provider_id]
     return f"{provider_id[:60]} is claimed by {_and_others(named)} too" if named else ""
-
-
-def _addresses(node: Node) -> Iterator[str]:
-    """Every IP that the node reports, as whatever kind of address."""
-    return (ip for a in node.status.addresses if (ip := _ip(a.address)) is not None)
 
 
 def _and_others(names: list[str]) -> str:

@@ -78,13 +78,6 @@ class UpgradePorts(NamedTuple):
     planned_addresses: Mapping[str, tuple[str, str]] = MappingProxyType({})
 
 
-class WorkReport(NamedTuple):
-    """The state of a command on a node. `code` None: it runs; `try_`: which try it is of."""
-
-    try_: int
-    code: int | None = None
-
-
 ObjectKey = tuple[str, tuple[str, str]]
 
 
@@ -182,14 +175,19 @@ class NodeProgress(msgspec.Struct):
 class WorkProgress(msgspec.Struct):
     """This leader's knowledge of the work of one try.
 
-    `begun`: the mark's `started` of the intent that this leader wrote; `sent`: the work was begun.
+    `begun`: the mark's `started` of the intent that this leader wrote; `sent`: the work was begun;
+    `code`: with which exit code its command ended; `reported`: its end was recorded.
     """
 
-    try_: int
     begun: str = ""
     sent: bool = False
-    report: WorkReport | None = None
+    code: int | None = None
     reported: bool = False
+
+    @property
+    def runs(self) -> bool:
+        """True if the command was begun, and has not ended."""
+        return self.sent and self.code is None
 
 
 class ProofProgress(msgspec.Struct):
@@ -313,11 +311,11 @@ class UpgradeMemory:
 
     def work_of(self, name: str, try_: int) -> WorkProgress:
         """The knowledge of that try of the node's work; begun where there is none."""
-        return self.of(name).work.setdefault(try_, WorkProgress(try_))
+        return self.of(name).work.setdefault(try_, WorkProgress())
 
     def intend(self, name: str, try_: int, stamp: str) -> None:
         """This leader writes an intent, with that stamp, and has not begun the try's work yet."""
-        self.of(name).work[try_] = WorkProgress(try_, begun=stamp)
+        self.of(name).work[try_] = WorkProgress(begun=stamp)
 
     def proof_of(self, name: str, now_ns: int) -> ProofProgress:
         """The progress of the node's proof; begun at `now_ns` where there is none."""

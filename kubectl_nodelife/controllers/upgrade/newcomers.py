@@ -73,7 +73,9 @@ def _keep_marks(p: UpgradePass) -> None:
         elif entry.mark is None:
             nodes.pop(name, None)
             last = _last_mark(p, name, entry)
-            if last.state in RETURNING and not is_taken_away(p, name, entry.uid):
+            replaces = p.policy.work.mode is WorkMode.REPLACE
+            is_deleted = p.memory.being_deleted.get(name, ("", ()))[0] == entry.uid
+            if last.state in RETURNING and (replaces or not is_deleted):
                 nodes[name] = replace(entry, mark=last)
             else:
                 p.skipped[name] = "gone"
@@ -226,12 +228,6 @@ def _watch_deadline(p: UpgradePass, name: str, entry: StepNode, mark: NodeMark) 
         p.fail_without_mark(name, entry.uid, because)
         if entry.pool == CONTROL_PLANE and p.phase is RunPhase.RUNNING:
             p.edit(phase=RunPhase.PAUSED, because=f"control-plane node {name}: {because}")
-
-
-def is_taken_away(p: UpgradePass, name: str, uid: str) -> bool:
-    """True if the node, which went, was marked for deletion, and is not to be replaced."""
-    marked, _ = p.memory.being_deleted.get(name, ("", ()))
-    return marked == uid and p.policy.work.mode is not WorkMode.REPLACE
 
 
 def follow_scale_down(p: UpgradePass) -> None:

@@ -145,7 +145,9 @@ class _Rest:
         p, step = self._p, self._p.next.step
         for pool in pools_in_turn(p, {c.pool for c in waiting}):
             mine = claims.claim_order([c for c in waiting if c.pool == pool], p.policy.canary_nodes)
-            mine = mine if p.policy.zones == 1 else _by_turns(mine)
+            if p.policy.zones != 1:  # one of each zone after another, as where several are open
+                turns = zip_longest(*_of_zones(mine).values())
+                mine = [node for turn in turns for node in turn if node is not None]
             is_here = pool == step.pool and step.window != NOT_BEGUN
             if is_here and not step.window:
                 self._claim(pool, mine, soaks=True)
@@ -251,12 +253,6 @@ def _of_zones(nodes: Iterable[claims.UpgradeCandidate]) -> dict[str, list[claims
     for node in nodes:
         of_zones.setdefault(node.zone, []).append(node)
     return of_zones
-
-
-def _by_turns(nodes: list[claims.UpgradeCandidate]) -> list[claims.UpgradeCandidate]:
-    """One of each zone after another, as where several zones are open at once."""
-    turns = zip_longest(*_of_zones(nodes).values())
-    return [node for turn in turns for node in turn if node is not None]
 
 
 def _free(taken: Iterable[int], most: int) -> list[int]:

@@ -44,15 +44,16 @@ def run_again(p: UpgradePass, node: Node, mark: marks.NodeMark, *, new_clock: bo
 
 def start(p: UpgradePass, node: Node, mark: marks.NodeMark, seen: WorkProgress) -> None:
     """The command begins on the leader's machine."""
-    seen.sent = True
+    seen.sent, seen.code = True, None
     progress = p.progress(node.name, mark)
     if p.is_over(progress.armed_ns, p.policy.work_timeout_ns):
         progress.armed_ns = p.now_ns  # no command begins with its time over already
     variables = manifests.work_variables(p, node, mark)
+    withheld = (f"; {name} is not given: {why}" for name, why in variables.withheld.items())
     p.act_on(
         node,
         StartWork,
-        f"try {mark.try_} of {p.policy.tries}{manifests.withheld_suffix(variables.withheld)}",
+        f"try {mark.try_} of {p.policy.tries}{''.join(withheld)}",
         try_=mark.try_,
         mode=p.policy.work.mode,
         env=variables.values,
@@ -65,13 +66,6 @@ def job_key(p: UpgradePass, node: Node, mark: marks.NodeMark) -> tuple[str, str]
     meta = (p.policy.work.manifest or {}).get("metadata") or {}
     name = f"nodelife-{mark.run}-{manifests.short_hash(node.uid)}-{mark.try_}"
     return meta.get("namespace") or p.policy.namespace, name
-
-
-def _delete_job(p: UpgradePass, node: Node, mark: marks.NodeMark) -> None:
-    key = job_key(p, node, mark)
-    job = p.cache.get("Job", key)
-    if isinstance(job, Job) and _is_for(job, node, mark):
-        p.delete(job, "its time is over", node.name)
 
 
 def _is_for(job: Job, node: Node, mark: marks.NodeMark) -> bool:
@@ -111,8 +105,10 @@ def next_try(p: UpgradePass, node: Node, mark: marks.NodeMark, why: str) -> None
 def stop(p: UpgradePass, node: Node, mark: marks.NodeMark, seen: WorkProgress) -> None:
     """End what may still run: the process group, or the Job with its pods."""
     if p.policy.work.mode is WorkMode.JOB:
-        _delete_job(p, node, mark)
-    if seen.sent and (seen.report is None or seen.report.code is None):
+        job = p.cache.get("Job", job_key(p, node, mark))
+        if isinstance(job, Job) and _is_for(job, node, mark):
+            p.delete(job, "its time is over", node.name)
+    if seen.runs:
         p.act_on(node, StopWork, "its time is over", try_=mark.try_)
 
 
@@ -153,15 +149,15 @@ def _by_command(p: UpgradePass, node: Node, mark: marks.NodeMark, seen: WorkProg
     if not seen.sent:
         start(p, node, mark, seen)
         return
-    report = seen.report
-    if report is None or report.code is None:
+    code = seen.code
+    if code is None:
         p.progress(node.name, mark).waits_for = "the work is running"
         return
-    record_end(p, node, mark, seen, report.code)
-    if report.code == 0 or is_met(p, node, mark):
-        work_done(p, node, mark, f"the work ended with exit code {report.code}")
+    record_end(p, node, mark, seen, code)
+    if code == 0 or is_met(p, node, mark):
+        work_done(p, node, mark, f"the work ended with exit code {code}")
     else:
-        next_try(p, node, mark, f"exit code {report.code}")
+        next_try(p, node, mark, f"exit code {code}")
 
 
 def _after_change_of_leader(p: UpgradePass, node: Node, mark: marks.NodeMark) -> None:
@@ -234,14 +230,10 @@ def _by_replacement(p: UpgradePass, node: Node, mark: marks.NodeMark, seen: Work
         return
     if seen.begun == mark.work.started and not seen.sent:
         start(p, node, mark, seen)
-    elif seen.report is not None and seen.report.code is not None:
-        record_end(p, node, mark, seen, seen.report.code)
-        if seen.report.code != 0:
-            next_try(p, node, mark, f"exit code {seen.report.code}")
-
-
-def _by_nothing(p: UpgradePass, node: Node, mark: marks.NodeMark, seen: WorkProgress) -> None:
-    work_done(p, node, mark, "nothing is to be done")
+    elif seen.code is not None:
+        record_end(p, node, mark, seen, seen.code)
+        if seen.code != 0:
+            next_try(p, node, mark, f"exit code {seen.code}")
 
 
 _Mode = Callable[[UpgradePass, Node, marks.NodeMark, WorkProgress], None]
@@ -250,7 +242,7 @@ _BY_MODE: Final[dict[WorkMode, _Mode]] = {
     WorkMode.JOB: _by_job,
     WorkMode.WAIT: _by_waiting,
     WorkMode.REPLACE: _by_replacement,
-    WorkMode.NOTHING: _by_nothing,
+    WorkMode.NOTHING: lambda p, node, mark, seen: work_done(p, node, mark, "nothing is to be done"),
 }
 
 
