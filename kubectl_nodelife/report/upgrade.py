@@ -63,21 +63,19 @@ class StatusFollower:
     """
 
     def __init__(self, status: dict[str, Any], *, wide: bool) -> None:
-        self._wide, self._widths = wide, Widths()
-        self._lines, self._nodes = list(_run_lines(status)), _stages(status)
-        self._gates = _gate_lines(_lasting(status))
+        self._status, self._wide, self._widths = status, wide, Widths()
 
     def news(self, status: dict[str, Any]) -> str:
         """The new lines; "" for none."""
-        lines, nodes = list(_run_lines(status)), _stages(status)
-        gates = _gate_lines(_lasting(status))
-        new = [f"{line}\n" for line in lines if line not in self._lines]
-        opened = [line for gate, line in self._gates.items() if gate not in gates]
+        before, self._status = self._status, status
+        told, gates = set(_run_lines(before)), _gate_lines(_lasting(status))
+        new = [f"{line}\n" for line in _run_lines(status) if line not in told]
+        opened = [line for gate, line in _gate_lines(_lasting(before)).items() if gate not in gates]
         new += [f"no longer: {line}\n" for line in opened]
-        changed = [n for n in status["nodes"] if nodes[n["name"]] != self._nodes.get(n["name"])]
+        were, are = _stages(before), _stages(status)
+        changed = [n for n in status["nodes"] if are[n["name"]] != were.get(n["name"])]
         table = Table(_COLUMNS, [_row(node) for node in changed])
         new += table.lines(self._widths, wide=self._wide, screen=this_screen())
-        self._lines, self._nodes, self._gates = lines, nodes, gates
         return "".join(new)
 
 

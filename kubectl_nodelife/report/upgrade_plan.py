@@ -45,18 +45,20 @@ def upgrade_plan_page(plan: UpgradePlan, source: dict[str, Any]) -> Page:
 def _blocks(plan: UpgradePlan, *, wide: bool) -> Iterator[Block]:
     """The answer, what is against the start, steps, nodes, budgets, what it rests on."""
     yield "\n".join(headlines(plan))
-    for lines in (lowest_lines(plan), finding_lines(plan), undone_lines(plan)):
-        yield "\n".join(lines)
+    yield "\n".join(lowest_lines(plan))
+    # What refuses the start is in the headline.
+    shown = (f for f in plan.findings if f.severity != REFUSED_BY)
+    yield "\n".join(f"{finding.severity}: {finding.text}" for finding in shown)
+    yield "\n".join(undone_lines(plan))
     yield Table(_STEP_COLUMNS, _step_rows(plan))
-    shown = plan.nodes
-    if not wide and len(shown) > _MANY:
-        shown = [node for node in plan.nodes if node.decision != CLAIM]
-    yield Table(_NODE_COLUMNS, [_node_row(node) for node in shown])
-    if len(shown) < len(plan.nodes):
-        hidden = len(plan.nodes) - len(shown)
+    nodes = plan.nodes
+    if not wide and len(nodes) > _MANY:
+        nodes = [node for node in plan.nodes if node.decision != CLAIM]
+    yield Table(_NODE_COLUMNS, [_node_row(node) for node in nodes])
+    if hidden := len(plan.nodes) - len(nodes):
         yield f"{counted(hidden, 'more node')} as the steps say (-o wide shows them)"
     yield Table(_BUDGET_COLUMNS, list(_budget_rows(plan)))
-    yield "\n".join(notes(plan))
+    yield "\n".join([*(f"assumed: {text}" for text in plan.assumptions), *plan.not_evaluated])
     if wide and plan.rights:
         yield "\n".join(["May you? Each must say yes:", *plan.rights])
 
@@ -112,7 +114,7 @@ def lowest_lines(plan: UpgradePlan) -> Iterator[str]:
             floor = max(budget.floor, budget.base - budget.most_unavailable)
             yield (
                 f"lowest: {low.available} of {budget.base} available in {scope}, at"
-                f" {clock(low.at_ns / SECOND_NS)} (the floor is {floor})"
+                f" {_clock(low.at_ns)} (the floor is {floor})"
             )
     if course.evictions:
         mean, most = course.moves
@@ -123,14 +125,6 @@ def lowest_lines(plan: UpgradePlan) -> Iterator[str]:
         )
     if course.waiting:
         yield f"would stay Pending: {first_names(course.waiting, 3, '; ')}"
-
-
-def finding_lines(plan: UpgradePlan) -> Iterator[str]:
-    """The findings that are shown before the start."""
-    for finding in plan.findings:
-        if finding.severity == REFUSED_BY:
-            continue  # the headline says it
-        yield f"{finding.severity}: {finding.text}"
 
 
 def undone_lines(plan: UpgradePlan) -> Iterator[str]:
@@ -144,9 +138,9 @@ def undone_lines(plan: UpgradePlan) -> Iterator[str]:
         yield f"to do {first_names(names, 5)}: {text}"
 
 
-def notes(plan: UpgradePlan) -> list[str]:
-    """The assumptions of the plan."""
-    return [*(f"assumed: {text}" for text in plan.assumptions), *plan.not_evaluated]
+def _clock(span_ns: int | None) -> str:
+    """An instant of the course, or a span; `-` for None."""
+    return clock(None if span_ns is None else span_ns / SECOND_NS)
 
 
 def _step_rows(plan: UpgradePlan) -> list[list[object]]:
@@ -158,9 +152,9 @@ def _step_rows(plan: UpgradePlan) -> list[list[object]]:
             f"{len(step.names)} of {step.width}"
             if step.width > len(step.names)
             else len(step.names),
-            clock(step.start_ns / SECOND_NS),
-            clock(None if step.end_ns is None else step.end_ns / SECOND_NS),
-            clock(step.soak_ns / SECOND_NS) if step.soak_ns else "-",
+            _clock(step.start_ns),
+            _clock(step.end_ns),
+            _clock(step.soak_ns or None),
             first_names(step.names, 5),
         ]
         for index, step in enumerate(plan.course.steps)
@@ -178,10 +172,7 @@ def _node_row(node: PlannedNode) -> list[object]:
         turn.step if turn is not None else "-",
         node.verdict.verdict,
         len(node.verdict.moving),
-        *(
-            clock(at[what] / SECOND_NS if what in at else None)
-            for what in ("claimed", "drained", "released", "done")
-        ),
+        *(_clock(at.get(what)) for what in ("claimed", "drained", "released", "done")),
         node.reason or node.verdict.sentence,
     ]
 
@@ -196,8 +187,7 @@ def _budget_rows(plan: UpgradePlan) -> Iterator[list[object]]:
             budget.floor,
             budget.most_unavailable,
             budget.slots,
-            low.available if low is not None else "-",
-            clock(low.at_ns / SECOND_NS) if low is not None else "-",
+            *(("-", "-") if low is None else (low.available, _clock(low.at_ns))),
         ]
 
 

@@ -215,7 +215,8 @@ class _Reader:
                     course.evictions += 1
 
     def _mark(self, action: NodeMarkPatch, at_ns: int) -> None:
-        if before := _replaced_by(action):
+        text = action.annotations.get(marks.ANNOTATION)
+        if text and (before := marks.decode_mark(text).for_):  # the node whose place it takes
             self._was[action.node] = self._was.get(before, before)
         name = self._was.get(action.node, action.node)
         if action.to == marks.NodeState.DRAINING:
@@ -319,9 +320,7 @@ class UpgradeWatch:
     """Watches the cluster from the run's start on."""
 
     def __init__(self, world: World, policy: UpgradePolicy) -> None:
-        self._world = world
-        self._api = world.api
-        self._policy = policy
+        self._world, self._api, self._policy = world, world.api, policy
         self.began_ns = world.api.now_ns
         nodes = [n for n in world.api.store.nodes.values() if not claims.is_control_plane(n)]
         self.selected = [n.name for n in nodes if claims.is_selected(n, policy)]
@@ -389,12 +388,8 @@ class UpgradeWatch:
             low = self._lows.get(scope)
             if low is not None and self._scopes[scope] < low.available:
                 self._lows[scope] = LowPoint(self._scopes[scope], self._api.now_ns)
-        self._note_own()
-
-    def _note_own(self) -> None:
-        """How many nodes of the run's pools are available from now on."""
         count = sum(self._scopes[pool_scope(pool)] for pool in self._own_pools)
-        series, now_ns = self._available_in_own, self._api.now_ns
+        series, now_ns = self._available_in_own, self._api.now_ns  # of the run's pools
         if series and series[-1][0] == now_ns:
             series.pop()
         series.append((now_ns, count))
@@ -510,12 +505,6 @@ def _longest(turns: Iterable[PlayedNode], end_ns: int) -> dict[str, float]:
             if state in marks.IN_FLIGHT:
                 longest[state] = max(_seconds(until_ns - at_ns), longest.get(state, 0.0))
     return longest
-
-
-def _replaced_by(action: NodeMarkPatch) -> str:
-    """The node whose place this one takes, "" for none."""
-    text = action.annotations.get(marks.ANNOTATION)
-    return marks.decode_mark(text).for_ if text else ""
 
 
 def _zone_states(entries: Entries) -> dict[str, list[str]]:

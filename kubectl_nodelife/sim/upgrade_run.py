@@ -14,19 +14,9 @@ from typing import Final
 
 from msgspec.structs import replace
 
+from kubectl_nodelife.controllers.upgrade import document
 from kubectl_nodelife.controllers.upgrade.claims import ClaimHold
 from kubectl_nodelife.controllers.upgrade.controller import LeaderEngine, UpgradeController
-from kubectl_nodelife.controllers.upgrade.document import (
-    ANNOTATION_REQUEST,
-    ANNOTATION_RUN,
-    OVER,
-    RunDocument,
-    RunPhase,
-    UpgradeRequest,
-    Verb,
-    document_of,
-    encode_document,
-)
 from kubectl_nodelife.controllers.upgrade.gates import WINDOW
 from kubectl_nodelife.controllers.upgrade.marks import NodeState
 from kubectl_nodelife.controllers.upgrade.memory import HostState
@@ -159,16 +149,16 @@ class VirtualUpgrades:
         self._acted_ns = self._opened_ns = 0
         self._journal = journal
         self._make_decider = make_decider
-        self._to_lead: list[UpgradeRequest | None] = []
+        self._to_lead: list[document.UpgradeRequest | None] = []
         self._foretold: TimeLeft | None = None
         self.done = 0
 
     @property
     def over(self) -> bool:
         """True if a run was begun, its last leader has ended, and none is about to start."""
-        document = document_of(self._lease())
+        run = document.document_of(self._lease())
         is_led = bool(self.leaders or self._to_lead)
-        return document is not None and document.phase in OVER and not is_led
+        return run is not None and run.phase in document.OVER and not is_led
 
     @property
     def stands_still(self) -> bool:
@@ -181,7 +171,7 @@ class VirtualUpgrades:
         last = self._last.last if self._last is not None else None
         if last is None or last.in_flight or last.gone or self._to_lead:
             return False
-        if last.phase is RunPhase.PAUSED:
+        if last.phase is document.RunPhase.PAUSED:
             return True
         if WINDOW in last.gates:
             return self._opened_ns > self._acted_ns
@@ -197,11 +187,11 @@ class VirtualUpgrades:
         self.watch = UpgradeWatch(self.world, policy)
         self.work = VirtualWork(self.world, event)
         self._to_lead.append(None)
-        document = RunDocument(
+        run = document.RunDocument(
             run=RUN, policy=policy_digest(policy), started=format_time(api.now_ns)
         )
         namespace, name = policy.lease_key
-        annotations = {ANNOTATION_RUN: encode_document(document)}
+        annotations = {document.ANNOTATION_RUN: document.encode_document(run)}
         lease = api.fill_in(
             Lease(
                 metadata=LeaseMeta(name=name, namespace=namespace, annotations=annotations),
@@ -217,11 +207,11 @@ class VirtualUpgrades:
             for leader in self.leaders:
                 leader.alive = False
             return
-        verb = Verb(event.command)
+        verb = document.Verb(event.command)
         self._record(f"Upgrade{verb.value.capitalize()}", f"a user runs upgrade {verb.value}")
-        self.request(UpgradeRequest(verb=verb, by="simulation"))
+        self.request(document.UpgradeRequest(verb=verb, by="simulation"))
 
-    def request(self, request: UpgradeRequest) -> None:
+    def request(self, request: document.UpgradeRequest) -> None:
         """Leave a request for the leader; resume and abort start one where there is none."""
         lease = self._lease()
         if lease is None:
@@ -229,11 +219,14 @@ class VirtualUpgrades:
             return
         annotations = {
             **(lease.metadata.annotations or {}),
-            ANNOTATION_REQUEST: encode_document(request),
+            document.ANNOTATION_REQUEST: document.encode_document(request),
         }
         meta = replace(lease.metadata, annotations=annotations)
         self.world.api.put("Lease", replace(lease, metadata=meta))
-        if not any(leader.alive for leader in self.leaders) and request.verb is not Verb.PAUSE:
+        if (
+            not any(leader.alive for leader in self.leaders)
+            and request.verb is not document.Verb.PAUSE
+        ):
             self._to_lead.append(request)
 
     def note(self, action: actions.Action, now_ns: int) -> None:

@@ -27,22 +27,8 @@ from kubectl_nodelife.kube.node import Node
 from kubectl_nodelife.kube.pod import Pod, Quantities
 from kubectl_nodelife.kube.times import SECOND_NS
 from kubectl_nodelife.kube.workload import Condition, Job
+from kubectl_nodelife.sim import events
 from kubectl_nodelife.sim.api import event_record
-from kubectl_nodelife.sim.events import (
-    CANARY_HANGS,
-    DRAIN_NEVER,
-    FLAPS,
-    LESS_GPU,
-    NEVER_RETURNS,
-    NO_DRIVERS,
-    NO_EFFECT,
-    NO_NETWORK,
-    REBOOT,
-    REPLACE,
-    ReportedCondition,
-    UpgradeEvent,
-    WorkFault,
-)
 from kubectl_nodelife.sim.kubelet_state import MachineFacts
 from kubectl_nodelife.sim.machines import KUBELET_RESTART_NS, Return
 from kubectl_nodelife.sim.timeline import KUBELET
@@ -56,7 +42,7 @@ _VERSION: Final = re.compile(r"v(\d+)\.(\d+)")
 class VirtualWork:
     """The work of one run."""
 
-    def __init__(self, world: World, event: UpgradeEvent) -> None:
+    def __init__(self, world: World, event: events.UpgradeEvent) -> None:
         self._world = world
         self._api = world.api
         self._policy: policy.UpgradePolicy = event.policy
@@ -84,7 +70,7 @@ class VirtualWork:
             return
         if after == NodeState.DRAINING:
             self._drained[new.name] += 1
-        elif after == NodeState.WORKING and before != after:
+        elif after == NodeState.WORKING:
             mode = self._policy.work.mode
             none_starts = mode is policy.WorkMode.REPLACE and not self._policy.work.command
             if mode is policy.WorkMode.WAIT or none_starts:
@@ -110,17 +96,16 @@ class VirtualWork:
         self._worked[name] = number = self._worked[name] + 1
         how = self._fault_of(name, self._tries)
         if why := self._changes_nothing(name, how):
-            about = self._api.store.nodes.get(name) or ("Node", "", name)
-            self._api.note(
-                event_record(about, "FaultWithoutEffect", why, cause=cause, warning=True)
-            )
+            self._note(name, "FaultWithoutEffect", why, cause, warning=True)
         terms = self._terms
         lasts_ns = self._lasts_ns(name)
-        if terms.mode == REPLACE and how != NO_EFFECT:
+        if terms.mode == events.REPLACE and how != events.NO_EFFECT:
             self._replace(name, lasts_ns, how, cause)
             done()
             return
-        down_ns = min(terms.down_ns, lasts_ns) if terms.mode == REBOOT else KUBELET_RESTART_NS
+        down_ns = (
+            min(terms.down_ns, lasts_ns) if terms.mode == events.REBOOT else KUBELET_RESTART_NS
+        )
 
         def change(at_ns: int) -> None:
             if self._worked[name] == number:
@@ -135,10 +120,11 @@ class VirtualWork:
 
     def _changes_nothing(self, name: str, how: str) -> str:
         """Why a fault of the scenario cannot be noticed on that node; "" where it can."""
-        if how == NO_DRIVERS and self._api.store.get("CSINode", ("", name)) is None:
-            return f"{NO_DRIVERS} changes nothing: the node has no CSINode object; add one"
-        if how == NO_EFFECT and not self._policy.target:
-            return f"{NO_EFFECT} is not noticed: the policy has no target to hold the node against"
+        if how == events.NO_DRIVERS and self._api.store.get("CSINode", ("", name)) is None:
+            return f"{events.NO_DRIVERS} changes nothing: the node has no CSINode object; add one"
+        if how == events.NO_EFFECT and not self._policy.target:
+            why = "the policy has no target to hold the node against"
+            return f"{events.NO_EFFECT} is not noticed: {why}"
         return ""
 
     def _lasts_ns(self, name: str) -> int:
@@ -151,59 +137,58 @@ class VirtualWork:
 
     def _change(self, name: str, down_ns: int, how: str, cause: Action | None) -> None:
         """Change the machine as the work does at its end."""
-        if how == NO_EFFECT:
+        if how == events.NO_EFFECT:
             return
-        if how == NEVER_RETURNS:
-            self._never_returns(name, cause)
+        if how == events.NEVER_RETURNS:
+            why = "its machine goes down, and never comes back"
+            self._world.kubelets.stop(name, self._note(name, "Lost", why, cause))
             return
-        back = self._return(name, how)
-        if self._terms.mode == REBOOT:
+        back = self._return(how)
+        if self._terms.mode == events.REBOOT:
             self._world.machines.reboot(name, down_ns, back, cause)
         else:
             self._world.machines.update_kubelet(name, back, cause)
         self._after(down_ns, partial(self._show_target, name, cause))
-        if how == FLAPS:
+        if how == events.FLAPS:
             self._flap(name, down_ns, cause)
 
-    def _never_returns(self, name: str, cause: Action | None) -> None:
-        about: KubeObject | tuple[str, str, str] = ("Node", "", name)
-        about = self._api.store.nodes.get(name) or about
-        why = "its machine goes down, and never comes back"
-        self._world.kubelets.stop(
-            name, self._api.note(event_record(about, "Lost", why, cause=cause))
-        )
+    def _note(
+        self, name: str, reason: str, why: str, cause: Action | None, *, warning: bool = False
+    ) -> Action:
+        about = self._api.store.nodes.get(name) or ("Node", "", name)
+        return self._api.note(event_record(about, reason, why, cause=cause, warning=warning))
 
     def _replace(self, name: str, lasts_ns: int, how: str, cause: Action | None) -> None:
-        back = self._return(name, how)
-        if how == NEVER_RETURNS:
+        back = self._return(how)
+        if how == events.NEVER_RETURNS:
             lasts_ns = 1 << 62
         names = (f"{name}-{number}" for number in count(self._tries[name] + 1))
         newcomer = next(each for each in names if each not in self._api.store.nodes)
         self._world.machines.replace(name, newcomer, lasts_ns, back, cause)
         self._after(lasts_ns, partial(self._show_target, newcomer, cause))
-        if how == FLAPS:
+        if how == events.FLAPS:
             self._flap(newcomer, lasts_ns + self._terms.daemon_pods_ns, cause)
 
-    def _return(self, name: str, how: str) -> Return:
+    def _return(self, how: str) -> Return:
         return Return(
             refit=partial(self._refit, how),
-            pods_after_ns=None if how == NO_NETWORK else self._terms.daemon_pods_ns,
-            ready=how != NO_NETWORK,
-            drivers=how != NO_DRIVERS,
+            pods_after_ns=None if how == events.NO_NETWORK else self._terms.daemon_pods_ns,
+            ready=how != events.NO_NETWORK,
+            drivers=how != events.NO_DRIVERS,
         )
 
     def _refit(self, how: str, facts: MachineFacts) -> MachineFacts:
         """The machine with what the target asks for, and without what the fault takes."""
         info = facts.node_info
         version = self._terms.kubelet_version
-        if not version and self._terms.mode not in (REBOOT, REPLACE):
+        if not version and self._terms.mode not in (events.REBOOT, events.REPLACE):
             version = next_minor(info.kubelet_version)
         if version:
             info = replace(info, kubelet_version=version)
         for target in self._policy.target:
             if target.kind == "nodeInfo" and target.value != policy.BOOT_ID_CHANGED:
                 info = replace(info, **{policy.NODE_INFO_FIELDS[target.key]: target.value})
-        allocatable = _less(facts.allocatable) if how == LESS_GPU else facts.allocatable
+        allocatable = _less(facts.allocatable) if how == events.LESS_GPU else facts.allocatable
         return MachineFacts(info, allocatable)
 
     def _show_target(self, name: str, cause: Action | None, at_ns: int) -> None:
@@ -216,7 +201,7 @@ class VirtualWork:
         conditions = {}
         for target in self._policy.target:
             if target.kind == "condition":
-                conditions[target.key] = ReportedCondition(target.value)
+                conditions[target.key] = events.ReportedCondition(target.value)
             elif target.kind != "nodeInfo":
                 (labels if target.kind == "label" else annotations)[target.key] = target.value
         if labels != (meta.labels or {}) or annotations != (meta.annotations or {}):
@@ -234,7 +219,7 @@ class VirtualWork:
 
     def _report_ready(self, name: str, ready: str, cause: Action | None, at_ns: int) -> None:
         if self._world.kubelets.alive(name):
-            self._world.kubelets.report(name, {"Ready": ReportedCondition(ready)}, cause)
+            self._world.kubelets.report(name, {"Ready": events.ReportedCondition(ready)}, cause)
 
     def _after(self, delay_ns: int, happening: Callable[[int], None]) -> None:
         self._world.agenda.add(self._api.now_ns + delay_ns, KUBELET, happening)
@@ -253,11 +238,11 @@ class VirtualWork:
         owner = controller_of(pod.metadata)
         if owner is None or owner.kind != "Node" or LABEL_RUN not in (pod.metadata.labels or {}):
             return False
-        return bool(self._fault_of(pod.spec.node_name, self._tries, CANARY_HANGS))
+        return bool(self._fault_of(pod.spec.node_name, self._tries, events.CANARY_HANGS))
 
     def _never_ends(self, pod: Pod, cause: Action | None) -> bool:
         """True if the pod is one that its kubelet cannot stop."""
-        fault = self._fault_of(pod.spec.node_name, self._drained, DRAIN_NEVER)
+        fault = self._fault_of(pod.spec.node_name, self._drained, events.DRAIN_NEVER)
         return bool(fault) and is_ordinary(pod)
 
 
@@ -270,7 +255,7 @@ def next_minor(version: str) -> str:
     return f"v{match[1]}.{int(match[2]) + 1}.0" if match else "v1.0.0"
 
 
-def _hits(fault: WorkFault, count: int) -> bool:
+def _hits(fault: events.WorkFault, count: int) -> bool:
     return not fault.times or count <= fault.times
 
 

@@ -7,6 +7,7 @@ which goes under the version that was read; what was made for nodes is deleted u
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Final
 
 from kubectl_nodelife.acts.session import ActSession, Carrier, Show
@@ -40,45 +41,43 @@ def check_over(lease: Lease | None) -> bool:
     return run is not None and run.proof_only
 
 
+@dataclass(slots=True)
 class Cleaner:
     """Takes a run's marks, taints and canary pods off the cluster.
 
     `show` receives what was done, `warn` what could not be.
     """
 
-    def __init__(
-        self, session: ActSession, carrier: Carrier, show: Show, warn: Show, *, release_failed: bool
-    ) -> None:
-        self._session = session
-        self._carrier = carrier
-        self._show = show
-        self._warn = warn
-        self._release_failed = release_failed
+    session: ActSession
+    carrier: Carrier
+    show: Show
+    warn: Show
+    release_failed: bool
 
     async def run(
         self, lease: RunLease, marks: Sequence[Leftover], objects: Sequence[LeftObject]
     ) -> bool:
         """Clean up; whether all of it could be. Raises NodelifeError."""
         proof_only = False
-        await lease.acquire(self._show)
+        await lease.acquire(self.show)
         async with lease.renewed():
             namespace = lease.keeper.election.key[0]
-            if (run_lease := await read_lease(self._session, namespace)) is not None:
+            if (run_lease := await read_lease(self.session, namespace)) is not None:
                 proof_only = check_over(run_lease)
                 names = tuple(sorted(one.node.name for one in marks if one.stays))
                 edit = ending(names)
-                await edit_run(self._session, self._carrier, namespace, edit, "the run is aborted")
+                await edit_run(self.session, self.carrier, namespace, edit, "the run is aborted")
             clean = True
             for leftover in marks:
                 if leftover.patch is not None:
                     clean &= await self._clean_node(leftover.node.name, lease, proof_only)
             for obj in objects:
-                result = await self._carrier.carry_out(obj.deletion, obj.obj)
+                result = await self.carrier.carry_out(obj.deletion, obj.obj)
                 clean &= result.ok
                 if result.ok:
-                    self._show(f"{obj.name}: deleted")
+                    self.show(f"{obj.name}: deleted")
                 else:
-                    self._warn(f"{obj.name}: {result.message or 'refused'}")
+                    self.warn(f"{obj.name}: {result.message or 'refused'}")
         if clean and not any(leftover.stays for leftover in marks):
             await self._delete_lease(lease)
         else:
@@ -89,31 +88,31 @@ class Cleaner:
         for _ in range(_TRIES):
             if not lease.keeper.leads():
                 raise Refused(f"{lease} is not held any more", remedy="run the command again")
-            answer = await self._session.reader.call(Get("Node", ("", name)))
+            answer = await self.session.reader.call(Get("Node", ("", name)))
             if answer.code == NOT_FOUND:
                 return True
             if not isinstance(answer.obj, Node):
                 raise Failed(f"cannot be read: {answer.message}", on=f"node {name}")
             leftover = next(
-                leftovers([answer.obj], proof_only=proof_only, release_failed=self._release_failed),
+                leftovers([answer.obj], proof_only=proof_only, release_failed=self.release_failed),
                 None,
             )
             if leftover is None or leftover.patch is None:
                 return True
-            result = await self._carrier.carry_out(leftover.patch, answer.obj)
+            result = await self.carrier.carry_out(leftover.patch, answer.obj)
             if result.ok:
-                self._show(f"node/{name}: {leftover.because}")
+                self.show(f"node/{name}: {leftover.because}")
                 return True
             if result.code != CONFLICT:
-                self._warn(f"node/{name}: {result.message}")
+                self.warn(f"node/{name}: {result.message}")
                 return False
-        self._warn(f"node/{name}: it was changed by others each time")
+        self.warn(f"node/{name}: it was changed by others each time")
         return False
 
     async def _delete_lease(self, lease: RunLease) -> None:
         election = lease.keeper.election
         call = Delete("Lease", election.key, {"uid": election.uid})
-        answer = await self._session.writer.call(call)
+        answer = await self.session.writer.call(call)
         if not answer.ok and answer.code != NOT_FOUND:
-            self._warn(f"{lease}: {answer.message}")
+            self.warn(f"{lease}: {answer.message}")
             await lease.release()

@@ -15,7 +15,7 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from itertools import chain
 from typing import Final, NamedTuple
 
@@ -234,9 +234,15 @@ class Leader:
             gate_runs=gate.runs if gate is not None else 0,
             pods_listed_ns=dict(cache.lists.listed_ns),
         )
+        # A pass where the cluster changed, or what is known beside it; and once a second, since no
+        # event shows that a Lease is not renewed.
+        beside = msgspec.structs.replace(host, clock_ahead_ns=0)
+        if beside != self._beside or now_ns >= self._asked_ns + LOOK_NS:
+            self._beside, self._asked_ns = beside, now_ns
+            engine.wake_controller(now_ns)
         controller = engine.controller
         decided, last = False, controller.last
-        for action in self._decisions(engine, host, now_ns):
+        for action in chain.from_iterable(engine.decide(host, now_ns)):
             decided = True
             self._start(action, now_ns)
         if controller.last is not None and controller.last is not last:
@@ -258,27 +264,20 @@ class Leader:
         report = encode_report(report_of(last))
         self._lease.keeper.election.annotations = {ANNOTATION_REPORT: report}
 
-    def _decisions(self, engine: LeaderEngine, host: HostState, now_ns: int) -> Iterator[Action]:
-        """A pass where the cluster changed, or what is known beside it; and once a second, since no
-        event shows that a Lease is not renewed.
-        """
-        beside = msgspec.structs.replace(host, clock_ahead_ns=0)
-        if beside != self._beside or now_ns >= self._asked_ns + LOOK_NS:
-            self._beside, self._asked_ns = beside, now_ns
-            engine.wake_controller(now_ns)
-        return chain.from_iterable(engine.decide(host, now_ns))
-
     def _start(self, action: Action, now_ns: int) -> None:
-        if isinstance(action, StartWork):
-            self._show(action)
-            self._start_work(action)
-        elif isinstance(action, StopWork):
-            self._show(action)
-            self._stop_work(action)
-        elif not action.writes:
-            self._show(action)
-        else:
+        if action.writes:
             self._executor.start(action, now_ns)
+            return
+        self._show(action)
+        if self._work is None or not isinstance(action, StartWork | StopWork):
+            return
+        key = WorkKey(action.node, action.node_uid, action.try_)
+        if isinstance(action, StartWork):
+            self._work.start(key, action.env)
+        else:
+            task = asyncio.get_running_loop().create_task(self._work.stop(key))
+            self._stops.add(task)
+            task.add_done_callback(self._stops.discard)
 
     async def _receive(self) -> None:
         for message in await self._cache.receive():
@@ -308,18 +307,6 @@ class Leader:
             last_output, log = self._work.last_words(key.node), self._work.log_path(key.node)
             self._say(f"node {key.node}: the work says: {last_output or '(no output)'} ({log})")
         self._cache.queue.put_nowait(WorkEnded(key, code))
-
-    def _start_work(self, action: StartWork) -> None:
-        if self._work is not None:
-            self._work.start(WorkKey(action.node, action.node_uid, action.try_), action.env)
-
-    def _stop_work(self, action: StopWork) -> None:
-        if self._work is None:
-            return
-        key = WorkKey(action.node, action.node_uid, action.try_)
-        task = asyncio.get_running_loop().create_task(self._work.stop(key))
-        self._stops.add(task)
-        task.add_done_callback(self._stops.discard)
 
     # Writing
 

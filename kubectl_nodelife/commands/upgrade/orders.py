@@ -428,15 +428,12 @@ async def _clean(
 
     async with session as (opened, carrier):
         lease = RunLease(opened, lease_namespace, LEASE_DURATION_NS, lambda lease: None)
-        cleaner = Cleaner(
-            opened,
-            carrier,
-            lambda text: terminal.write(f"{text}\n"),
-            terminal.warn,
-            release_failed=release_failed,
-        )
-        done = await cleaner.run(lease, marks, objects)
-        return 0 if done else EXIT_FAILED
+
+        def show(text: str) -> None:
+            terminal.write(f"{text}\n")
+
+        cleaner = Cleaner(opened, carrier, show, terminal.warn, release_failed)
+        return 0 if await cleaner.run(lease, marks, objects) else EXIT_FAILED
 
 
 def _shown(marks: list[Leftover], objects: list[LeftObject], lease: Lease | None) -> list[str]:

@@ -19,23 +19,9 @@ from typing import Any, Final
 
 from msgspec.structs import replace
 
-from kubectl_nodelife.controllers.upgrade import claims
+from kubectl_nodelife.controllers.upgrade import claims, marks
 from kubectl_nodelife.controllers.upgrade.document import NOT_BEGUN, RunPhase, Step
 from kubectl_nodelife.controllers.upgrade.gates import WINDOW, failed_and_down
-from kubectl_nodelife.controllers.upgrade.marks import (
-    ANNOTATION,
-    LEFT_TO_A_PERSON,
-    NO_NOTES,
-    TAKEN,
-    CordonOwner,
-    NodeBefore,
-    NodeEvent,
-    NodeMark,
-    NodeState,
-    absent_shield,
-    outdated,
-    patch_marks,
-)
 from kubectl_nodelife.controllers.upgrade.memory import KnownCost
 from kubectl_nodelife.controllers.upgrade.policy import fits_ns, node_info
 from kubectl_nodelife.controllers.upgrade.settling import csi_drivers
@@ -49,27 +35,29 @@ _OURS: Final = "nodelife.dev/"
 
 def claim_node(p: UpgradePass, node: Node) -> None:
     """One PATCH: cordon, annotation, label, shield. The cordon is ours if this turned it on."""
-    cordon = CordonOwner.THEIRS if node.spec.unschedulable else CordonOwner.OURS
-    shield = absent_shield(node) if p.policy.shield else NO_NOTES
+    cordon = marks.CordonOwner.THEIRS if node.spec.unschedulable else marks.CordonOwner.OURS
+    shield = marks.absent_shield(node) if p.policy.shield else marks.NO_NOTES
     mark = new_mark(p, node, cordon, shield=(*shield.annotations, *shield.labels))
     p.take_out(node.name)
     p.advance(
         node,
         mark,
-        NodeEvent.CLAIMED,
+        marks.NodeEvent.CLAIMED,
         "claimed for its upgrade",
         notes=shield,
-        unschedulable=True if cordon is CordonOwner.OURS else None,
+        unschedulable=True if cordon is marks.CordonOwner.OURS else None,
     )
 
 
-def new_mark(p: UpgradePass, node: Node, cordon: CordonOwner, **fields: Any) -> NodeMark:
+def new_mark(
+    p: UpgradePass, node: Node, cordon: marks.CordonOwner, **fields: Any
+) -> marks.NodeMark:
     """The mark of a node that is claimed now. Of what was seen of it before nothing counts."""
     p.memory.forget(node.name)
     p.memory.sent_marks.pop(node.name, None)
-    return NodeMark(
+    return marks.NodeMark(
         run=p.document.run,
-        state=NodeState.DRAINING,
+        state=marks.NodeState.DRAINING,
         claimed=p.stamp,
         cordon=cordon,
         before=_before(p, node),
@@ -77,14 +65,14 @@ def new_mark(p: UpgradePass, node: Node, cordon: CordonOwner, **fields: Any) -> 
     )
 
 
-def _before(p: UpgradePass, node: Node) -> NodeBefore:
+def _before(p: UpgradePass, node: Node) -> marks.NodeBefore:
     info = node_info(node)
     taints = tuple(
         replace(taint, time_added=None)
         for taint in node.spec.taints
         if not taint.key.startswith(_OURS) and taint.key != TAINT_NODE_UNSCHEDULABLE
     )
-    return NodeBefore(
+    return marks.NodeBefore(
         uid=node.uid,
         boot_id=info.get("bootID", ""),
         node_info=info,
@@ -102,10 +90,10 @@ def mark_outdated(p: UpgradePass, names: Iterable[str]) -> None:
         node = p.nodes[name]
         if p.readings[name].is_outdated or p.is_busy(name):
             continue
-        if node.name in p.next.step.nodes or ANNOTATION in (node.metadata.annotations or {}):
+        if node.name in p.next.step.nodes or marks.ANNOTATION in (node.metadata.annotations or {}):
             continue
-        to_do = (outdated(p.document.run),)
-        p.emit(patch_marks(node, "still to be done", add=to_do))
+        to_do = (marks.outdated(p.document.run),)
+        p.emit(marks.patch_marks(node, "still to be done", add=to_do))
 
 
 BY_ROOM: Final = "room"
@@ -144,11 +132,11 @@ def hold_of(p: UpgradePass, name: str) -> claims.ClaimHold | None:
 
 def _yet_to_move(p: UpgradePass) -> dict[str, tuple[claims.PodKey, ...]]:
     """The pods that have yet to leave each node that is out of service."""
-    draining = [*p.names_in(NodeState.DRAINING), *p.claimed]
+    draining = [*p.names_in(marks.NodeState.DRAINING), *p.claimed]
     for name in draining:
         if name not in p.yet_to_move:
             p.yet_to_move[name] = p.ports.drain(p.cache, name, draining, p.now_ns).moving
-    return dict.fromkeys((*p.names_in(*TAKEN), *p.claimed), ()) | p.yet_to_move
+    return dict.fromkeys((*p.names_in(*marks.TAKEN), *p.claimed), ()) | p.yet_to_move
 
 
 def _control_plane_hold(p: UpgradePass, node: Node) -> str:
@@ -255,7 +243,7 @@ def _candidates(p: UpgradePass) -> list[claims.UpgradeCandidate]:
     for name in p.selected:
         mark = p.marks.get(name)
         if mark is not None:
-            if mark.state in LEFT_TO_A_PERSON:
+            if mark.state in marks.LEFT_TO_A_PERSON:
                 p.skipped[name] = f"{mark.state}: {mark.reason}"
             continue
         candidate = judged.get(name)
@@ -362,9 +350,9 @@ def _has_soaked(p: UpgradePass, step: Step) -> bool:
 def _next_step(p: UpgradePass, pool: str) -> None:
     """The step has ended: wider, the same again, or from the beginning; or growth is over."""
     step = p.next.step
-    marks = [p.marks.get(name) for name in step.nodes]
-    done = sum(mark is not None and mark.state is NodeState.DONE for mark in marks)
-    failed = sum(mark is not None and mark.state is NodeState.FAILED for mark in marks)
+    ended = [p.marks.get(name) for name in step.nodes]
+    done = sum(mark is not None and mark.state is marks.NodeState.DONE for mark in ended)
+    failed = sum(mark is not None and mark.state is marks.NodeState.FAILED for mark in ended)
     failed += sum(name in p.document.failed and name not in p.marks for name in step.nodes)
     k = claims.next_step(step.k, done=done, failed=failed)
     most = p.fleet.most_unavailable(pool)
@@ -447,7 +435,7 @@ def _is_too_new(p: UpgradePass, node: Node) -> bool:
 
 def ask_planner(p: UpgradePass, name: str) -> KnownCost:
     """The drain planner's verdict now, given the nodes Draining; it is remembered."""
-    draining = [other for other in p.names_in(NodeState.DRAINING) if other != name]
+    draining = [other for other in p.names_in(marks.NodeState.DRAINING) if other != name]
     draining += [other for other in p.claimed if other != name]
     verdict = p.ports.drain(p.cache, name, draining, p.now_ns)
     undrainable = claims.why_undrainable(verdict, p.policy)

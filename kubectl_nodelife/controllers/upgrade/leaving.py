@@ -20,35 +20,9 @@ from typing import Final, NamedTuple
 
 from msgspec.structs import replace
 
+from kubectl_nodelife.controllers.upgrade import marks
 from kubectl_nodelife.controllers.upgrade.document import RunPhase, Step
 from kubectl_nodelife.controllers.upgrade.manifests import CANARY, canary_name
-from kubectl_nodelife.controllers.upgrade.marks import (
-    ANNOTATION,
-    LABEL_RUN,
-    LABEL_STATE,
-    LEFT_TO_A_PERSON,
-    NO_NOTES,
-    TAINT_OUTDATED,
-    TAINT_UNPROVEN,
-    CordonOwner,
-    NodeEvent,
-    NodeMark,
-    NodeState,
-    Notes,
-    UnreadableMark,
-    cordoned_by,
-    has_our_cordon,
-    is_uncordoned,
-    left_again,
-    mark_of,
-    outdated,
-    patch_marks,
-    shield_off,
-    states_with,
-    transition,
-    uncordon,
-    unproven,
-)
 from kubectl_nodelife.controllers.upgrade.upgrade_pass import UpgradePass, deletion
 from kubectl_nodelife.engine.actions import Action, NodeMarkPatch
 from kubectl_nodelife.kube.meta import KubeObject
@@ -60,25 +34,27 @@ from kubectl_nodelife.kube.wellknown import NO_SCHEDULE, PREFER_NO_SCHEDULE
 PROVEN: Final = "proven"
 
 
-def give_back(p: UpgradePass, node: Node, mark: NodeMark, because: str, *, entry: bool) -> None:
+def give_back(
+    p: UpgradePass, node: Node, mark: marks.NodeMark, because: str, *, entry: bool
+) -> None:
     """End a drain: marks off, and the cordon if it is ours. `entry`: not again before a retry."""
     if entry and p.document.given_back.get(node.name) is None:
         p.note_given_back({node.name: because})
         return
     because = p.document.given_back.get(node.name) or because
-    take_marks_off(p, node, mark, NodeEvent.GIVEN_BACK, because)
+    take_marks_off(p, node, mark, marks.NodeEvent.GIVEN_BACK, because)
 
 
 def take_marks_off(
-    p: UpgradePass, node: Node, mark: NodeMark, event: NodeEvent, because: str
+    p: UpgradePass, node: Node, mark: marks.NodeMark, event: marks.NodeEvent, because: str
 ) -> None:
     """One PATCH: all marks but `outdated` off, and the cordon if it is ours."""
-    cordon, taint = uncordon(node, mark), unproven(mark.run)
-    notes = shield_off(mark)
+    cordon, taint = marks.uncordon(node, mark), marks.unproven(mark.run)
+    notes = marks.shield_off(mark)
     p.advance(node, mark, event, because, notes=notes, unschedulable=cordon, remove=(taint,))
 
 
-def end_proof(p: UpgradePass, node: Node, mark: NodeMark, fault: str) -> None:
+def end_proof(p: UpgradePass, node: Node, mark: marks.NodeMark, fault: str) -> None:
     """A proof alone has ended; no mark of it stays. `fault`: why it failed, "" where it did not.
 
     The document keeps which nodes were proven, so that none is taken again.
@@ -91,13 +67,13 @@ def end_proof(p: UpgradePass, node: Node, mark: NodeMark, fault: str) -> None:
     elif fault:
         because = f"not proven: {p.memory.of(name).failing or fault}"
         if mark.earlier is not None:
-            taint = unproven(mark.run)
-            p.advance(node, mark, left_again(mark.earlier), because, remove=(taint,))
+            taint = marks.unproven(mark.run)
+            p.advance(node, mark, marks.left_again(mark.earlier), because, remove=(taint,))
         else:
-            take_marks_off(p, node, mark, NodeEvent.PROOF_FAILED, because)
+            take_marks_off(p, node, mark, marks.NodeEvent.PROOF_FAILED, because)
     else:
         still = ", and still cordoned" if node.spec.unschedulable else ""
-        take_marks_off(p, node, mark, NodeEvent.PROOF_PASSED, f"{PROVEN}{still}")
+        take_marks_off(p, node, mark, marks.NodeEvent.PROOF_PASSED, f"{PROVEN}{still}")
 
 
 def _note_failing(p: UpgradePass, name: str, because: str) -> None:
@@ -107,7 +83,7 @@ def _note_failing(p: UpgradePass, name: str, because: str) -> None:
     seen.failing = seen.failing or because
 
 
-def fail(p: UpgradePass, node: Node, mark: NodeMark, because: str) -> None:
+def fail(p: UpgradePass, node: Node, mark: marks.NodeMark, because: str) -> None:
     """The node was worked on and not proven: kept out of service, where that does no harm."""
     if p.document.proof_only:
         delete_canary(p, node, f"{node.name} is not proven")
@@ -121,9 +97,9 @@ def fail(p: UpgradePass, node: Node, mark: NodeMark, because: str) -> None:
     stays = _why_in_service(p, node, mark)
     cordons = not (stays or node.spec.unschedulable)
     if cordons:
-        owner = CordonOwner.OURS
-    elif node.spec.unschedulable and mark.cordon is CordonOwner.NONE:
-        owner = CordonOwner.THEIRS
+        owner = marks.CordonOwner.OURS
+    elif node.spec.unschedulable and mark.cordon is marks.CordonOwner.NONE:
+        owner = marks.CordonOwner.THEIRS
     else:
         owner = mark.cordon
     if stays:
@@ -131,29 +107,34 @@ def fail(p: UpgradePass, node: Node, mark: NodeMark, because: str) -> None:
     p.advance(
         node,
         replace(mark, cordon=owner),
-        NodeEvent.FAILED,
+        marks.NodeEvent.FAILED,
         because,
         unschedulable=True if cordons else None,
-        remove=(unproven(mark.run),),
+        remove=(marks.unproven(mark.run),),
     )
 
 
-def _why_in_service(p: UpgradePass, node: Node, mark: NodeMark) -> str:
+def _why_in_service(p: UpgradePass, node: Node, mark: marks.NodeMark) -> str:
     """Why a node that failed is not cordoned; "" where it is, or may be.
 
     It is read from what the node shows, so that another look, and another leader, say the same.
     """
     if node.spec.unschedulable:
         return ""
-    if mark.state is NodeState.SETTLING and mark.cordon is CordonOwner.NONE:
+    if mark.state is marks.NodeState.SETTLING and mark.cordon is marks.CordonOwner.NONE:
         return "a newcomer that runs pods"
-    if mark.state is NodeState.SOAKING and not p.fleet.counts.node(node.name).unavailable:
+    if mark.state is marks.NodeState.SOAKING and not p.fleet.counts.node(node.name).unavailable:
         return "" if p.fleet.floor_holds_without(node.name) else "a cordon would break a floor"
     return ""
 
 
 def hold(
-    p: UpgradePass, node: Node, mark: NodeMark, because: str, *, cordon: CordonOwner | None = None
+    p: UpgradePass,
+    node: Node,
+    mark: marks.NodeMark,
+    because: str,
+    *,
+    cordon: marks.CordonOwner | None = None,
 ) -> None:
     """Leave the node alone: another intervened, or what happened is unknown. A person decides.
 
@@ -164,13 +145,13 @@ def hold(
     if p.document.proof_only:
         end_proof(p, node, mark, because)
         return
-    owner = cordon or (CordonOwner.NONE if is_uncordoned(node, mark) else mark.cordon)
-    p.advance(node, replace(mark, cordon=owner), NodeEvent.INTERVENED, because)
+    owner = cordon or (marks.CordonOwner.NONE if marks.is_uncordoned(node, mark) else mark.cordon)
+    p.advance(node, replace(mark, cordon=owner), marks.NodeEvent.INTERVENED, because)
 
 
-def leave_cordon(p: UpgradePass, node: Node, mark: NodeMark) -> None:
+def leave_cordon(p: UpgradePass, node: Node, mark: marks.NodeMark) -> None:
     """Another program or person put a cordon on the node: it is theirs, and stays."""
-    theirs = replace(mark, cordon=CordonOwner.THEIRS)
+    theirs = replace(mark, cordon=marks.CordonOwner.THEIRS)
     p.update_mark(node, theirs, "cordoned by another client, whose cordon stays")
 
 
@@ -178,11 +159,11 @@ def end(p: UpgradePass, *, is_left: bool) -> None:
     """The run is over once nothing is in flight and nothing is left to claim."""
     if p.in_flight or p.gone or p.next != p.document:
         return
-    for_a_person = tuple(sorted([*p.names_in(*LEFT_TO_A_PERSON), *p.fleet.epochs_ahead]))
+    for_a_person = tuple(sorted([*p.names_in(*marks.LEFT_TO_A_PERSON), *p.fleet.epochs_ahead]))
     if p.phase is RunPhase.ABORTING:
         p.edit(phase=RunPhase.ABORTED, step=Step(), left=for_a_person)
     elif p.phase is RunPhase.RUNNING and not is_left and not p.document.asked:
-        summary = f"{len(p.names_in(NodeState.DONE))} done"
+        summary = f"{len(p.names_in(marks.NodeState.DONE))} done"
         summary += f", {len(p.skipped)} skipped or left" if p.skipped else ""
         summary += f"; Failed or Held: {first_names(for_a_person, 5)}" if for_a_person else ""
         step = replace(p.next.step, nodes={})
@@ -201,26 +182,26 @@ def clean_up(p: UpgradePass) -> bool:
         return False
     for name, node in p.nodes.items():
         mark = p.marks.get(name)
-        is_outdated = node.has_taint(TAINT_OUTDATED, PREFER_NO_SCHEDULE)
+        is_outdated = node.has_taint(marks.TAINT_OUTDATED, PREFER_NO_SCHEDULE)
         if not is_outdated and (mark is None or not _goes(node, mark)):
             continue
         is_left = True
         if p.is_busy(name):
             continue
         if mark is not None and _goes(node, mark):
-            take_marks_off(p, node, mark, NodeEvent.RUN_OVER, "the run is over")
+            take_marks_off(p, node, mark, marks.NodeEvent.RUN_OVER, "the run is over")
         else:
-            old = (outdated(p.document.run),)
-            p.emit(patch_marks(node, "the run is over", remove=old))
+            old = (marks.outdated(p.document.run),)
+            p.emit(marks.patch_marks(node, "the run is over", remove=old))
     return not is_left and not p.memory.pending.names_of("Node")
 
 
-def _goes(node: Node, mark: NodeMark) -> bool:
+def _goes(node: Node, mark: marks.NodeMark) -> bool:
     """True if the node's marks go at the end: of Done, and of those left to a person the ones that
     hold nothing back.
     """
-    ours = has_our_cordon(node, mark) or node.has_taint(TAINT_UNPROVEN, NO_SCHEDULE)
-    return mark.state is NodeState.DONE or (mark.state in LEFT_TO_A_PERSON and not ours)
+    ours = marks.has_our_cordon(node, mark) or node.has_taint(marks.TAINT_UNPROVEN, NO_SCHEDULE)
+    return mark.state is marks.NodeState.DONE or (mark.state in marks.LEFT_TO_A_PERSON and not ours)
 
 
 def _delete_objects(p: UpgradePass) -> bool:
@@ -233,7 +214,7 @@ def _delete_objects(p: UpgradePass) -> bool:
     left = [
         obj
         for obj in (*canaries, *p.cache.all("Job"))
-        if (obj.metadata.labels or {}).get(LABEL_RUN) == p.document.run
+        if (obj.metadata.labels or {}).get(marks.LABEL_RUN) == p.document.run
         and obj.metadata.deletion_timestamp is None
     ]
     for obj in left:
@@ -254,7 +235,7 @@ def delete_canary(p: UpgradePass, node: Node, because: str) -> None:
     p.delete(pod, because, node.name)
 
 
-_TAINTS: Final = (TAINT_UNPROVEN, TAINT_OUTDATED)
+_TAINTS: Final = (marks.TAINT_UNPROVEN, marks.TAINT_OUTDATED)
 
 
 class Leftover(NamedTuple):
@@ -298,8 +279,8 @@ def leftovers(
     """All that runs have left on these nodes. `proof_only`: the run was of `upgrade prove`."""
     for node in nodes:
         try:
-            mark = mark_of(node)
-        except UnreadableMark as error:
+            mark = marks.mark_of(node)
+        except marks.UnreadableMark as error:
             yield _unreadable(node, str(error), release_failed=release_failed)
             continue
         earlier = mark.earlier if mark is not None else None
@@ -307,75 +288,77 @@ def leftovers(
         if (
             mark is not None
             and earlier is not None
-            and mark.state in states_with(left_again(earlier))
-            and earlier.state in LEFT_TO_A_PERSON
+            and mark.state in marks.states_with(marks.left_again(earlier))
+            and earlier.state in marks.LEFT_TO_A_PERSON
         ):
             yield (
-                _released(node, earlier, NodeEvent.RELEASED, mark.state)
+                _released(node, earlier, marks.NodeEvent.RELEASED, mark.state)
                 if release_failed
                 else _left_again(node, mark, earlier)
             )
         elif mark is None:
-            if _our_taints(node) or LABEL_STATE in (node.metadata.labels or {}):
+            if _our_taints(node) or marks.LABEL_STATE in (node.metadata.labels or {}):
                 yield _bare(node)
-        elif mark.state in LEFT_TO_A_PERSON and not release_failed:
+        elif mark.state in marks.LEFT_TO_A_PERSON and not release_failed:
             yield _kept(node, mark)
         else:
             event = _how(mark.state, proof_only, release_failed)
-            given_back = transition(mark.state, event).to is None
+            given_back = marks.transition(mark.state, event).to is None
             yield _released(node, mark, event, mark.state) if given_back else _failed(node, mark)
 
 
-def _how(state: NodeState, proof_only: bool, release_failed: bool) -> NodeEvent:
+def _how(state: marks.NodeState, proof_only: bool, release_failed: bool) -> marks.NodeEvent:
     """The event of the table by which `clean` ends the marks of a node in that state."""
-    if release_failed and state in states_with(NodeEvent.RELEASED):
-        return NodeEvent.RELEASED
-    if proof_only and state in states_with(NodeEvent.PROOF_CLEANED):
-        return NodeEvent.PROOF_CLEANED
-    return NodeEvent.CLEANED
+    if release_failed and state in marks.states_with(marks.NodeEvent.RELEASED):
+        return marks.NodeEvent.RELEASED
+    if proof_only and state in marks.states_with(marks.NodeEvent.PROOF_CLEANED):
+        return marks.NodeEvent.PROOF_CLEANED
+    return marks.NodeEvent.CLEANED
 
 
-def _released(node: Node, mark: NodeMark, event: NodeEvent, state: NodeState) -> Leftover:
+def _released(
+    node: Node, mark: marks.NodeMark, event: marks.NodeEvent, state: marks.NodeState
+) -> Leftover:
     """All marks off, and the cordon if it was ours. `state`: the one in which the node is."""
-    schedulable = uncordon(node, mark)
+    schedulable = marks.uncordon(node, mark)
     ours = "" if schedulable is None else ", and the cordon that was ours"
-    if others := cordoned_by(node):
+    if others := marks.cordoned_by(node):
         ours = f"; the cordon stays: {others} put it on"
     because = f"its marks are taken off{ours}"
-    patch = patch_marks(
+    patch = marks.patch_marks(
         node,
         because,
-        transition(state, event),
+        marks.transition(state, event),
         mark=None,
-        notes=shield_off(mark),
+        notes=marks.shield_off(mark),
         unschedulable=schedulable,
         remove=_our_taints(node),
     )
     return Leftover(node, str(mark.state), because, patch, _by_hand(node, patch))
 
 
-def release_by_hand(node: Node, mark: NodeMark) -> tuple[str, ...]:
+def release_by_hand(node: Node, mark: marks.NodeMark) -> tuple[str, ...]:
     """The kubectl lines that take a run's marks off a node, and its cordon where it is ours."""
     event = _how(mark.state, False, release_failed=True)
     return _released(node, mark, event, mark.state).by_hand
 
 
-def _failed(node: Node, mark: NodeMark) -> Leftover:
+def _failed(node: Node, mark: marks.NodeMark) -> Leftover:
     """Taken and not proven: it stays out of service. A cordon that is not ours is not made ours."""
     because = f"was {mark.state} and is not proven: kept out of service as Failed"
-    cordons = mark.state is NodeState.PROVING and not node.spec.unschedulable
-    owner = CordonOwner.NONE if is_uncordoned(node, mark) else mark.cordon
+    cordons = mark.state is marks.NodeState.PROVING and not node.spec.unschedulable
+    owner = marks.CordonOwner.NONE if marks.is_uncordoned(node, mark) else mark.cordon
     failed = replace(
         mark,
-        state=NodeState.FAILED,
+        state=marks.NodeState.FAILED,
         reason=f"cleaned up while {mark.state}",
         deadline="",
-        cordon=CordonOwner.OURS if cordons else owner,
+        cordon=marks.CordonOwner.OURS if cordons else owner,
     )
-    patch = patch_marks(
+    patch = marks.patch_marks(
         node,
         because,
-        transition(mark.state, NodeEvent.CLEANED),
+        marks.transition(mark.state, marks.NodeEvent.CLEANED),
         mark=failed,
         unschedulable=True if cordons else None,
         remove=_our_taints(node),
@@ -383,25 +366,27 @@ def _failed(node: Node, mark: NodeMark) -> Leftover:
     return Leftover(node, str(mark.state), because, patch, _to_release(node, failed), stays=True)
 
 
-def _kept(node: Node, mark: NodeMark) -> Leftover:
+def _kept(node: Node, mark: marks.NodeMark) -> Leftover:
     """Failed or Held: a person decides. One with neither cordon nor taint of ours is released, and
     what is not to be done any more is no longer outdated.
     """
-    if not has_our_cordon(node, mark) and not node.has_taint(TAINT_UNPROVEN, NO_SCHEDULE):
-        return _released(node, mark, NodeEvent.CLEANED, mark.state)
+    if not marks.has_our_cordon(node, mark) and not node.has_taint(
+        marks.TAINT_UNPROVEN, NO_SCHEDULE
+    ):
+        return _released(node, mark, marks.NodeEvent.CLEANED, mark.state)
     because = f"{mark.state}: {mark.reason or 'a person decides'}"
-    old = tuple(taint for taint in node.spec.taints if taint.key == TAINT_OUTDATED)
-    patch = patch_marks(node, because, remove=old) if old else None
+    old = tuple(taint for taint in node.spec.taints if taint.key == marks.TAINT_OUTDATED)
+    patch = marks.patch_marks(node, because, remove=old) if old else None
     return Leftover(node, str(mark.state), because, patch, _to_release(node, mark), stays=True)
 
 
-def _left_again(node: Node, mark: NodeMark, earlier: NodeMark) -> Leftover:
+def _left_again(node: Node, mark: marks.NodeMark, earlier: marks.NodeMark) -> Leftover:
     """Its proof was given up: it is left to a person as it was before."""
     because = f"{earlier.state}: its proof did not end"
-    patch = patch_marks(
+    patch = marks.patch_marks(
         node,
         because,
-        transition(mark.state, left_again(earlier)),
+        marks.transition(mark.state, marks.left_again(earlier)),
         mark=earlier,
         remove=_our_taints(node),
     )
@@ -412,9 +397,9 @@ def _left_again(node: Node, mark: NodeMark, earlier: NodeMark) -> Leftover:
 def _bare(node: Node) -> Leftover:
     """A taint or label of ours without an annotation, as on nodes that were still to be done."""
     because = "a mark of a run that is over"
-    has_label = LABEL_STATE in (node.metadata.labels or {})
-    notes = Notes(labels={LABEL_STATE: None}) if has_label else NO_NOTES
-    patch = patch_marks(node, because, notes=notes, remove=_our_taints(node))
+    has_label = marks.LABEL_STATE in (node.metadata.labels or {})
+    notes = marks.Notes(labels={marks.LABEL_STATE: None}) if has_label else marks.NO_NOTES
+    patch = marks.patch_marks(node, because, notes=notes, remove=_our_taints(node))
     return Leftover(node, "", because, patch, _by_hand(node, patch))
 
 
@@ -423,14 +408,14 @@ def _unreadable(node: Node, error: str, *, release_failed: bool) -> Leftover:
     because = f"its annotation cannot be read ({error}); a cordon stays"
     if not release_failed:
         return Leftover(node, "Unreadable", because, None, (annotation_off(node),), stays=True)
-    patch = patch_marks(node, because, mark=None, remove=_our_taints(node))
+    patch = marks.patch_marks(node, because, mark=None, remove=_our_taints(node))
     return Leftover(node, "Unreadable", because, patch, _by_hand(node, patch))
 
 
 def left_objects(objects: Iterable[KubeObject]) -> Iterator[LeftObject]:
     """Those of these Pods and Jobs that a run has made for a node."""
     for obj in objects:
-        labelled = LABEL_RUN in (obj.metadata.labels or {})
+        labelled = marks.LABEL_RUN in (obj.metadata.labels or {})
         if labelled and any(owner.kind == "Node" for owner in obj.metadata.owner_references):
             yield LeftObject(obj, deletion(obj, "left by a run"))
 
@@ -439,17 +424,17 @@ def _our_taints(node: Node) -> tuple[Taint, ...]:
     return tuple(taint for taint in node.spec.taints if taint.key in _TAINTS)
 
 
-def _to_release(node: Node, mark: NodeMark) -> tuple[str, ...]:
+def _to_release(node: Node, mark: marks.NodeMark) -> tuple[str, ...]:
     """The proof, and for a node that is proven what takes our marks off, the cordon last."""
     uncordons = f"kubectl uncordon {shlex.quote(node.name)}"
-    marks = [line for line in release_by_hand(node, mark) if line != uncordons]
-    ours = (uncordons,) if mark.cordon is CordonOwner.OURS else ()
-    return (f"kubectl nodelife upgrade prove {shlex.quote(node.name)}", *marks, *ours)
+    lines = [line for line in release_by_hand(node, mark) if line != uncordons]
+    ours = (uncordons,) if mark.cordon is marks.CordonOwner.OURS else ()
+    return (f"kubectl nodelife upgrade prove {shlex.quote(node.name)}", *lines, *ours)
 
 
 def annotation_off(node: Node) -> str:
     """The kubectl line that takes a mark off which says nothing that can be believed."""
-    return f"kubectl annotate node {shlex.quote(node.name)} {ANNOTATION}-"
+    return f"kubectl annotate node {shlex.quote(node.name)} {marks.ANNOTATION}-"
 
 
 def _by_hand(node: Node, patch: NodeMarkPatch) -> tuple[str, ...]:

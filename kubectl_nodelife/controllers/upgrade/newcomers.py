@@ -18,19 +18,9 @@ from typing import Final
 
 from msgspec.structs import replace
 
+from kubectl_nodelife.controllers.upgrade import marks
 from kubectl_nodelife.controllers.upgrade.claims import CONTROL_PLANE, turn_of, zone_name
 from kubectl_nodelife.controllers.upgrade.document import RunPhase, StepNode, gone_nodes
-from kubectl_nodelife.controllers.upgrade.marks import (
-    ANNOTATION,
-    NO_NOTES,
-    CordonOwner,
-    NodeEvent,
-    NodeMark,
-    NodeState,
-    absent_shield,
-    states_with,
-    unproven,
-)
 from kubectl_nodelife.controllers.upgrade.policy import WorkMode
 from kubectl_nodelife.controllers.upgrade.upgrade_pass import UpgradePass
 from kubectl_nodelife.kube.meta import controller_of
@@ -38,7 +28,7 @@ from kubectl_nodelife.kube.node import Node
 from kubectl_nodelife.kube.pod import TERMINAL_PHASES, Pod, stays_on_its_node
 from kubectl_nodelife.kube.times import parse_time
 
-RETURNING: Final = states_with(NodeEvent.REPLACED)
+RETURNING: Final = marks.states_with(marks.NodeEvent.REPLACED)
 
 
 def follow_gone_nodes(p: UpgradePass) -> None:
@@ -66,7 +56,7 @@ def _keep_marks(p: UpgradePass) -> None:
         node, mark = p.nodes.get(name), p.marks.get(name)
         if node is not None and node.uid == entry.uid:
             early = p.policy.work.mode is WorkMode.REPLACE and mark is not None
-            if early and mark is not None and mark.state is NodeState.WORKING:
+            if early and mark is not None and mark.state is marks.NodeState.WORKING:
                 nodes[name] = replace(entry, mark=mark)
             elif mark is None and not {name}.intersection(p.next.given_back, p.next.failed):
                 nodes.pop(name, None)  # given back to be taken again: it makes room for another
@@ -102,17 +92,17 @@ def _named_now(p: UpgradePass) -> dict[str, StepNode]:
     return under_way | claimed
 
 
-def _last_mark(p: UpgradePass, name: str, entry: StepNode) -> NodeMark:
+def _last_mark(p: UpgradePass, name: str, entry: StepNode) -> marks.NodeMark:
     """The mark that we gave the node last, or that it had when it was last seen; for a leader that
     has not seen it, that of its work. It may go the moment its work begins, before a watch shows
     the mark.
     """
-    for marks in (p.memory.written_marks, p.memory.last_marks):
-        uid, mark = marks.get(name, ("", None))
+    for known in (p.memory.written_marks, p.memory.last_marks):
+        uid, mark = known.get(name, ("", None))
         if mark is not None and uid == entry.uid:
             return mark
-    started, working = p.document.started, NodeState.WORKING
-    return NodeMark(run=p.document.run, state=working, epoch=p.epoch, since=started)
+    started, working = p.document.started, marks.NodeState.WORKING
+    return marks.NodeMark(run=p.document.run, state=working, epoch=p.epoch, since=started)
 
 
 def _follow_renames(p: UpgradePass) -> None:
@@ -133,7 +123,9 @@ def _follow_renames(p: UpgradePass) -> None:
             del nodes[mark.for_]
             nodes[name] = named(p, node)
     for name in foreign:
-        because = f"annotation {ANNOTATION} says that it takes the place of {p.marks[name].for_}"
+        because = (
+            f"annotation {marks.ANNOTATION} says that it takes the place of {p.marks[name].for_}"
+        )
         p.note_foreign(name, f"{because}, which it does not: forged")
     p.name_nodes(nodes)
 
@@ -152,7 +144,7 @@ def _may_follow(p: UpgradePass, node: Node, name: str, entry: StepNode) -> bool:
     )
 
 
-def _left_ns(mark: NodeMark | None) -> int:
+def _left_ns(mark: marks.NodeMark | None) -> int:
     """Before this no newcomer for a node with that mark was made."""
     return parse_time(mark.work.started or mark.since) if mark and mark.since else 0
 
@@ -191,20 +183,20 @@ def _adopt(p: UpgradePass, node: Node, name: str, entry: StepNode) -> None:
     old = entry.mark
     assert old is not None
     late = any(is_ordinary(pod) for pod in p.cache.pods_on(node.name))
-    shield = absent_shield(node) if p.policy.shield else NO_NOTES
+    shield = marks.absent_shield(node) if p.policy.shield else marks.NO_NOTES
     if late:
-        cordon = CordonOwner.NONE
+        cordon = marks.CordonOwner.NONE
     else:
-        cordon = CordonOwner.THEIRS if node.spec.unschedulable else CordonOwner.OURS
+        cordon = marks.CordonOwner.THEIRS if node.spec.unschedulable else marks.CordonOwner.OURS
     because = f"takes the place of {name}" + ("; runs pods already, so no cordon" if late else "")
     p.advance(
         node,
         replace(old, cordon=cordon, shield=(*shield.annotations, *shield.labels), for_=name),
-        NodeEvent.REPLACED,
+        marks.NodeEvent.REPLACED,
         because,
         notes=shield,
-        unschedulable=True if cordon is CordonOwner.OURS else None,
-        remove=(unproven(old.run),),
+        unschedulable=True if cordon is marks.CordonOwner.OURS else None,
+        remove=(marks.unproven(old.run),),
     )
 
 
@@ -215,7 +207,7 @@ def is_ordinary(pod: Pod) -> bool:
     return not is_of_node and pod.status.phase not in TERMINAL_PHASES
 
 
-def _watch_deadline(p: UpgradePass, name: str, entry: StepNode, mark: NodeMark) -> None:
+def _watch_deadline(p: UpgradePass, name: str, entry: StepNode, mark: marks.NodeMark) -> None:
     """Without a newcomer in time it is Failed. A control-plane node that is missing pauses the run,
     however many failures are tolerated: another must not go."""
     progress = p.progress(name, mark)
