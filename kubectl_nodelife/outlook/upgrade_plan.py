@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import Any
 
-from kubectl_nodelife.controllers.upgrade.counts import NodeScope, ScopeBudget
+from kubectl_nodelife.controllers.upgrade.counts import CLUSTER, ScopeBudget
 from kubectl_nodelife.controllers.upgrade.marks import ANNOTATION, NodeState
 from kubectl_nodelife.controllers.upgrade.policy import policy_mapping
 from kubectl_nodelife.document import document
 from kubectl_nodelife.engine.actions import Action, EvictPod, NodeMarkPatch, RecordEvent
 from kubectl_nodelife.kube.kinds import kind_named
 from kubectl_nodelife.kube.times import in_seconds
-from kubectl_nodelife.sim.upgrade_course import INSTANTS, LowPoint, PlayedRun, PlayedStep
+from kubectl_nodelife.sim.upgrade_course import INSTANTS, PlayedRun, PlayedStep
 from kubectl_nodelife.upgrade.findings import CLAIM, PlannedNode, UpgradePlan
 
 Json = dict[str, Any]
@@ -63,24 +63,18 @@ def counts_of(plan: UpgradePlan) -> dict[str, int]:
 
 def lowest_of(course: PlayedRun) -> Json:
     """The fewest available nodes of each scope, and the least free share of cpu and memory."""
-    by_pool = {s.pool: low for s, low in course.lowest.items() if s.kind == "pool"}
-    by_zone = {_zone(s): low for s, low in course.lowest.items() if s.kind == "zone"}
-    every = [low for s, low in course.lowest.items() if s.kind == "cluster"]
+    lows = {
+        scope: {"available": low.available, "at": in_seconds(low.at_ns)}
+        for scope, low in course.lowest.items()
+    }
+    every = lows.get(CLUSTER, {})
     return {
-        "all": every[0].available if every else None,
-        "at": in_seconds(every[0].at_ns) if every else None,
-        "byPool": {pool: _low(low) for pool, low in by_pool.items()},
-        "byZone": {zone: _low(low) for zone, low in by_zone.items()},
+        "all": every.get("available"),
+        "at": every.get("at"),
+        "byPool": {s.pool: low for s, low in lows.items() if s.kind == "pool"},
+        "byZone": {f"{s.pool}/{s.zone}": low for s, low in lows.items() if s.kind == "zone"},
         "freeShare": {name: round(share, 4) for name, share in course.free_share.items()},
     }
-
-
-def _zone(scope: NodeScope) -> str:
-    return f"{scope.pool}/{scope.zone}"
-
-
-def _low(low: LowPoint) -> Json:
-    return {"available": low.available, "at": in_seconds(low.at_ns)}
 
 
 def _budget(budget: ScopeBudget) -> Json:
@@ -149,7 +143,10 @@ def writes_by_node(plan: UpgradePlan) -> dict[str, list[Json]]:
             continue
         writes[name].append(_write(action))
         if isinstance(action, NodeMarkPatch) and action.to == NodeState.DRAINING:
-            writes[name] += [_eviction(*pod) for pod in moving.pop(name, ())]
+            evicts = {"verb": "create", "resource": "pods/eviction"}
+            writes[name] += [
+                {**evicts, "name": "/".join(pod), "sets": []} for pod in moving.pop(name, ())
+            ]
     return writes
 
 
@@ -175,8 +172,3 @@ def _sets(patch: NodeMarkPatch) -> list[str]:
         else:
             sets.append(f"{key}: state {patch.to}" if key == ANNOTATION else f"{key}={value}")
     return sets
-
-
-def _eviction(namespace: str, pod: str) -> Json:
-    evicts = {"verb": "create", "resource": "pods/eviction", "name": f"{namespace}/{pod}"}
-    return {**evicts, "sets": []}

@@ -70,7 +70,7 @@ def upgrade_status(
     warnings: list[str] = []
     view = RunNodes(nodes, lease, now_ns, warnings)
     run, report, present = view.run, view.report, view.nodes
-    request = _request(lease, warnings)
+    asked = _readable("what is asked of the leader", partial(request_on, lease), warnings)
     every = view.rows()
     rows = view.rows(names) if names else every
     if labels is not None:
@@ -86,7 +86,7 @@ def upgrade_status(
         phase=str(run.phase) if run is not None else NO_RUN,
         because=run.because if run is not None else "",
         leader=_leader(lease, now_ns),
-        request=request,
+        request=asked and {"verb": str(asked.verb), "because": asked.because},
         step=_step(run),
         budgets=[_budget(*budget) for budget in report.budgets.items()],
         gates=_gates(run, now_ns, report),
@@ -96,7 +96,7 @@ def upgrade_status(
         ],
         counts=dict(sorted(Counter(row["state"] for row in every).items())),
         nodes=rows,
-        estimate=None if request and request["verb"] == Verb.ABORT else _estimate(view),
+        estimate=None if asked and asked.verb is Verb.ABORT else _estimate(view),
         lowest=_lowest(report),
         failures=sorted(run.failed) if run is not None else [],
         notEvaluated=list(_not_evaluated(view)),
@@ -121,11 +121,6 @@ def _readable(what: str, read: Callable[[], T], warnings: list[str]) -> T | None
     except (UnreadableDocument, BadInput) as error:
         warnings.append(f"{what} cannot be read: {error}")
         return None
-
-
-def _request(lease: Lease | None, warnings: list[str]) -> Json | None:
-    request = _readable("what is asked of the leader", partial(request_on, lease), warnings)
-    return None if request is None else {"verb": str(request.verb), "because": request.because}
 
 
 def _marks(
@@ -447,13 +442,10 @@ class RunNodes:
         stands = not deadline or (self.run is not None and not self.is_led)
         if mark.deadline and stands and self.policy is not None and mark.state in LIMITS:
             return int(getattr(self.policy, LIMITS[mark.state])) // SECOND_NS
-        return _negative(seconds_since(self.now_ns, deadline))
+        ago = seconds_since(self.now_ns, deadline)
+        return None if ago is None else -ago
 
 
 def seconds_since(now_ns: int, then: str) -> int | None:
     """How long ago an RFC 3339 instant was; None for none."""
     return (now_ns - parse_time(then)) // SECOND_NS if then else None
-
-
-def _negative(seconds: int | None) -> int | None:
-    return None if seconds is None else -seconds

@@ -224,7 +224,8 @@ class RoomElsewhere:
         self._cordon(node)
         placed: list[Pod] = []
         try:
-            for pod in [*self._replacements(moving), *self._again(self._moved.get(node, ()))]:
+            again = map(self._new, self._moved.get(node, ()))
+            for pod in [*self._replacements(moving), *again]:
                 if self._place(pod, placed) is None:
                     why = self._scheduler.placement.no_room(pod)
                     return f"pod {pod.namespace}/{pod.name} finds no node: {why}"
@@ -248,7 +249,7 @@ class RoomElsewhere:
                 self._used[resource] -= used
         if first and name in self._api.store.nodes:
             self._cordon(name)
-            again = self._again(self._moved.pop(name, ()))
+            again = list(map(self._new, self._moved.pop(name, ())))  # they stand here, and go too
             for pod in [*self._replacements(keys), *again]:
                 where = self._place(pod, [])
                 if where is not None:
@@ -261,10 +262,6 @@ class RoomElsewhere:
             if pod is None or replacement_of(pod, self._snapshot).when == NEVER:
                 continue
             yield self._new(pod)
-
-    def _again(self, pods: Iterable[Pod]) -> list[Pod]:
-        """Pods like these, for a node that these stand on and that goes too."""
-        return [self._new(pod) for pod in pods]
 
     def _new(self, pod: Pod) -> Pod:
         self._made += 1

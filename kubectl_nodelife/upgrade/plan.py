@@ -21,7 +21,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from functools import cached_property
 from typing import Any, Final
 
 from msgspec.structs import replace
@@ -244,17 +243,13 @@ class _Planning:
             highs.append(cold + max(claims.SLACK * end, high + claims.SLACK * (end - expected)))
         return UpgradeEstimate(min(lows), cold + best.end_ns / SECOND_NS, max(highs), cold)
 
-    @cached_property
-    def _renewal_ns(self) -> int | None:
-        """How often the nodes' Leases are renewed; None where it is not known."""
-        renewals = [self._snapshot.renewal_ns(node.name) for node in self._selected]
-        return max((ns for ns in renewals if ns), default=None)
-
     # --- words -----------------------------------------------------------------------------------
 
     def _assumptions(self) -> list[str]:
         work, alone = claims.assumptions(self._policy, self._measured.nodes)
-        _, middle, _ = claims.phase_times(self._policy, self._renewal_ns)
+        renewals = (self._snapshot.renewal_ns(node.name) for node in self._selected)
+        longest_ns = max((ns for ns in renewals if ns), default=None)
+        _, middle, _ = claims.phase_times(self._policy, longest_ns)
         settle, prove = format_duration(middle.settle_ns), format_duration(middle.prove_ns)
         cold = format_duration(self._settings.node_monitor_grace_period_ns)
         return [

@@ -113,7 +113,7 @@ class UpgradeController:
     def __init__(
         self, policy: UpgradePolicy, ports: UpgradePorts, epoch: int, began_ns: int
     ) -> None:
-        self.policy, self.ports, self.epoch, self.began_ns = policy, ports, epoch, began_ns
+        self.policy, self.ports, self.epoch = policy, ports, epoch
         self.host = HostState()
         self.memory = UpgradeMemory(began_ns)
         self.memory.addresses.update(ports.planned_addresses)

@@ -166,18 +166,8 @@ PLAIN: Final = re.compile(r"[A-Za-z0-9._:/@%+=,~\[\]-]*", re.ASCII)
 _OPTION: Final = re.compile(r"(^|/)-")
 """A provider id, or the last part of one, that a command would take for an option."""
 _NAMED: Final = 3
-VARIABLES: Final = (
-    "NODE",
-    "NODE_UID",
-    "PROVIDER_ID",
-    "INTERNAL_IP",
-    "POOL",
-    "ZONE",
-    "RUN",
-    "TRY",
-    "TARGET",
-)
-_OF_THE_NODE: Final = frozenset(VARIABLES) - {"RUN", "TRY", "TARGET"}
+_OF_THE_NODE: Final = ("NODE", "NODE_UID", PROVIDER_ID, INTERNAL_IP, "POOL", "ZONE")
+VARIABLES: Final = (*_OF_THE_NODE, "RUN", "TRY", "TARGET")
 _REFERENCE = re.compile(r"\$\((" + "|".join(VARIABLES) + r")\)")
 _TOLERATIONS: Final = (
     {"key": "node.kubernetes.io/unschedulable", "operator": "Exists", "effect": "NoSchedule"},

@@ -81,25 +81,21 @@ class UpgradePorts(NamedTuple):
 ObjectKey = tuple[str, tuple[str, str]]
 
 
-class _Pending(msgspec.Struct):
-    action: Action
-    fresh_version: str = ""
-
-
 class PendingWrites:
-    """The writes under way, by object: one for each. `unanswered`: those without an outcome yet, by
-    identity; what the cache shows may be among them.
+    """The writes under way, by object: one for each, with the version that it made, "" as long as
+    that is not known. `unanswered`: those without an outcome yet, by identity; what the cache shows
+    may be among them.
     """
 
     def __init__(self) -> None:
         self.unanswered: dict[int, Action] = {}
-        self._by_target: dict[ObjectKey, _Pending] = {}
+        self._by_target: dict[ObjectKey, tuple[Action, str]] = {}
 
     def sent(self, action: Action) -> None:
         """The action goes out now; what is no call is not followed."""
         if action.writes:
             self.unanswered[id(action)] = action
-            self._by_target[action.target] = _Pending(action)
+            self._by_target[action.target] = (action, "")
 
     def ended(self, outcome: Outcome) -> bool:
         """Take in the outcome of a write. Done, it stays pending until the cache has caught up.
@@ -110,17 +106,17 @@ class PendingWrites:
         action, obj = outcome.action, outcome.obj
         if self.unanswered.pop(id(action), None) is None:
             return False
-        pending = self._by_target.get(action.target)
-        if pending is not None and pending.action is action:
-            pending.fresh_version = obj.metadata.resource_version if obj is not None else ""
-            if not (outcome.done and pending.fresh_version):
+        if self._by_target.get(action.target, (None, ""))[0] is action:
+            fresh = obj.metadata.resource_version if obj is not None else ""
+            self._by_target[action.target] = (action, fresh)
+            if not (outcome.done and fresh):
                 del self._by_target[action.target]
         return True
 
     def settle(self, cache: Cache) -> None:
         """Forget what the cache shows by now."""
-        for target, pending in list(self._by_target.items()):
-            if _is_shown(pending, cache.get(*target)):
+        for target, (action, fresh) in list(self._by_target.items()):
+            if _is_shown(action, fresh, cache.get(*target)):
                 del self._by_target[target]
 
     def names_of(self, kind: str) -> set[str]:
@@ -136,15 +132,14 @@ class PendingWrites:
     ) -> KubeObject | None:
         """The object with the effect of the write under way."""
         pending = self._by_target.get((kind, key))
-        return obj if pending is None else pending.action.effect(obj, now_ns)
+        return obj if pending is None else pending[0].effect(obj, now_ns)
 
 
-def _is_shown(pending: _Pending, obj: KubeObject | None) -> bool:
+def _is_shown(action: Action, fresh: str, obj: KubeObject | None) -> bool:
     if obj is None:  # gone, or still to come
-        return not isinstance(pending.action, CreateForNode)
-    if settle_action(pending.action, obj) is not None:
+        return not isinstance(action, CreateForNode)
+    if settle_action(action, obj) is not None:
         return True
-    fresh = pending.fresh_version
     return bool(fresh) and (obj.metadata.resource_version == fresh or is_newer(obj, fresh))
 
 

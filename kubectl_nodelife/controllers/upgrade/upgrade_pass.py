@@ -240,7 +240,19 @@ class UpgradePass:
             after = mark.earlier
         change = marks.patch_marks(node, because, row, mark=after, **patch)
         self._write_mark(node, after, change)
-        self._record_event(node, row, because, change)
+        self.actions.append(  # sent once that change was applied
+            actions.RecordEvent(
+                controller=marks.CONTROLLER,
+                because=because,
+                cause=change,
+                kind="Node",
+                name=node.name,
+                object_uid=node.uid,
+                type="Warning" if row.to in marks.LEFT_TO_A_PERSON else "Normal",
+                reason=row.reason,
+                message=because,
+            )
+        )
 
     def update_mark(self, node: Node, mark: marks.NodeMark, because: str) -> None:
         """A change of what the mark says, in the same state: without an Event."""
@@ -255,24 +267,6 @@ class UpgradePass:
         if mark is not None:
             self.memory.written_marks[node.name] = (node.uid, mark)
         self.emit(change)
-
-    def _record_event(
-        self, node: Node, row: marks.Transition, because: str, change: actions.Action
-    ) -> None:
-        """The Event of a change of state, which is sent once that change was applied."""
-        self.actions.append(
-            actions.RecordEvent(
-                controller=marks.CONTROLLER,
-                because=because,
-                cause=change,
-                kind="Node",
-                name=node.name,
-                object_uid=node.uid,
-                type="Warning" if row.to in marks.LEFT_TO_A_PERSON else "Normal",
-                reason=row.reason,
-                message=because,
-            )
-        )
 
     def entered(
         self, mark: marks.NodeMark, state: marks.NodeState, reason: str = ""
