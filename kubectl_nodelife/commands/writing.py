@@ -208,7 +208,7 @@ def _send(
     async def work() -> int:
         session = act_session(order, target, environ(), identity_of(connection), terminal.warn)
         async with session as open_session:
-            carrier = make_carrier(open_session, _note_held)
+            carrier = make_carrier(open_session, note_held)
             suffix = " (server dry run)" if dry_run else ""
             failed = 0
 
@@ -231,7 +231,8 @@ def _send(
     return run_interruptible(work)
 
 
-def _note_held(action: Action, because: str) -> None:
+def note_held(action: Action, because: str) -> None:
+    """Say that a guard holds the action."""
     terminal.note(f"held: {because}")
 
 

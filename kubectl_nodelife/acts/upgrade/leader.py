@@ -15,13 +15,13 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from itertools import chain
 from typing import Final, NamedTuple
 
 import msgspec
 
-from kubectl_nodelife.acts.session import ActSession, LiveCarrier, Show
+from kubectl_nodelife.acts.session import ActSession, Show
 from kubectl_nodelife.acts.upgrade.lease import LEASE_DURATION_NS, RunLease, document_or_refused
 from kubectl_nodelife.acts.upgrade.live_cache import LiveCache
 from kubectl_nodelife.acts.upgrade.processes import GateCommand, WorkKey, WorkRunner
@@ -79,26 +79,25 @@ class WorkEnded(NamedTuple):
     code: int
 
 
-Opening = Callable[[ActSession, LiveCarrier], Awaitable[RunDocument]]
-"""Comes to the run that is to be led, once the Lease is ours. Raises NodelifeError."""
-
-
 class LeadOrder(msgspec.Struct):
     """The run to lead, and how. `identity`: of cluster and user, for the journal.
 
-    `ports`: what the controller receives.
+    `ports`: what the controller receives. `nodes`: as they were read before. `resumes`: an open run
+    goes on by this policy; `proof_only`: the nodes are proven, and nothing else is done.
     """
 
     policy: UpgradePolicy
     settings: Settings
     ports: UpgradePorts
-    opening: Opening
+    nodes: Sequence[Node]
     target: Target
     environ: Mapping[str, str]
     identity: str
     max_writes: int
     insecure: bool = False
     lease_duration_ns: int = LEASE_DURATION_NS
+    resumes: bool = False
+    proof_only: bool = False
 
 
 class Leader:

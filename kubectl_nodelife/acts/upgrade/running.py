@@ -18,7 +18,7 @@ from typing import Final
 
 from kubectl_nodelife.acts.session import ActOrder, ActSession, LiveCarrier, Show, act_session
 from kubectl_nodelife.acts.upgrade.leader import Leader, LeadOrder
-from kubectl_nodelife.acts.upgrade.lease import RunLease, asking, edit_run, read_lease
+from kubectl_nodelife.acts.upgrade.lease import RunLease, asking, edit_run, open_run, read_lease
 from kubectl_nodelife.acts.upgrade.live_cache import LiveCache
 from kubectl_nodelife.controllers.upgrade.controller import READS
 from kubectl_nodelife.controllers.upgrade.document import UpgradeRequest, Verb
@@ -104,22 +104,24 @@ class _Running:
 
     async def run(self) -> int:
         """Lead until the run is over."""
+        order = self._order
         await self._lease.acquire(self._show)
         async with self._lease.renewed():
-            document = await self._order.opening(self._session, self._carrier)
-        lease = await read_lease(self._session, self._order.policy.lease_namespace)
+            document = await open_run(
+                self._session,
+                self._carrier,
+                order.nodes,
+                order.policy,
+                proof_only=order.proof_only,
+                resumes=order.resumes,
+            )
+        lease = await read_lease(self._session, order.policy.lease_namespace)
         if lease is not None:
             self._cache.put(lease)  # with what was asked for just now
         self._proof_only = document.proof_only
         self._show(f"run {document.run}: {document.phase}, epoch {self._lease.epoch}")
         self._leader = leader = Leader(
-            self._order,
-            self._session,
-            self._cache,
-            self._lease,
-            document,
-            self._show,
-            self._warn,
+            order, self._session, self._cache, self._lease, document, self._show, self._warn
         )
         code = await leader.run()
         if leader.ended_because:

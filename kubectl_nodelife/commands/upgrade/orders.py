@@ -34,7 +34,6 @@ if TYPE_CHECKING:
     from kubectl_nodelife.controllers.upgrade.leaving import LeftObject, Leftover
     from kubectl_nodelife.daemon.permissions import Right
     from kubectl_nodelife.kube.node import Lease, Node
-    from kubectl_nodelife.live.client import Client
     from kubectl_nodelife.report.upgrade import StatusFollower
 
 
@@ -62,11 +61,12 @@ async def read_run(connection: Connection, lease_namespace: str) -> RunRead:
         target_of,
     )
     from kubectl_nodelife.controllers.upgrade.policy import LEASE_NAME
+    from kubectl_nodelife.kube.codec import decode_json
     from kubectl_nodelife.kube.kinds import kind_named
-    from kubectl_nodelife.kube.node import Node
+    from kubectl_nodelife.kube.node import Lease, Node
     from kubectl_nodelife.live.client import ApiError
     from kubectl_nodelife.live.listwatch import read_or_refusal
-    from kubectl_nodelife.live.requests import Resource
+    from kubectl_nodelife.live.requests import Resource, get_url
 
     target = target_of(connection)
     async with bulk_client(target) as client:
@@ -74,14 +74,15 @@ async def read_run(connection: Connection, lease_namespace: str) -> RunRead:
         if isinstance(listed, ApiError):
             raise Failed(listed.what, on="nodes", remedy="see 'kubectl nodelife rbac'")
         nodes = [node for node in listed if isinstance(node, Node)]
-        lease = await read_lease_named(client, lease_namespace, LEASE_NAME)
-        return RunRead(
-            nodes,
-            lease,
-            server_now_ns(client),
-            direct_source(target, synced=True),
-            skew_warnings(client),
-        )
+        url = get_url(Resource(kind_named("Lease"), lease_namespace), LEASE_NAME)
+        try:
+            lease = decode_json(Lease, await client.read(url))
+        except ApiError as error:
+            if error.code != _NOT_FOUND:
+                raise
+            lease = None
+        source = direct_source(target, synced=True)
+        return RunRead(nodes, lease, server_now_ns(client), source, skew_warnings(client))
 
 
 async def _read_left_objects(
@@ -108,23 +109,6 @@ async def _read_left_objects(
             else:
                 objects += left_objects(listed)
     return objects
-
-
-async def read_lease_named(client: Client, namespace: str, name: str) -> Lease | None:
-    """The Lease; None where there is none. Raises NodelifeError."""
-    from kubectl_nodelife.kube.codec import decode_json
-    from kubectl_nodelife.kube.kinds import kind_named
-    from kubectl_nodelife.kube.node import Lease
-    from kubectl_nodelife.live.client import ApiError
-    from kubectl_nodelife.live.requests import Resource, get_url
-
-    url = get_url(Resource(kind_named("Lease"), namespace), name)
-    try:
-        return decode_json(Lease, await client.read(url))
-    except ApiError as error:
-        if error.code == _NOT_FOUND:
-            return None
-        raise
 
 
 LEASE_RIGHTS: Final = ("get", "patch")
@@ -181,7 +165,7 @@ async def _order_session(
         order, target, writing.environ(), writing.identity_of(connection), terminal.warn
     )
     async with opened as session:
-        carrier = LiveCarrier(session, TokenBucket(QPS, BURST), _note_held)
+        carrier = LiveCarrier(session, TokenBucket(QPS, BURST), writing.note_held)
         try:
             yield session, carrier
         finally:
@@ -216,10 +200,6 @@ async def _ask_leader(
     except TimeoutError:
         return False
     return True
-
-
-def _note_held(action: object, because: str) -> None:
-    terminal.note(f"held: {because}")
 
 
 def _node_option(name: str, **more: Any) -> Callable[[Callback], Callback]:

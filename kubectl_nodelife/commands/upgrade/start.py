@@ -40,10 +40,7 @@ from kubectl_nodelife.report import terminal
 from kubectl_nodelife.report.live_line import progress_bar
 
 if TYPE_CHECKING:
-    from kubectl_nodelife.acts.session import ActSession, LiveCarrier
-    from kubectl_nodelife.acts.upgrade.leader import Opening
     from kubectl_nodelife.commands.cluster.look import DrainLook
-    from kubectl_nodelife.controllers.upgrade.document import RunDocument
     from kubectl_nodelife.controllers.upgrade.memory import UpgradePorts
     from kubectl_nodelife.controllers.upgrade.policy import UpgradePolicy
     from kubectl_nodelife.kube.node import Lease, Node
@@ -204,11 +201,14 @@ lead_flags = gathered_flags(
 def _lead_run(
     policy: UpgradePolicy,
     look: DrainLook,
-    opening: Opening,
+    nodes: Sequence[Node],
     connection: Connection,
     flags: LeadFlags,
+    **how: bool,
 ) -> int:
-    """Lead the run in the foreground; the exit code. Raises NodelifeError."""
+    """Lead the run in the foreground; the exit code. `how`: as `LeadOrder` has it. Raises
+    NodelifeError.
+    """
     import asyncio
 
     from kubectl_nodelife.acts.upgrade.leader import LeadOrder
@@ -219,13 +219,14 @@ def _lead_run(
         policy,
         look.settings,
         _ports(policy, look),
-        opening,
+        nodes,
         target_of(connection),
         environ(),
         identity_of(connection),
         _most_writes(policy, look),
         flags.insecure,
         parse_duration(flags.lease_duration),
+        **how,
     )
     try:
         return asyncio.run(lead_the_run(order, _write_line, terminal.warn))
@@ -325,12 +326,7 @@ def start(
     if not is_confirmed(lead.yes, prepared.todo, prepared.server):
         terminal.note("not confirmed: nothing was changed")
         return 0
-    from kubectl_nodelife.acts.upgrade.lease import open_run
-
-    async def opening(session: ActSession, carrier: LiveCarrier) -> RunDocument:
-        return await open_run(session, carrier, prepared.nodes, policy, resumes=resume)
-
-    return _lead_run(policy, prepared.look, opening, connection, lead)
+    return _lead_run(policy, prepared.look, prepared.nodes, connection, lead, resumes=resume)
 
 
 class _Prepared(NamedTuple):
@@ -453,7 +449,6 @@ def prove(
       kubectl nodelife upgrade prove worker-7
       kubectl nodelife upgrade prove worker-7 worker-8 --canary-image registry.k8s.io/pause:3.10
     """
-    from kubectl_nodelife.acts.upgrade.lease import open_run
     from kubectl_nodelife.commands.cluster.look import look_for_drain
 
     if not nodes:
@@ -473,11 +468,7 @@ def prove(
         terminal.note("not confirmed: nothing was changed")
         return 0
     there = list(look.snapshot.nodes.values())
-
-    async def opening(session: ActSession, carrier: LiveCarrier) -> RunDocument:
-        return await open_run(session, carrier, there, policy, proof_only=True)
-
-    return _lead_run(policy, look, opening, connection, lead)
+    return _lead_run(policy, look, there, connection, lead, proof_only=True)
 
 
 def proof_policy(nodes: Sequence[str], flags: Mapping[str, Any]) -> UpgradePolicy:
