@@ -74,8 +74,6 @@ class PlayedNode:
     """
 
     name: str
-    pool: str
-    zone: str
     now: str
     step: int = -1
     tried_ns: int = 0
@@ -242,7 +240,7 @@ class _Reader:
     def _claim(self, name: str, at_ns: int) -> None:
         node, steps = self._nodes[name], self._course.steps
         zone, pool = claims.zone_name(node), claims.turn_of(node, self._policy)
-        turn = self._course.turns.setdefault(name, PlayedNode(name, pool, zone, name))
+        turn = self._course.turns.setdefault(name, PlayedNode(name, name))
         if not steps or self._is_another(steps[-1], pool, at_ns):
             steps.append(PlayedStep(pool, self._width, at_ns))
         step, number = steps[-1], len(steps) - 1

@@ -397,7 +397,6 @@ class Window:
     end of more than a day is on the day after.
     """
 
-    text: str
     days: frozenset[int]
     begin_minutes: int
     end_minutes: int
@@ -429,7 +428,7 @@ def parse_window(text: str) -> Window:
     except (ZoneInfoNotFoundError, ValueError, OSError):
         raise ValueError(f"{text!r}: {zone} is no time zone of this machine's database") from None
     end += 0 if end > begin else DAY_MINUTES
-    return Window(text, _days(match["days"] or "Mon-Sun"), begin, end, info)
+    return Window(_days(match["days"] or "Mon-Sun"), begin, end, info)
 
 
 def closes_ns(windows: Sequence[str], now_ns: int) -> int | None:

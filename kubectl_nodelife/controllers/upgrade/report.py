@@ -8,7 +8,7 @@ times that drains and work of this run took so far; what budgets and room will h
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable
 from heapq import heapreplace
 from itertools import chain, islice, zip_longest
@@ -106,7 +106,7 @@ class _Rest:
     def __init__(self, p: UpgradePass, lengths_ns: tuple[int, ...], *, own_drains: bool) -> None:
         self._p, self._lengths_ns, self._own_drains = p, lengths_ns, own_drains
         self._soaks_ns = int(p.policy.node_soak_ns)
-        self._until: dict[str, dict[str, list[int]]] = {}
+        self._until: defaultdict[tuple[str, str], list[int]] = defaultdict(list)
         """Until when each slot is taken, by pool and zone: those of nodes in flight."""
         self._end_ns = 0
         for name, mark in p.in_flight.items():
@@ -114,10 +114,8 @@ class _Rest:
         for entry in p.gone.values():
             if entry.mark is not None:
                 self._add(entry.pool, entry.zone, entry.mark)
-        self._out = {pool: sum(map(len, zones.values())) for pool, zones in self._until.items()}
-        """How many of each pool the run has out of service now."""
-        self._mended = Counter[str]()
-        """How many of each pool the run brings back that others took out of service."""
+        self._out = Counter(pool for (pool, _), until in self._until.items() for _ in until)
+        """How many of each pool the run has out of service, or brings back that others took out."""
 
     def _own_drain_ns(self, name: str) -> int:
         """For how long a node in flight is drained still, where that is asked of the planner."""
@@ -125,19 +123,15 @@ class _Rest:
         return progress.drained_ns - self._p.now_ns if progress is not None else 0
 
     def _add(self, pool: str, zone: str, mark: NodeMark, own_drain_ns: int = 0) -> None:
-        p, lengths_ns = self._p, dict(zip(_IN_TURN, self._lengths_ns, strict=True))
-        spent_ns = max(0, p.clock_ns - parse_time(mark.since)) if mark.since else 0
-        states = list(lengths_ns)
-        if mark.state in lengths_ns:
-            later = states[states.index(mark.state) :]
-            free_ns = max(0, lengths_ns[mark.state] - spent_ns)
+        spent_ns = max(0, self._p.clock_ns - parse_time(mark.since)) if mark.since else 0
+        free_ns = 0
+        if mark.state in _IN_TURN:
+            now_ns, *later_ns = self._lengths_ns[_IN_TURN.index(mark.state) :]
+            now_ns = max(0, now_ns - spent_ns)
             if mark.state is NodeState.DRAINING:
-                free_ns = max(free_ns, own_drain_ns)
-            free_ns += sum(lengths_ns[state] for state in later[1:])
-            spent_ns = 0
-            self._until.setdefault(pool, {}).setdefault(zone, []).append(free_ns)
-        else:
-            free_ns = 0
+                now_ns = max(now_ns, own_drain_ns)
+            free_ns, spent_ns = now_ns + sum(later_ns), 0
+            self._until[pool, zone].append(free_ns)
         self._end_ns = max(self._end_ns, free_ns + max(0, self._soaks_ns - spent_ns))
 
     def length_ns(self, waiting: list[claims.UpgradeCandidate]) -> int:
@@ -189,7 +183,7 @@ class _Rest:
             {e.zone for e in self._p.next.step.nodes.values()} if soaks and not begins_ns else ()
         )
         for zone, mine in _of_zones(nodes).items():
-            if zone not in self._until.get(pool, {}):
+            if (pool, zone) not in self._until:
                 is_next = soaks and before and zone not in before
                 begins_ns = self._end_ns + (self._soak_ns() if is_next else 0)
             self._slide(pool, mine, begins_ns)
@@ -210,23 +204,23 @@ class _Rest:
 
     def _slide(self, pool: str, nodes: list[claims.UpgradeCandidate], begins_ns: int) -> None:
         """Each of them goes as soon as its pool and its zone have a slot, and a window fits."""
-        taken, policy = self._until.setdefault(pool, {}), self._p.policy
+        policy = self._p.policy
         limit = policy.max_parallel or len(self._p.nodes)
         why = [self._p.fleet.counts.node(node.name).unavailable for node in nodes]
         sick = sum(map(bool, why))
-        ours = self._out.get(pool, 0) + self._mended[pool] + sick
-        slots = _free(chain(*taken.values()), min(limit, self._most(pool_scope(pool), ours)))
-        every = chain(*(each for zones in self._until.values() for each in zones.values()))
-        ours = sum(self._out.values()) + self._mended.total() + sick
-        of_cluster = _free(every, self._most(CLUSTER, ours))
+        most = self._most(pool_scope(pool), self._out[pool] + sick)
+        taken = (until for (of, _), until in self._until.items() if of == pool)
+        slots = _free(chain(*taken), min(limit, most))
+        most = self._most(CLUSTER, self._out.total() + sick)
+        of_cluster = _free(chain(*self._until.values()), most)
         stays_cordoned = policy.work.mode is not WorkMode.REPLACE
-        self._mended[pool] += sick - stays_cordoned * why.count(CORDONED)
+        self._out[pool] += sick - stays_cordoned * why.count(CORDONED)
         proving_ns = self._lengths_ns[-1]
         of_zone: dict[str, tuple[list[int], list[int]]] = {}
         for node in nodes:
             if node.zone not in of_zone:
                 most, down = self._p.fleet.most_out_of_zone(node.name)
-                until = taken.get(node.zone, [])
+                until = self._until[pool, node.zone]
                 settled = (at_ns - proving_ns for at_ns in until)  # a proof is no loss to the zone
                 of_zone[node.zone] = _free(until, most), _free(settled, down)
             zone, brake = of_zone[node.zone]
@@ -241,7 +235,7 @@ class _Rest:
             for heap in (slots, of_cluster, zone):
                 heapreplace(heap, at_ns)
             heapreplace(brake, at_ns - proving_ns)
-            taken.setdefault(node.zone, []).append(at_ns)
+            self._until[pool, node.zone].append(at_ns)
             self._end_ns = max(self._end_ns, at_ns + self._soaks_ns)
 
 

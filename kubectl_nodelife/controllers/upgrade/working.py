@@ -57,7 +57,6 @@ def start(p: UpgradePass, node: Node, mark: marks.NodeMark, seen: WorkProgress) 
         try_=mark.try_,
         mode=p.policy.work.mode,
         env=variables.values,
-        timeout_seconds=int(p.policy.work_timeout_ns) // SECOND_NS,
     )
 
 

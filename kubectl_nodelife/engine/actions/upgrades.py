@@ -87,7 +87,6 @@ class StartWork(NodeAction, frozen=True, kw_only=True, gc=False):
     try_: int
     mode: str
     env: dict[str, str] = {}
-    timeout_seconds: int = 0
 
     def records(self) -> Iterator[tuple[str, Detail]]:
         yield "StartWork", {"mode": self.mode, "try": self.try_}
