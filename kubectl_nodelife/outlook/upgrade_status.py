@@ -69,16 +69,15 @@ def upgrade_status(
     """
     warnings: list[str] = []
     view = RunNodes(nodes, lease, now_ns, warnings)
-    run, report, present = view.run, view.report, view.nodes
+    run, report, nodes_now = view.run, view.report, view.nodes
     asked = _readable("what is asked of the leader", partial(request_on, lease), warnings)
-    every = view.rows()
-    rows = view.rows(names) if names else every
+    every = {row["name"]: row for row in view.rows()}
+    shown = view.named(names, every) if names else every
     if labels is not None:
-        labelled = {n for n, node in present.items() if matches(labels, node.metadata.labels)}
-        rows = [row for row in rows if row["name"] in labelled]
-    for name in names:
-        if all(row["name"] != name for row in rows):
-            raise NotFound("nodes", name, among=present)
+        labelled = {n for n, node in nodes_now.items() if matches(labels, node.metadata.labels)}
+        shown = {name: row for name, row in shown.items() if name in labelled}
+    if missing := [name for name in names if name not in shown]:
+        raise NotFound("nodes", missing[0], among=nodes_now)
     return document(
         "UpgradeStatus",
         source=source,
@@ -94,8 +93,8 @@ def upgrade_status(
             {"what": what, "by": hold.by, "because": str(hold)}
             for what, hold in report.holds.items()
         ],
-        counts=dict(sorted(Counter(row["state"] for row in every).items())),
-        nodes=rows,
+        counts=dict(sorted(Counter(row["state"] for row in every.values()).items())),
+        nodes=[shown[name] for name in sorted(shown)],
         estimate=None if asked and asked.verb is Verb.ABORT else _estimate(view),
         lowest=_lowest(report),
         failures=sorted(run.failed) if run is not None else [],
@@ -146,20 +145,6 @@ def _marks(
                 mark = replace(mark, state=NodeState.HELD, reason=f"forged, or foreign: {because}")
             marks[node.name] = mark
     return marks
-
-
-def _of_other_runs(
-    marks: dict[str, NodeMark | None], run: RunDocument | None
-) -> dict[str, NodeMark]:
-    """Take the marks of other runs out of these: the run under way leaves their nodes alone. A
-    proof alone takes up what an earlier run left.
-    """
-    if run is None or run.phase in OVER or run.proof_only:
-        return {}
-    others = {n: mark for n, mark in marks.items() if mark is not None and mark.run != run.run}
-    for name in others:
-        del marks[name]
-    return others
 
 
 def _leader(lease: Lease | None, now_ns: int) -> Json:
@@ -281,10 +266,6 @@ def _not_evaluated(view: RunNodes) -> Iterator[str]:
         )
 
 
-PASSED: Final = "passed"
-WAITS: Final = "waits"
-NOT_EVALUATED: Final = "not evaluated"
-NOT_REACHED: Final = "not reached"
 SHOWS: Final = {
     "S1": "the node's object is there",
     "S2": "its kubelet renews its Lease",
@@ -320,15 +301,16 @@ def checks_of(state: NodeState, waits_for: str, *, is_told: bool) -> list[Json]:
     waiting, _, because = waits_for.partition(": ")
     if waiting not in names:
         passes = is_told and not waits_for and state is NodeState.SOAKING
-        results = [PASSED if passes else NOT_EVALUATED] * len(names)
+        results = ["passed" if passes else "not evaluated"] * len(names)
     else:
         reached = names.index(waiting)
-        results = [*[PASSED] * reached, WAITS, *[NOT_REACHED] * (len(names) - reached - 1)]
+        later = len(names) - reached - 1
+        results = [*["passed"] * reached, "waits", *["not reached"] * later]
     return [
         {
             "check": name,
             "result": result,
-            "because": because if result == WAITS else "",
+            "because": because if result == "waits" else "",
             "shows": SHOWS[name],
         }
         for name, result in zip(names, results, strict=True)
@@ -337,7 +319,6 @@ def checks_of(state: NodeState, waits_for: str, *, is_told: bool) -> list[Json]:
 
 class RunNodes:
     """A run as nodes and Lease show it. `marks`: None for an annotation that cannot be read.
-    `of_others`: the marks of other runs.
 
     `report`: the leader's last report; `is_led`: whether it still runs.
     """
@@ -354,37 +335,43 @@ class RunNodes:
             self.policy = _readable("the run's policy", policy, warnings)
         self.nodes = {node.name: node for node in sorted(nodes, key=lambda node: node.name)}
         self.marks = _marks(self.nodes.values(), run, lease, warnings)
-        self.of_others = _of_other_runs(self.marks, run)
         self.is_led: bool = _leader(lease, now_ns)["alive"]
         self.report = _report(run, lease, is_led=self.is_led)
         self.now_ns = now_ns
 
-    def rows(self, names: Collection[str] = ()) -> list[Json]:
-        """A row for each node that the run is about, or for each of these."""
-        rows = {row["name"]: row for row in self._rows()}
-        if not names:
-            return [rows[name] for name in sorted(rows)]
-        for name in names:
-            if name not in rows and name in self.nodes:
-                because = "the run is not about this node" if self.run else "no run is under way"
-                rows[name] = self._row(name, NOT_SELECTED, because)
-        return [rows[name] for name in sorted(rows) if name in names]
+    def named(self, names: Collection[str], every: dict[str, Json]) -> dict[str, Json]:
+        """The rows of these nodes. `every`: those of all that the run is about."""
+        because = "the run is not about this node" if self.run else "no run is under way"
+        return {
+            name: every.get(name) or self._row(name, NOT_SELECTED, because)
+            for name in names
+            if name in every or name in self.nodes
+        }
 
-    def _rows(self) -> Iterator[Json]:
+    def _is_of_another(self, mark: NodeMark) -> bool:
+        """True if it is another run's, whose nodes the run under way leaves alone. A proof alone
+        takes up what an earlier run left.
+        """
+        run = self.run
+        return not (run is None or run.phase in OVER or run.proof_only) and mark.run != run.run
+
+    def rows(self) -> Iterator[Json]:
+        """A row for each node that the run is about."""
+        followed = set()
         for name, mark in self.marks.items():
             if mark is None:
                 yield self._row(name, UNREADABLE, "its annotation cannot be read")
+            elif self._is_of_another(mark):
+                because = f"{mark.state} in run {mark.run}; this run leaves it alone"
+                yield self._row(name, SKIPPED, because) | {"run": mark.run}
             else:
+                followed.add(mark.for_)
                 yield self._marked(name, mark)
-        for name, mark in self.of_others.items():
-            because = f"{mark.state} in run {mark.run}; this run leaves it alone"
-            yield self._row(name, SKIPPED, because) | {"run": mark.run}
         for name, why in self._unclaimed():
             held = self.report.holds.get(name, "its turn has not come")
             yield self._row(name, SKIPPED if why else WAITING, why or str(held))
         run = self.run
         gone = gone_nodes(run.step.nodes, run.failed, self.nodes) if run is not None else {}
-        followed = {mark.for_ for mark in self.marks.values() if mark is not None}
         for name, entry in gone.items():
             if name not in followed:
                 row = self._row(name, GONE, "its object is gone; waiting for its newcomer")
@@ -397,7 +384,7 @@ class RunNodes:
             return
         over = run.phase in OVER
         for name, node in self.nodes.items():
-            if name in self.marks or name in self.of_others:
+            if name in self.marks:
                 continue
             if name in run.given_back:
                 yield name, run.given_back[name]
