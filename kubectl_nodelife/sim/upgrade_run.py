@@ -48,15 +48,10 @@ MakeDecider = Callable[[UpgradePolicy, int, int], UpgradeController]
 class VirtualLeader:
     """One leader's process, the host of its engine. `alive`: it neither died nor ended."""
 
-    def __init__(
-        self, runs: VirtualUpgrades, controller: UpgradeController, epoch: int, cache: Cache
-    ) -> None:
-        self._runs = runs
-        self._world = runs.world
-        self.controller = controller
-        self.epoch = epoch
-        numbers = runs.world.api.numbers
-        self.engine = LeaderEngine(controller, cache, numbers=numbers)
+    def __init__(self, runs: VirtualUpgrades, controller: UpgradeController, cache: Cache) -> None:
+        self._runs, self._world = runs, runs.world
+        self.controller, self.epoch = controller, controller.epoch
+        self.engine = LeaderEngine(controller, cache, numbers=runs.world.api.numbers)
         self.alive = True
         self._patched: list[tuple[actions.Action, KubeObject | None]] = []
 
@@ -304,14 +299,14 @@ class VirtualUpgrades:
         self.world.api.put("Lease", lease)
         cache.set("Lease", lease.key, lease)
         controller = self._make_decider(self.policy, epoch, now_ns)
-        leader = self.make_leader(controller, epoch, cache)
+        leader = self.make_leader(controller, cache)
         self.leaders.append(leader)
         self._last, self._acted_ns = controller, now_ns
         return leader
 
-    def make_leader(self, controller: UpgradeController, epoch: int, cache: Cache) -> VirtualLeader:
+    def make_leader(self, controller: UpgradeController, cache: Cache) -> VirtualLeader:
         """A leader's process."""
-        return VirtualLeader(self, controller, epoch, cache)
+        return VirtualLeader(self, controller, cache)
 
     def _lease(self) -> Lease | None:
         lease = self.world.api.store.get("Lease", self.policy.lease_key)

@@ -196,17 +196,13 @@ class Fleet:
 
     def _may_differ(self, busy: set[str], changed: Collection[str] | None) -> set[str]:
         """The nodes that must be looked at, and those that are gone."""
-        readings, shown = self.readings, self._cache.nodes
-        if changed is None or not readings:
-            changed = readings.keys() | shown.keys()
-        anew = set()
-        for name in changed:
-            reading = readings.get(name)
-            if (reading.node if reading is not None else None) is not shown.get(name):
-                anew.add(name)
+        known, shown = self.nodes, self._cache.nodes
+        if changed is None or not known:
+            changed = known.keys() | shown.keys()
+        anew = {name for name in changed if known.get(name) is not shown.get(name)}
         again = busy | self._again
         if self._now_ns > self._soonest_ns:
-            again |= {name for name in readings.keys() - self._down if not self.is_fresh(name)}
+            again |= {name for name in known.keys() - self._down if not self.is_fresh(name)}
         return anew | again & shown.keys()
 
     def _drop(self, name: str) -> None:

@@ -112,10 +112,8 @@ class UpgradeTarget(msgspec.Struct, frozen=True):
         if self.kind == "condition":
             condition = node.status.condition(self.key)
             return condition is not None and condition.status == self.value
-        meta = node.metadata
-        return ((meta.labels if self.kind == "label" else meta.annotations) or {}).get(
-            self.key
-        ) == self.value
+        shown_by = node.metadata.labels if self.kind == "label" else node.metadata.annotations
+        return (shown_by or {}).get(self.key) == self.value
 
     def __str__(self) -> str:
         prefix = "" if self.kind == "nodeInfo" else f"{self.kind}:"
@@ -138,17 +136,15 @@ def parse_target(text: str) -> UpgradeTarget:
     Raises ValueError.
     """
     kind, colon, rest = text.partition(":")
-    if colon and kind in ("label", "annotation", "condition"):
-        key, equals, value = rest.partition("=")
-    else:
-        kind = "nodeInfo"
-        key, equals, value = text.partition("=")
-        if key not in NODE_INFO_FIELDS:
-            allowed = ", ".join(sorted(NODE_INFO_FIELDS))
-            raise ValueError(
-                f"target {text!r}: {key!r} is none of {allowed}, label:KEY, annotation:KEY and"
-                " condition:TYPE"
-            )
+    if not colon or kind not in ("label", "annotation", "condition"):
+        kind, rest = "nodeInfo", text
+    key, equals, value = rest.partition("=")
+    if kind == "nodeInfo" and key not in NODE_INFO_FIELDS:
+        allowed = ", ".join(sorted(NODE_INFO_FIELDS))
+        raise ValueError(
+            f"target {text!r}: {key!r} is none of {allowed}, label:KEY, annotation:KEY and"
+            " condition:TYPE"
+        )
     if not key or not equals:
         raise ValueError(f"target {text!r} is not KEY=VALUE")
     return UpgradeTarget(kind, key, value)

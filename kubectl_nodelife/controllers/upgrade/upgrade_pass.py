@@ -321,11 +321,8 @@ class UpgradePass:
         annotations: dict[str, str | None] = {ANNOTATION_RUN: text}
         if self.strikes_request:
             annotations[ANNOTATION_REQUEST] = None
-        stepped = new.step.window != NOT_BEGUN and (old.step.pool, old.step.k, old.step.window) != (
-            new.step.pool,
-            new.step.k,
-            new.step.window,
-        )
+        stepped = replace(old.step, nodes={}) != replace(new.step, nodes={})
+        stepped = stepped and new.step.window != NOT_BEGUN
         return actions.UpdateRun(
             controller=marks.CONTROLLER,
             because=new.because or "the run goes on",
