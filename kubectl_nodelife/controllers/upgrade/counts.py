@@ -198,7 +198,7 @@ def at_most(value: IntOrString, base: int) -> int:
 
 
 Limits = tuple[IntOrString | None, IntOrString | None]
-"""How many nodes of a scope must be available, and may be unavailable; None: no limit."""
+"""(how many must be available, how many may be unavailable) of a scope; None: no limit."""
 
 
 def limits_of(policy: UpgradePolicy) -> dict[str, Limits]:
