@@ -33,7 +33,7 @@ from kubectl_nodelife.engine.settings import Profile, parse_profile
 from kubectl_nodelife.engine.workqueue import Timers
 from kubectl_nodelife.errors import BadInput
 from kubectl_nodelife.kube.documents import looks_like_json, utf8, yaml_documents
-from kubectl_nodelife.kube.kinds import kind_named, kind_of
+from kubectl_nodelife.kube.kinds import kind_of
 from kubectl_nodelife.kube.load import load_objects
 from kubectl_nodelife.kube.meta import KubeObject, ObjectMeta
 from kubectl_nodelife.kube.node import Node
@@ -42,11 +42,9 @@ from kubectl_nodelife.kube.unreadable import InputError
 from kubectl_nodelife.kube.workload import Namespace, NamespaceStatus
 from kubectl_nodelife.kubelet.releases import StatusRules
 from kubectl_nodelife.live.loop import TimeSlices, drive
-from kubectl_nodelife.sandbox.deleting import Deleter
 from kubectl_nodelife.sandbox.discovery import BY_KIND, BY_KIND_AND_VERSION
 from kubectl_nodelife.sandbox.served import ServedApi, renewed_lease
 from kubectl_nodelife.sandbox.store import ObjectStore
-from kubectl_nodelife.sandbox.writing import RequestApplier
 from kubectl_nodelife.sim.machines import read_reboot
 from kubectl_nodelife.sim.scenario import (
     API_VERSION,
@@ -81,7 +79,6 @@ class SandboxCluster:
         *,
         documents: Iterable[tuple[str, dict[str, object]]] = (),
         now_ns: Callable[[], int] = time.time_ns,
-        store: ObjectStore | None = None,
         status_rules: StatusRules | None = None,
     ) -> None:
         """`documents`: whole objects, as (kind, document), that stand in for the setting's slices
@@ -90,11 +87,10 @@ class SandboxCluster:
         """
         self.clock = now_ns
         start_ns = now_ns()
-        self.api = ServedApi(store or ObjectStore(), start_ns)
+        self.api = ServedApi(ObjectStore(), start_ns)
         self.api.profile = setting.profile
         self.api.default_tolerations = setting.admission
         self.api.store.kinds_read = frozenset(BY_KIND)
-        self.deleter = Deleter(self.api, RequestApplier(self.api))
         gc.disable()  # a first fill makes only objects that stay
         self._fill(documents, setting.objects)
         gc.freeze()
@@ -259,10 +255,7 @@ class LeaseRenewals:
             return
         now = whole_seconds(now_ns)
         conditions = tuple(replace(c, last_heartbeat_time=now) for c in node.status.conditions)
-        self._api.put(
-            kind_named("Node").name,
-            replace(node, status=replace(node.status, conditions=conditions)),
-        )
+        self._api.put("Node", replace(node, status=replace(node.status, conditions=conditions)))
 
 
 def _next_renewal(schedule: Heartbeats, now_ns: int) -> int:

@@ -332,51 +332,6 @@ Document = dict[str, Any]
 _NONE = "<none>"
 _ROLE = "node-role.kubernetes.io/"
 
-# name of a column, whether it is only for -o wide
-_NODE = (
-    ("Name", False),
-    ("Status", False),
-    ("Roles", False),
-    ("Age", False),
-    ("Version", False),
-    ("Internal-IP", True),
-    ("External-IP", True),
-    ("OS-Image", True),
-    ("Kernel-Version", True),
-    ("Container-Runtime", True),
-)
-_POD = (
-    ("Name", False),
-    ("Ready", False),
-    ("Status", False),
-    ("Restarts", False),
-    ("Age", False),
-    ("IP", True),
-    ("Node", True),
-    ("Nominated Node", True),
-    ("Readiness Gates", True),
-)
-_DAEMON_SET = tuple(
-    (name, False)
-    for name in (
-        "Name",
-        "Desired",
-        "Current",
-        "Ready",
-        "Up-to-date",
-        "Available",
-        "Node Selector",
-        "Age",
-    )
-)
-_BUDGET = tuple(
-    (name, False)
-    for name in ("Name", "Min Available", "Max Unavailable", "Allowed Disruptions", "Age")
-)
-_LEASE = (("Name", False), ("Holder", False), ("Age", False))
-_EVENT = tuple((name, False) for name in ("Last Seen", "Type", "Reason", "Object", "Message"))
-_OTHER = (("Name", False), ("Age", False))
-
 
 def table(
     resource: ServedResource,
@@ -386,7 +341,7 @@ def table(
     include: str = "Metadata",
 ) -> Document:
     """A `meta.k8s.io/v1` Table of these objects. `include`: what of each object goes along."""
-    columns, cells = _SHAPES.get(resource.kind, (_OTHER, _other_cells))
+    columns, wide, cells = _SHAPES.get(resource.kind, (("Name", "Age"), (), _other_cells))
     return {
         "kind": "Table",
         "apiVersion": "meta.k8s.io/v1",
@@ -397,9 +352,9 @@ def table(
                 "type": "string",
                 "format": "name" if name == "Name" else "",
                 "description": "",
-                "priority": int(wide),
+                "priority": int(place >= len(columns)),
             }
-            for name, wide in columns
+            for place, name in enumerate((*columns, *wide))
         ],
         "rows": [_row(entry, cells, now_ns, include) for entry in entries],
     }
@@ -551,11 +506,28 @@ def _event_cells(event: Document, now_ns: int) -> list[Any]:
     ]
 
 
-_SHAPES: dict[str, tuple[tuple[tuple[str, bool], ...], Cells]] = {
-    "Node": (_NODE, _node_cells),
-    "Pod": (_POD, _pod_cells),
-    "DaemonSet": (_DAEMON_SET, _daemon_set_cells),
-    "PodDisruptionBudget": (_BUDGET, _budget_cells),
-    "Lease": (_LEASE, _lease_cells),
-    "Event": (_EVENT, _event_cells),
+# kind -> its columns, more of them for -o wide, and what fills them
+_SHAPES: dict[str, tuple[tuple[str, ...], tuple[str, ...], Cells]] = {
+    "Node": (
+        ("Name", "Status", "Roles", "Age", "Version"),
+        ("Internal-IP", "External-IP", "OS-Image", "Kernel-Version", "Container-Runtime"),
+        _node_cells,
+    ),
+    "Pod": (
+        ("Name", "Ready", "Status", "Restarts", "Age"),
+        ("IP", "Node", "Nominated Node", "Readiness Gates"),
+        _pod_cells,
+    ),
+    "DaemonSet": (
+        ("Name", "Desired", "Current", "Ready", "Up-to-date", "Available", "Node Selector", "Age"),
+        (),
+        _daemon_set_cells,
+    ),
+    "PodDisruptionBudget": (
+        ("Name", "Min Available", "Max Unavailable", "Allowed Disruptions", "Age"),
+        (),
+        _budget_cells,
+    ),
+    "Lease": (("Name", "Holder", "Age"), (), _lease_cells),
+    "Event": (("Last Seen", "Type", "Reason", "Object", "Message"), (), _event_cells),
 }

@@ -50,7 +50,7 @@ class ServedApi(Api):
             document = self._new_document(obj)
         else:
             document = merge_back(present.document(), encode(present.obj), encode(obj))
-        self._put_slice(kind, self.served.put(kind, document), cause)
+        super().put(kind, self.served.put(kind, document).obj, cause)
 
     def put_conditions(self, changes: list[ConditionsChange]) -> None:
         """Writes of pods' conditions: each is one that watchers get."""
@@ -73,7 +73,7 @@ class ServedApi(Api):
             self._schedule(document)
         entry = self.served.put(resource.kind, document)
         if resource.read:
-            self._put_slice(resource.kind, entry, None)
+            super().put(resource.kind, entry.obj)
         return entry
 
     def _schedule(self, document: dict[str, Any]) -> None:
@@ -87,14 +87,10 @@ class ServedApi(Api):
 
     def remove(self, resource: ServedResource, key: Key) -> StoredObject | None:
         """A removal by a client; returns the object as it went."""
-        if not resource.read:
-            return self.served.drop(resource.kind, key)
         entry = self.served.drop(resource.kind, key)
-        super().drop(resource.kind, key)
+        if resource.read:
+            super().drop(resource.kind, key)
         return entry
-
-    def _put_slice(self, kind: str, entry: StoredObject, cause: Action | None) -> None:
-        super().put(kind, entry.obj, cause)
 
     def _new_document(self, obj: KubeObject) -> dict[str, Any]:
         """An object that the cluster makes; a pod has all fields of its owner's template."""

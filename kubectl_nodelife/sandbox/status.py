@@ -46,10 +46,14 @@ class StatusError(Exception):
         return status
 
 
+def _about(resource: ServedResource, name: str) -> dict[str, Any]:
+    return {"name": name, "group": resource.group, "kind": resource.plural}
+
+
 def not_found(resource: ServedResource, name: str) -> StatusError:
     """404 for an object."""
-    details = {"name": name, "group": resource.group, "kind": resource.plural}
-    return StatusError(404, "NotFound", f'{resource.name} "{name}" not found', details=details)
+    message = f'{resource.name} "{name}" not found'
+    return StatusError(404, "NotFound", message, details=_about(resource, name))
 
 
 def no_such_path() -> StatusError:
@@ -59,9 +63,8 @@ def no_such_path() -> StatusError:
 
 def already_exists(resource: ServedResource, name: str) -> StatusError:
     """409 for a create."""
-    details = {"name": name, "group": resource.group, "kind": resource.plural}
     message = f'{resource.name} "{name}" already exists'
-    return StatusError(409, "AlreadyExists", message, details=details)
+    return StatusError(409, "AlreadyExists", message, details=_about(resource, name))
 
 
 def conflict(resource: ServedResource, name: str, why: str = "") -> StatusError:
@@ -70,9 +73,8 @@ def conflict(resource: ServedResource, name: str, why: str = "") -> StatusError:
         "the object has been modified; please apply your changes to the latest version"
         " and try again"
     )
-    details = {"name": name, "group": resource.group, "kind": resource.plural}
     message = f'Operation cannot be fulfilled on {resource.name} "{name}": {why}'
-    return StatusError(409, "Conflict", message, details=details)
+    return StatusError(409, "Conflict", message, details=_about(resource, name))
 
 
 def bad_request(why: str) -> StatusError:

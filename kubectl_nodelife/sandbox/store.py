@@ -21,6 +21,9 @@ from kubectl_nodelife.sandbox.discovery import RESOURCES, ServedResource
 
 Key = tuple[str, str]
 
+LOG_LENGTH = 20_000
+"""Of the changes of a kind at least so many are kept."""
+
 _encode = msgspec.json.Encoder(enc_hook=encode_part).encode
 
 ADDED, MODIFIED, DELETED = "ADDED", "MODIFIED", "DELETED"
@@ -75,13 +78,12 @@ def event_line(type_: str, raw: bytes) -> bytes:
 class Collection:
     """All objects of one kind, and the log of their changes."""
 
-    def __init__(self, resource: ServedResource, log_length: int) -> None:
+    def __init__(self, resource: ServedResource) -> None:
         self.resource = resource
         self.entries: dict[Key, StoredObject] = {}
         self.log: list[StoreChange] = []
         self.oldest = 0  # changes after this version are all in the log
         self.changed = asyncio.Event()
-        self._log_length = log_length
         self._sorted: list[Key] | None = None  # made when first asked for, then kept
         hook = decode_hook(resource.type)
         self._decode = msgspec.json.Decoder(resource.type, dec_hook=hook).decode
@@ -125,8 +127,8 @@ class Collection:
                 insort(self._sorted, key)
             self.entries[key] = entry
         self.log.append(StoreChange(type_, version, entry, old))
-        if len(self.log) > 2 * self._log_length:
-            self.compact(self._log_length)
+        if len(self.log) > 2 * LOG_LENGTH:
+            self.compact(LOG_LENGTH)
         self.changed.set()
         self.changed = asyncio.Event()
 
@@ -146,9 +148,9 @@ class Collection:
 class ObjectStore:
     """All collections, with one counter of versions."""
 
-    def __init__(self, log_length: int = 20_000) -> None:
+    def __init__(self) -> None:
         self.version = 1
-        self.collections = {r.kind: Collection(r, log_length) for r in RESOURCES}
+        self.collections = {r.kind: Collection(r) for r in RESOURCES}
 
     def get(self, kind: str, key: Key) -> StoredObject | None:
         """The object, or None."""
@@ -157,30 +159,27 @@ class ObjectStore:
     def put(self, kind: str, document: dict[str, Any]) -> StoredObject:
         """Store an object as it now is; its resourceVersion is set in place. Raises InputError."""
         collection = self.collections[kind]
-        version = self.version + 1
-        document["metadata"]["resourceVersion"] = str(version)
-        raw = msgspec.json.encode(document)
-        entry = StoredObject(raw, collection.to_slice(raw), version)
-        self.version = version
-        old = collection.entries.get(entry.obj.key)
-        collection.record(ADDED if old is None else MODIFIED, version, entry, old)
-        return entry
+        document["metadata"]["resourceVersion"] = str(self.version + 1)
+        return self._stored(collection, msgspec.json.encode(document))
 
     def load(self, kind: str, obj: KubeObject) -> StoredObject:
         """Store an object of which only the slice is known; five times faster than `put`."""
         collection = self.collections[kind]
-        version = self.version + 1
-        meta = replace(obj.metadata, resource_version=str(version))
+        meta = replace(obj.metadata, resource_version=str(self.version + 1))
         body = _encode(replace(obj, metadata=meta))
         raw = b'{"apiVersion":"%s","kind":"%s",%s' % (
             collection.resource.api_version.encode(),
             kind.encode(),
             body[1:],
         )
-        entry = StoredObject(raw, collection.to_slice(raw), version)
-        self.version = version
+        return self._stored(collection, raw)
+
+    def _stored(self, collection: Collection, raw: bytes) -> StoredObject:
+        """The object of the next version, which its JSON names already. Raises InputError."""
+        entry = StoredObject(raw, collection.to_slice(raw), self.version + 1)
+        self.version = entry.version
         old = collection.entries.get(entry.obj.key)
-        collection.record(ADDED if old is None else MODIFIED, version, entry, old)
+        collection.record(ADDED if old is None else MODIFIED, entry.version, entry, old)
         return entry
 
     def drop(self, kind: str, key: Key) -> StoredObject | None:

@@ -261,11 +261,6 @@ class Sandbox:
         self._task: asyncio.Task[None] | None = None
         self._port = 0
 
-    @property
-    def faults(self) -> object:
-        """The server's faults, to be set."""
-        return self.server.faults
-
     async def __aenter__(self) -> Sandbox:
         self.folder = tempfile.mkdtemp(prefix="nodelife-sandbox-")
         self._keys = make_certificate()

@@ -22,6 +22,7 @@ from __future__ import annotations
 import secrets
 import uuid
 from collections.abc import Mapping, Sequence
+from copy import deepcopy
 from typing import Any, Final, NamedTuple
 
 import msgspec
@@ -126,8 +127,7 @@ class RequestApplier:
         meta["creationTimestamp"] = format_time(self._api.now_ns)
         for field in ("deletionTimestamp", "deletionGracePeriodSeconds", "resourceVersion"):
             meta.pop(field, None)
-        document = self._defaulted(resource, document)
-        return self._store(resource, document, dry_run)
+        return self._store(resource, self._defaulted(resource, document), dry_run)
 
     def update(
         self, target: WriteTarget, document: Document, *, manager: str = "", dry_run: bool = False
@@ -229,7 +229,7 @@ class RequestApplier:
             return _defaulted_pod(document, self._api)
         if resource.kind == "DaemonSet":
             document["metadata"].pop("generation", None)
-            obj = self._slice(resource, document)
+            obj = _slice(self._api, resource.kind, document)
             return dict(merge_back(document, encode(obj), encode(as_created(obj))))
         if resource.kind == "Namespace":
             document.setdefault("status", {})["phase"] = "Active"
@@ -240,19 +240,19 @@ class RequestApplier:
     ) -> Document:
         """A changed spec is a new generation; a DaemonSet's template has its own count too."""
         if resource.kind == "DaemonSet":
-            obj = self._slice(resource, document)
+            obj = _slice(self._api, resource.kind, document)
             return dict(merge_back(document, encode(obj), encode(as_updated(entry.obj, obj))))
         if resource.kind in _GENERATED and document.get("spec") != entry.document().get("spec"):
             meta = document["metadata"]
             document["metadata"] = {**meta, "generation": meta.get("generation", 0) + 1}
         return document
 
-    def _slice(self, resource: ServedResource, document: Document) -> Any:
-        try:
-            raw = msgspec.json.encode(document)
-            return self._api.served.collections[resource.kind].to_slice(raw)
-        except InputError as error:
-            raise bad_request(str(error)) from None
+
+def _slice(api: ServedApi, kind: str, document: Document) -> Any:
+    try:
+        return api.served.collections[kind].to_slice(msgspec.json.encode(document))
+    except InputError as error:
+        raise bad_request(str(error)) from None
 
 
 def _with(document: Document, field: str, value: Any) -> Document:
@@ -282,11 +282,7 @@ def _defaulted_pod(document: Document, api: ServedApi) -> Document:
     spec.setdefault("dnsPolicy", "ClusterFirst")
     status = document.setdefault("status", {})
     status.setdefault("phase", "Pending")
-    raw = msgspec.json.encode(document)
-    try:
-        pod = api.served.collections["Pod"].to_slice(raw)
-    except InputError as error:
-        raise bad_request(str(error)) from None
+    pod = _slice(api, "Pod", document)
     assert isinstance(pod, Pod)
     tolerations = api.default_tolerations.admit(pod).spec.tolerations
     added = tolerations[len(pod.spec.tolerations) :]
@@ -434,7 +430,7 @@ def _is_directive(item: Any) -> bool:
 
 def json_patch(document: dict[str, Any], operations: Sequence[Any]) -> dict[str, Any]:
     """RFC 6902: the operations in order, all or none. Raises PatchError."""
-    result: Any = _copy(document)
+    result: Any = deepcopy(document)
     for operation in operations:
         if not isinstance(operation, dict) or "op" not in operation or "path" not in operation:
             raise PatchError("an operation lacks op or path")
@@ -453,19 +449,15 @@ def _operate(document: Any, operation: dict[str, Any]) -> Any:
             raise PatchError(f"testing value {operation['path']} failed: test failed")
         return document
     if op == "add":
-        return _add(document, path, _copy(operation["value"]))
+        return _add(document, path, deepcopy(operation["value"]))
     if op == "remove":
         return _remove(document, path)
     if op == "replace":
         _find(document, path)
-        return (
-            _add(_remove(document, path), path, _copy(operation["value"]))
-            if path
-            else (operation["value"])
-        )
+        return _add(_remove(document, path) if path else None, path, deepcopy(operation["value"]))
     if op in ("move", "copy"):
         source = _pointer(operation.get("from", ""))
-        value = _copy(_find(document, source))
+        value = deepcopy(_find(document, source))
         return _add(_remove(document, source) if op == "move" else document, path, value)
     raise PatchError(f"unknown operation {op!r}")
 
@@ -513,11 +505,3 @@ def _remove(document: Any, path: list[str]) -> Any:
     container = _find(document, path[:-1])
     del container[_step(container, path[-1])]
     return document
-
-
-def _copy(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {key: _copy(item) for key, item in value.items()}
-    if isinstance(value, list):
-        return [_copy(item) for item in value]
-    return value

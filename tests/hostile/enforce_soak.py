@@ -196,7 +196,7 @@ class Cluster:
 
     async def jump(self) -> None:
         """The API server's clock jumps, four times in two minutes."""
-        faults: Any = self.served.faults
+        faults: Any = self.served.server.faults
         for seconds in self.dice.sample(JUMPS_S, 3):
             faults.clock_skew_s = seconds
             self.counts["clock jumps"] += 1
