@@ -159,16 +159,14 @@ async def count(client: Client, resource: Resource) -> int:
     return len(page.items or ()) + (page.metadata.remaining_item_count or 0)
 
 
-async def pages(
-    client: Client, resource: Resource, limit: int = PAGE_SIZE
-) -> AsyncIterator[list[dict[str, Any]]]:
+async def pages(client: Client, resource: Resource) -> AsyncIterator[list[dict[str, Any]]]:
     """All objects, each with apiVersion and kind in front. Raises ApiError, Unreachable, Failed."""
     head = {"apiVersion": resource.kind.api_version, "kind": resource.kind.name}
     seen: set[tuple[str, str]] = set()
     token, expiries = "", 0
     while True:
         try:
-            body = await client.read(list_url(resource, limit=limit, continue_=token))
+            body = await client.read(list_url(resource, limit=PAGE_SIZE, continue_=token))
         except ApiError as error:
             if not (error.gone and token) or expiries == _MOST_EXPIRIES:
                 raise

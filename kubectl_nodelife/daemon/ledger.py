@@ -387,6 +387,6 @@ def planned_action(change: ChangeRecord) -> actions.Action | None:
     if not change.data:
         return None
     try:
-        return decode_action(change.data).action
+        return decode_action(change.data)
     except msgspec.MsgspecError:
         return None

@@ -103,13 +103,6 @@ class FailedWrites:
                 return led
         return None
 
-    def clear(self) -> None:
-        """Forget all of them."""
-        if self._by_action:
-            self._by_queue.clear()
-            self._by_action.clear()
-            self._in_order.clear()
-
     def forget_before(self, now_ns: int) -> None:
         """Forget those of which each controller has been notified long since."""
         while self._in_order and self._in_order[0][1].at_ns < now_ns - _KEPT_NS:

@@ -132,11 +132,6 @@ class Outcome(msgspec.Struct, frozen=True, gc=False):
     obj: KubeObject | None = None
 
     @property
-    def target(self) -> Ref:
-        """Which object the action was about."""
-        return self.action.target
-
-    @property
     def done(self) -> bool:
         """True if the API server did as asked."""
         return 200 <= self.code < 300

@@ -465,12 +465,11 @@ class Settings(msgspec.Struct, frozen=True):
 def make_settings(
     profile: Profile | str,
     flags: Mapping[str, object] | None = None,
-    origin: str = "--set",
     origins: Mapping[str, str] | None = None,
 ) -> Settings:
     """Defaults of the profile with these flags on top.
 
-    `origins` names a flag's source where it is not `origin`. Raises SettingsError.
+    `origins` names a flag's source where it is not `--set`. Raises SettingsError.
     """
     if isinstance(profile, str):
         try:
@@ -485,7 +484,7 @@ def make_settings(
         f.name: given.get(f.name, f.default(minor)) for f in FLAGS.values() if minor < f.until
     }
     where = dict.fromkeys(effective, f"default of {profile.name}")
-    where |= {name: (origins or {}).get(name, origin) for name in given}
+    where |= {name: (origins or {}).get(name, "--set") for name in given}
     gates = _gates(effective["feature-gates"], profile)
     value = {name: parse_value(name, FLAGS[name].type, text) for name, text in effective.items()}
     normal = {name: normal_value(FLAGS[name].type, text) for name, text in effective.items()}

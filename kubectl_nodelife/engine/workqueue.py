@@ -113,34 +113,24 @@ class Always:
     """Accepts everything; upstream's reports a rate of 1."""
 
     qps = 1.0
+    accepts = True
 
     def try_accept(self, now_ns: int) -> bool:
-        """True."""
-        return True
+        """Whatever the time is."""
+        return self.accepts
 
     def next_accept(self, now_ns: int) -> int | None:
-        """Now."""
-        return now_ns
+        """Now or never."""
+        return now_ns if self.accepts else None
 
     def spend(self, now_ns: int) -> None:
-        """Nothing: there are always more."""
+        """Nothing: there are always more, or none."""
 
 
-class Never:
+class Never(Always):
     """Accepts nothing; upstream's reports a rate of 1 all the same."""
 
-    qps = 1.0
-
-    def try_accept(self, now_ns: int) -> bool:
-        """False."""
-        return False
-
-    def next_accept(self, now_ns: int) -> int | None:
-        """None."""
-        return None
-
-    def spend(self, now_ns: int) -> None:
-        """Nothing: there are none."""
+    accepts = False
 
 
 class TimedValue(msgspec.Struct):

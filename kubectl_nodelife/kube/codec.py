@@ -80,15 +80,15 @@ DECODERS: dict[type[KubeObject], Callable[[Any], Any]] = {
 _FAULT = re.compile(r"(?P<what>.*?)(?: - at `(?:key` in `)?\$(?P<path>.*)`)?", re.DOTALL)
 
 
-def decode(kind: str, raw: Mapping[str, Any], source: str = "", path: str = "") -> KubeObject:
+def decode(kind: str, raw: Mapping[str, Any]) -> KubeObject:
     """The slice of an object of a known kind, from plain Python objects.
 
     Raises InputError naming the path, KeyError for a kind that is not in the registry.
     """
-    return convert(raw, kind_named(kind).type, source, path)
+    return convert(raw, kind_named(kind).type, "", "")
 
 
-def decode_json(type_: type[T], raw: Json | msgspec.Raw, source: str = "", path: str = "") -> T:
+def decode_json(type_: type[T], raw: Json | msgspec.Raw) -> T:
     """The slice of an object of a known type, from its JSON: the way for lists and watches.
 
     Raises InputError.
@@ -96,7 +96,7 @@ def decode_json(type_: type[T], raw: Json | msgspec.Raw, source: str = "", path:
     try:
         return DECODERS[type_](raw)  # type: ignore[no-any-return]
     except UNDECODABLE:
-        return convert(plain(raw, source, path), type_, source, path)
+        return convert(plain(raw, "", ""), type_, "", "")
 
 
 _UNDECIDED: Final = re.compile(

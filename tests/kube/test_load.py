@@ -284,8 +284,8 @@ def test_faults_are_one_line_with_file_path_and_remedy(text: bytes, message: str
 
 
 def test_decode_names_the_path() -> None:
-    with pytest.raises(InputError, match=r"s\.yaml: events\[3\]\.apply\.spec\.nodeName: expected"):
-        decode("Pod", {"spec": {"nodeName": 7}}, "s.yaml", "events[3].apply")
+    with pytest.raises(InputError, match=r"^spec\.nodeName: expected"):
+        decode("Pod", {"spec": {"nodeName": 7}})
 
 
 def test_progress_is_told_now_and_then() -> None:

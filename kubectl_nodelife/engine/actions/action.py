@@ -328,41 +328,12 @@ class SetZoneState(Action, frozen=True, kw_only=True, gc=False):
         return ("Zone", ("", self.zone))
 
 
-class ReadLeases(Action, frozen=True, kw_only=True, gc=False):
-    """So many Leases are read from the API server before what follows in the same part of a turn.
-
-    Where requests take time it is spent; what they show was read when it was decided. Not a record.
-    """
+class _Pause(Action, frozen=True, kw_only=True, gc=False):
+    """What takes time only. Not a record: waiting leaves no trace."""
 
     writes: ClassVar[bool] = False
     takes_time_only: ClassVar[bool] = True
 
-    count: int = 1
-    because: str = ""
-
-    @property
-    def target(self) -> tuple[str, tuple[str, str]]:
-        """Nothing that is changed."""
-        return ("", ("", ""))
-
-    def records(self) -> Iterator[tuple[str, Detail]]:
-        """None."""
-        yield from ()
-
-
-class AfterWrites(Action, frozen=True, kw_only=True, gc=False):
-    """Wake this controller for `key` once all that was decided before it in the same part of a turn
-    has been carried out, whatever came of it.
-
-    Where writes take time, as behind a client's rate limiter, the executor says when that is
-    (`events.WritesDone`). Where nothing is sent they count as done at once. Not a record: waiting
-    leaves no trace.
-    """
-
-    writes: ClassVar[bool] = False
-    takes_time_only: ClassVar[bool] = True
-
-    key: tuple[str, str]
     because: str = ""
 
     @property
@@ -373,6 +344,26 @@ class AfterWrites(Action, frozen=True, kw_only=True, gc=False):
     def records(self) -> Iterator[tuple[str, Detail]]:
         """None."""
         yield from ()
+
+
+class ReadLeases(_Pause, frozen=True, kw_only=True, gc=False):
+    """So many Leases are read from the API server before what follows in the same part of a turn.
+
+    Where requests take time it is spent; what they show was read when it was decided.
+    """
+
+    count: int = 1
+
+
+class AfterWrites(_Pause, frozen=True, kw_only=True, gc=False):
+    """Wake this controller for `key` once all that was decided before it in the same part of a turn
+    has been carried out, whatever came of it.
+
+    Where writes take time, as behind a client's rate limiter, the executor says when that is
+    (`events.WritesDone`). Where nothing is sent they count as done at once.
+    """
+
+    key: tuple[str, str]
 
 
 class QueueNode(NodeAction, frozen=True, kw_only=True, gc=False):

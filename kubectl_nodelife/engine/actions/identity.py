@@ -6,9 +6,8 @@ uid, and the data that makes it that action; sentences, messages and instants of
 out. What of the data counts is a row of `_DATA`, in line with what `shown_by` compares.
 
 As data each class stands under its own name, so that a journal can keep actions and a restart read
-them. An action is written without the actions that led to it; of its cause the number is kept.
-Instants are written as whole ns, finer than the API's wire form, so that what is read is what was
-decided.
+them. An action is written without the actions that led to it. Instants are written as whole ns,
+finer than the API's wire form, so that what is read is what was decided.
 """
 
 from __future__ import annotations
@@ -122,27 +121,16 @@ ACTION_CLASSES: Final[tuple[type[Action], ...]] = tuple(
 """All that a controller or an order may decide."""
 
 
-class RecordedAction(msgspec.Struct, frozen=True):
-    """An action as a journal keeps it. `action.cause` is None; `cause_id`: its number, 0 for none.
-
-    `decode_action` makes it.
-    """
-
-    action: Action
-    cause_id: int = 0
-
-
 def encode_action(action: Action) -> bytes:
-    """The action as JSON."""
-    cause_id = action.cause.id if action.cause is not None else 0
+    """The action as JSON, without what led to it."""
     bare = replace(action, cause=None) if action.cause is not None else action
-    return _encoder.encode({"action": bare, "cause_id": cause_id})
+    return _encoder.encode({"action": bare})
 
 
-def decode_action(data: bytes | str) -> RecordedAction:
+def decode_action(data: bytes | str) -> Action:
     """The inverse. Raises msgspec.MsgspecError for what is no action."""
-    row = _decoder.decode(data)
-    return RecordedAction(row.action, row.cause_id)
+    action: Action = _decoder.decode(data).action
+    return action
 
 
 def _encode_time(value: Any) -> int:
@@ -158,6 +146,6 @@ def _decode_time(type_: type, value: Any) -> Any:
 
 
 _AnyAction: Any = reduce(or_, ACTION_CLASSES)
-_Row: Any = msgspec.defstruct("_Row", [("action", _AnyAction), ("cause_id", int, 0)])
+_Row: Any = msgspec.defstruct("_Row", [("action", _AnyAction)])
 _encoder = msgspec.json.Encoder(enc_hook=_encode_time)
 _decoder = msgspec.json.Decoder(_Row, dec_hook=_decode_time)
