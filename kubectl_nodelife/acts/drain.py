@@ -23,15 +23,15 @@ from kubectl_nodelife.acts.session import ActSession, Show, make_carrier
 from kubectl_nodelife.drain import results
 from kubectl_nodelife.engine.actions import SetUnschedulable, of_node
 from kubectl_nodelife.engine.calls import Get, Request
-from kubectl_nodelife.engine.calls.call import collection_path
 from kubectl_nodelife.errors import Failed
 from kubectl_nodelife.kube.codec import decode
-from kubectl_nodelife.kube.meta import OwnerReference, controller_of
+from kubectl_nodelife.kube.kinds import kind_named
+from kubectl_nodelife.kube.meta import controller_of
 from kubectl_nodelife.kube.node import Node
 from kubectl_nodelife.kube.pod import TERMINAL_PHASES, Pod
 from kubectl_nodelife.kube.times import SECOND_NS
 from kubectl_nodelife.kube.unreadable import InputError
-from kubectl_nodelife.kube.wellknown import FALSE, TRUE
+from kubectl_nodelife.kube.wellknown import FALSE
 from kubectl_nodelife.sim.kubectl.conversation import pending_nodes, unable
 from kubectl_nodelife.sim.kubectl.options import DrainOptions
 
@@ -132,11 +132,14 @@ class Drain:
 
     # Steps
 
-    async def _cordon(self, name: str) -> Node:
+    async def _read(self, name: str) -> Node:
         answer = await self._session.reader.call(Get("Node", ("", name)))
-        node = answer.obj
-        if not isinstance(node, Node):
+        if not isinstance(answer.obj, Node):
             raise Failed(f"cannot be read: {answer.message}", on=f"node {name}")
+        return answer.obj
+
+    async def _cordon(self, name: str) -> Node:
+        node = await self._read(name)
         if node.spec.unschedulable:
             self._show(f"node/{name} already cordoned{self._suffix}")
             return node
@@ -147,17 +150,11 @@ class Drain:
             raise Failed(f"could not be cordoned: {result.message}", on=f"node {name}")
         if result.changed and not self._session.order.dry_run:
             self.cordoned.append(node)
-            await self._check_cordon(name)
+            # Nothing is evicted from a node that still takes pods, whatever an answer said of it.
+            if not (await self._read(name)).spec.unschedulable:
+                raise Failed("was said to be cordoned, and is not", on=f"node {name}")
         self._show(f"node/{name} cordoned{self._suffix}")
         return node
-
-    async def _check_cordon(self, name: str) -> None:
-        """Nothing is evicted from a node that still takes pods, whatever an answer said of it."""
-        answer = await self._session.reader.call(Get("Node", ("", name)))
-        if not isinstance(answer.obj, Node):
-            raise Failed(f"cannot be read: {answer.message}", on=f"node {name}")
-        if not answer.obj.spec.unschedulable:
-            raise Failed("was said to be cordoned, and is not", on=f"node {name}")
 
     async def _pause_between(self) -> None:
         waves = self._order.waves
@@ -261,7 +258,7 @@ def _cordon_of(node: Node, *, unschedulable: bool) -> SetUnschedulable:
 
 async def await_replacements(session: ActSession, evicted: Sequence[Pod], warn: Show) -> None:
     """Look every second until none is waited for; warn of those that are after half a minute."""
-    owners = {owner.uid for pod in evicted if _is(pod, "Ready", TRUE) and (owner := _owner(pod))}
+    owners = {o.uid for pod in evicted if pod.ready() and (o := controller_of(pod.metadata))}
     namespaces = sorted({pod.namespace for pod in evicted})
     looks = 0
     while owners:
@@ -271,7 +268,7 @@ async def await_replacements(session: ActSession, evicted: Sequence[Pod], warn: 
             pod
             for namespace in namespaces
             for pod in await _pods(session, namespace)
-            if (owner := _owner(pod)) and owner.uid in owners and _is_waited_for(pod)
+            if (o := controller_of(pod.metadata)) and o.uid in owners and _is_waited_for(pod)
         ]
         if not waited and looks >= LOOKS_AT_LEAST:
             return
@@ -280,25 +277,17 @@ async def await_replacements(session: ActSession, evicted: Sequence[Pod], warn: 
             warn(f"held before the next wave: replacements are not Ready: {names}")
 
 
-def _owner(pod: Pod) -> OwnerReference | None:
-    return controller_of(pod.metadata)
-
-
 def _is_waited_for(pod: Pod) -> bool:
     over = pod.status.phase in TERMINAL_PHASES
-    if over or pod.metadata.deletion_timestamp is not None or _is(pod, "Ready", TRUE):
+    if over or pod.metadata.deletion_timestamp is not None or pod.ready():
         return False
-    return bool(pod.spec.node_name) or not _is(pod, "PodScheduled", FALSE)
-
-
-def _is(pod: Pod, type_: str, status: str) -> bool:
-    condition = pod.status.condition(type_)
-    return condition is not None and condition.status == status
+    scheduled = pod.status.condition("PodScheduled")
+    return bool(pod.spec.node_name) or scheduled is None or scheduled.status != FALSE
 
 
 async def _pods(session: ActSession, namespace: str) -> list[Pod]:
     """The namespace's pods; none where they cannot be read now, for they are asked for again."""
-    request = Request("GET", collection_path("Pod", namespace), "", {})
+    request = Request("GET", kind_named("Pod").path(namespace), "", {})
     answer = await session.reader.send(request, "PodList")
     pods = []
     for item in (answer.raw or {}).get("items") or ():

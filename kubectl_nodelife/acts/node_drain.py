@@ -17,13 +17,13 @@ from urllib.parse import urlencode
 
 from kubectl_nodelife.acts.session import ActSession, Carrier, LiveCarrier, ServerDryRun
 from kubectl_nodelife.engine.actions import DeletePod, EvictPod, of_pod
+from kubectl_nodelife.engine.cache import Cache
 from kubectl_nodelife.engine.calls import Answer, Get, Request
 from kubectl_nodelife.engine.calls.call import NOT_FOUND
 from kubectl_nodelife.engine.calls.pod_calls import ASK_AGAIN, NAMESPACE_TERMINATING, after_eviction
 from kubectl_nodelife.engine.events import NOT_SENT
 from kubectl_nodelife.errors import Failed, NodelifeError
 from kubectl_nodelife.kube.codec import decode
-from kubectl_nodelife.kube.meta import KubeObject
 from kubectl_nodelife.kube.node import Node
 from kubectl_nodelife.kube.pod import Pod
 from kubectl_nodelife.kube.times import SECOND_NS
@@ -184,18 +184,17 @@ class NodeDrain:
                 return pods
             query["continue"] = token
 
-    async def _daemon_sets(self, pods: Sequence[Pod]) -> _FoundSets:
+    async def _daemon_sets(self, pods: Sequence[Pod]) -> Cache:
         """The DaemonSets that own some of the pods. Raises Failed where one cannot be read."""
-        daemon_sets: dict[tuple[str, str], KubeObject | None] = {}
-        for pod in pods:
-            key = (pod.namespace, asked_daemon_set(pod, self._options))
-            if not key[1] or key in daemon_sets:
-                continue
+        found = Cache()
+        found.kinds_read = frozenset({"DaemonSet"})
+        names = ((pod.namespace, asked_daemon_set(pod, self._options)) for pod in pods)
+        for key in dict.fromkeys(key for key in names if key[1]):
             answer = await self._session.reader.call(Get("DaemonSet", key))
             if not answer.ok and answer.code != NOT_FOUND:
                 raise Failed(f"daemonset {'/'.join(key)} cannot be read: {answer.message}")
-            daemon_sets[key] = answer.obj
-        return _FoundSets(daemon_sets)
+            found.set("DaemonSet", key, answer.obj)
+        return found
 
     # One pod
 
@@ -290,19 +289,6 @@ class NodeDrain:
             raise Overtaken("the node is gone")
         if isinstance(node, Node) and not node.spec.unschedulable:
             raise Overtaken("another client uncordoned it")
-
-
-class _FoundSets:
-    """`OwnerLookup` over the DaemonSets that were asked for."""
-
-    def __init__(self, found: dict[tuple[str, str], KubeObject | None]) -> None:
-        self._found = found
-
-    def find(self, kind: str, namespace: str, name: str) -> KubeObject | None:
-        return self._found.get((namespace, name)) if kind == "DaemonSet" else None
-
-    def was_read(self, kind: str) -> bool:
-        return kind == "DaemonSet"
 
 
 def _pod(item: dict[str, object]) -> Pod:

@@ -16,7 +16,7 @@ from __future__ import annotations
 import functools
 import importlib
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -72,27 +72,32 @@ CONNECTION_FLAGS = flag_table(
 )
 
 
-def connection_arguments(connection: Connection) -> list[str]:
+_NAMES: Final = {flag.field: flag.name for flag in CONNECTION_FLAGS if flag.field != "token"}
+_LEADING: Final = (
+    *("kubeconfig", "context", "cluster", "user", "server", "impersonate", "impersonate_groups"),
+    *("impersonate_uid", "impersonate_user_extra", "tls_server_name", "insecure_skip_tls_verify"),
+    *("certificate_authority", "client_certificate", "client_key"),
+)
+"""Those that lead to a cluster as a user; kubectl's commands name the namespace themselves."""
+
+
+def connection_arguments(connection: Connection, fields: Iterable[str] = _NAMES) -> list[str]:
     """The connection flags as arguments of another call of this program; the token is left out."""
     words = []
-    for flag in CONNECTION_FLAGS:
-        if flag.field == "token":
-            continue
-        value = getattr(connection, flag.field)
-        name = flag.name
+    for field in fields:
+        value, name = getattr(connection, field), _NAMES[field]
         if isinstance(value, tuple):
             words += [f"{name}={each}" for each in value]
-        elif value is True:
-            words.append(name)
         elif value:
-            words.append(f"{name}={value}")
+            words.append(name if value is True else f"{name}={value}")
     return words
 
 
 def lead_to(connection: Connection, dump: Sequence[str] = (), settings: Sequence[str] = ()) -> None:
     """Let the commands that this process prints lead to that cluster, or to that dump, with these
     settings."""
-    of_kubectl, ours = (connection.leading_words(kubectl=each) for each in (True, False))
+    of_kubectl = connection_arguments(connection, _LEADING)
+    ours = [*of_kubectl, *connection_arguments(connection, ("namespace", "via"))]
     terminal.choose_leading_flags(terminal.lead_to(of_kubectl, ours, dump, settings))
 
 

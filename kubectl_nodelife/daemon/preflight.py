@@ -339,7 +339,7 @@ class Preflight(ClusterChecks):
 
     def _not_leading(self) -> Refused:
         on = f"lease {self._orders.lease_namespace}/{permissions.ENFORCE_LEASE}"
-        holder = self._keeper.state().holder
+        holder = self._keeper.election.holder
         if holder:
             return Refused(
                 f"{holder} holds it", on=on, remedy="stop that one, or wait for it with --wait"

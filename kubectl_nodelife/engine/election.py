@@ -97,18 +97,10 @@ class Election:
         """True if another may hold it by now: our last renewal has lasted for its whole time."""
         return self._last_ns is None or now_ns >= self._last_ns + self.terms.lease_duration_ns
 
-    def renewed_ns(self) -> int | None:
-        """When the last renewal that succeeded was sent; None while another leads."""
-        return self._renewed_ns
-
     @property
     def raw(self) -> dict[str, Any] | None:
         """The Lease as last read or written; None where it was never seen."""
         return self._raw
-
-    def observe(self, raw: dict[str, Any], now_ns: int) -> None:
-        """Take in the Lease as another write of ours, to its annotations, has left it."""
-        self._observe(raw, now_ns)
 
     def lose(self) -> None:
         """The renew deadline has passed: whatever comes next is an acquisition."""
@@ -253,13 +245,3 @@ def why_unreadable(raw: Any) -> str:
         if isinstance(value, int) and not 0 <= value < 1 << 31:
             return f"its {key} is out of range"
     return ""
-
-
-class LeaseState(msgspec.Struct, frozen=True):
-    """The Lease as `status` shows it. `epoch`: leaseTransitions while we hold it."""
-
-    namespace: str
-    name: str
-    holder: str
-    ours: bool
-    epoch: int

@@ -91,8 +91,8 @@ UPSTREAM: Final = Caps(None, None, None, None, None, errors=None, nodes_gone_sha
 
 
 class WriteConditions(msgspec.Struct, frozen=True):
-    """The state of this moment. `zone_of`: node -> its zone, of all nodes. `tainted`: nodes with a
-    NoExecute taint of a lost node.
+    """The state of this moment. `zones`: node -> its zone, of all nodes. `tainted`: nodes with a
+    NoExecute taint of a lost node. Both are asked for only where a share is counted.
     """
 
     leads: bool = True
@@ -103,8 +103,8 @@ class WriteConditions(msgspec.Struct, frozen=True):
     kill_switch_absent_ns: int = 0
     kill_switch_present: bool = False
     journal_error: str = ""
-    zone_of: Mapping[str, str] = {}
-    tainted: Collection[str] = ()
+    zones: Callable[[], Mapping[str, str]] = dict
+    tainted: Callable[[], Collection[str]] = tuple
 
 
 class Breaker(msgspec.Struct, frozen=True):
@@ -247,14 +247,17 @@ class Guard:
 
         A taint that was sent counts at once, before the cluster shows it.
         """
-        node, zone = action.target[1][1], view.zone_of.get(action.target[1][1], "")
+        if self.caps.zone_share is None and self.caps.cluster_share is None:
+            return ""
+        node, zone_of = action.target[1][1], view.zones()
+        zone = zone_of.get(node, "")
         sent = {n for n, at_ns in self._tainting.items() if now_ns < at_ns + _SHOWN_NS}
-        tainted = {*view.tainted, *sent} - {node}
-        of_zone = {name for name, other in view.zone_of.items() if other == zone}
+        tainted = {*view.tainted(), *sent} - {node}
+        of_zone = {name for name, other in zone_of.items() if other == zone}
         least = 2 if len(of_zone) > 3 else 1
         for share, nodes, fewest, where in (
             (self.caps.zone_share, of_zone, least, f"zone {zone or 'none'}"),
-            (self.caps.cluster_share, view.zone_of.keys(), 1, "the cluster"),
+            (self.caps.cluster_share, zone_of.keys(), 1, "the cluster"),
         ):
             count = len(tainted & nodes)
             if share is not None and count >= (max(fewest, int(len(nodes) * share)) * bool(share)):

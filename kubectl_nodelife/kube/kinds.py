@@ -8,6 +8,7 @@ them (`kube.load` repairs the one difference, the empty selector of a policy/v1b
 from __future__ import annotations
 
 from typing import Final, NamedTuple
+from urllib.parse import quote
 
 from kubectl_nodelife.kube import admission, storage, workload
 from kubectl_nodelife.kube.lifecycle import Eviction, EvictionRequest, PodGroup
@@ -38,121 +39,72 @@ class Kind(NamedTuple):
         group = group_of(self.api_version)
         return f"{self.plural}.{group}" if group else self.plural
 
+    def path(self, namespace: str = "") -> str:
+        """The collection's, such as `/api/v1/namespaces/NS/pods`; "": of all namespaces."""
+        root = "/apis" if group_of(self.api_version) else "/api"
+        inside = f"/namespaces/{quote(namespace, safe='')}" if namespace else ""
+        return f"{root}/{self.api_version}{inside}/{self.plural}"
+
 
 def group_of(api_version: str) -> str:
     """The API group of `apps/v1` is `apps`; that of `v1` is ""."""
     return api_version.rpartition("/")[0]
 
 
+def _kind(
+    type_: type[KubeObject], api_versions: tuple[str, ...], *short: str, namespaced: bool = True
+) -> Kind:
+    """The kind of that type; its plural is by `UnsafeGuessKindToResource` of apimachinery's
+    pkg/api/meta.
+    """
+    name = type_.__name__
+    plural = name.lower()
+    if plural.endswith("s"):
+        plural += "es"
+    else:
+        plural = f"{plural[:-1]}ies" if plural.endswith("y") else f"{plural}s"
+    return Kind(name, type_, plural, namespaced, api_versions, short)
+
+
+_CORE = ("v1",)
 _APPS = ("apps/v1", "apps/v1beta2", "apps/v1beta1")
-_APPS_AND_EXTENSIONS = ("apps/v1", "apps/v1beta2", "apps/v1beta1", "extensions/v1beta1")
+_APPS_AND_EXTENSIONS = (*_APPS, "extensions/v1beta1")
 _ADMISSION = tuple(f"admissionregistration.k8s.io/{v}" for v in ("v1", "v1beta1", "v1alpha1"))
+_AUTOSCALING = tuple(f"autoscaling/{v}" for v in ("v2", "v2beta2", "v2beta1", "v1"))
 _LIFECYCLE = ("lifecycle.k8s.io/v1alpha1",)
-_STORAGE = tuple(f"storage.k8s.io/{v}" for v in ("v1", "v1beta1"))
+_SCHEDULING = tuple(f"scheduling.k8s.io/{v}" for v in ("v1", "v1beta1", "v1alpha1"))
+_STORAGE = ("storage.k8s.io/v1", "storage.k8s.io/v1beta1")
 
 KINDS: tuple[Kind, ...] = (
-    Kind("Node", Node, "nodes", False, ("v1",), ("no",)),
-    Kind("Pod", Pod, "pods", True, ("v1",), ("po",)),
-    Kind("Namespace", workload.Namespace, "namespaces", False, ("v1",), ("ns",)),
-    Kind(
-        "Lease",
-        Lease,
-        "leases",
-        True,
-        ("coordination.k8s.io/v1", "coordination.k8s.io/v1beta1"),
-    ),
-    Kind("DaemonSet", workload.DaemonSet, "daemonsets", True, _APPS_AND_EXTENSIONS, ("ds",)),
-    Kind("ControllerRevision", workload.ControllerRevision, "controllerrevisions", True, _APPS),
-    Kind("ReplicaSet", workload.ReplicaSet, "replicasets", True, _APPS_AND_EXTENSIONS, ("rs",)),
-    Kind("Deployment", workload.Deployment, "deployments", True, _APPS_AND_EXTENSIONS, ("deploy",)),
-    Kind("StatefulSet", workload.StatefulSet, "statefulsets", True, _APPS, ("sts",)),
-    Kind(
-        "ReplicationController",
-        workload.ReplicationController,
-        "replicationcontrollers",
-        True,
-        ("v1",),
-        ("rc",),
-    ),
-    Kind("Job", workload.Job, "jobs", True, ("batch/v1",)),
-    Kind(
-        "PodDisruptionBudget",
-        workload.PodDisruptionBudget,
-        "poddisruptionbudgets",
-        True,
-        ("policy/v1", "policy/v1beta1"),
-        ("pdb",),
-    ),
-    Kind(
-        "HorizontalPodAutoscaler",
-        workload.HorizontalPodAutoscaler,
-        "horizontalpodautoscalers",
-        True,
-        ("autoscaling/v2", "autoscaling/v2beta2", "autoscaling/v2beta1", "autoscaling/v1"),
-        ("hpa",),
-    ),
-    Kind(
-        "PersistentVolume", storage.PersistentVolume, "persistentvolumes", False, ("v1",), ("pv",)
-    ),
-    Kind(
-        "PersistentVolumeClaim",
-        storage.PersistentVolumeClaim,
-        "persistentvolumeclaims",
-        True,
-        ("v1",),
-        ("pvc",),
-    ),
-    Kind("StorageClass", storage.StorageClass, "storageclasses", False, _STORAGE, ("sc",)),
-    Kind("VolumeAttachment", storage.VolumeAttachment, "volumeattachments", False, _STORAGE),
-    Kind("CSINode", storage.CSINode, "csinodes", False, _STORAGE),
-    Kind(
-        "ValidatingWebhookConfiguration",
-        admission.ValidatingWebhookConfiguration,
-        "validatingwebhookconfigurations",
-        False,
-        _ADMISSION,
-    ),
-    Kind(
-        "MutatingWebhookConfiguration",
-        admission.MutatingWebhookConfiguration,
-        "mutatingwebhookconfigurations",
-        False,
-        _ADMISSION,
-    ),
-    Kind(
-        "ValidatingAdmissionPolicy",
-        admission.ValidatingAdmissionPolicy,
-        "validatingadmissionpolicies",
-        False,
-        _ADMISSION,
-    ),
-    Kind(
-        "ValidatingAdmissionPolicyBinding",
-        admission.ValidatingAdmissionPolicyBinding,
-        "validatingadmissionpolicybindings",
-        False,
-        _ADMISSION,
-    ),
-    Kind("Event", workload.Event, "events", True, ("v1", "events.k8s.io/v1"), ("ev",)),
-    Kind(
-        "PriorityClass",
-        workload.PriorityClass,
-        "priorityclasses",
-        False,
-        ("scheduling.k8s.io/v1", "scheduling.k8s.io/v1beta1", "scheduling.k8s.io/v1alpha1"),
-        ("pc",),
-    ),
-    Kind("Service", Service, "services", True, ("v1",), ("svc",)),
-    Kind(
-        "EndpointSlice",
-        EndpointSlice,
-        "endpointslices",
-        True,
-        ("discovery.k8s.io/v1", "discovery.k8s.io/v1beta1"),
-    ),
-    Kind("EvictionRequest", EvictionRequest, "evictionrequests", True, _LIFECYCLE),
-    Kind("Eviction", Eviction, "evictions", True, _LIFECYCLE),
-    Kind("PodGroup", PodGroup, "podgroups", True, ("scheduling.k8s.io/v1beta1",)),
+    _kind(Node, _CORE, "no", namespaced=False),
+    _kind(Pod, _CORE, "po"),
+    _kind(workload.Namespace, _CORE, "ns", namespaced=False),
+    _kind(Lease, ("coordination.k8s.io/v1", "coordination.k8s.io/v1beta1")),
+    _kind(workload.DaemonSet, _APPS_AND_EXTENSIONS, "ds"),
+    _kind(workload.ControllerRevision, _APPS),
+    _kind(workload.ReplicaSet, _APPS_AND_EXTENSIONS, "rs"),
+    _kind(workload.Deployment, _APPS_AND_EXTENSIONS, "deploy"),
+    _kind(workload.StatefulSet, _APPS, "sts"),
+    _kind(workload.ReplicationController, _CORE, "rc"),
+    _kind(workload.Job, ("batch/v1",)),
+    _kind(workload.PodDisruptionBudget, ("policy/v1", "policy/v1beta1"), "pdb"),
+    _kind(workload.HorizontalPodAutoscaler, _AUTOSCALING, "hpa"),
+    _kind(storage.PersistentVolume, _CORE, "pv", namespaced=False),
+    _kind(storage.PersistentVolumeClaim, _CORE, "pvc"),
+    _kind(storage.StorageClass, _STORAGE, "sc", namespaced=False),
+    _kind(storage.VolumeAttachment, _STORAGE, namespaced=False),
+    _kind(storage.CSINode, _STORAGE, namespaced=False),
+    _kind(admission.ValidatingWebhookConfiguration, _ADMISSION, namespaced=False),
+    _kind(admission.MutatingWebhookConfiguration, _ADMISSION, namespaced=False),
+    _kind(admission.ValidatingAdmissionPolicy, _ADMISSION, namespaced=False),
+    _kind(admission.ValidatingAdmissionPolicyBinding, _ADMISSION, namespaced=False),
+    _kind(workload.Event, ("v1", "events.k8s.io/v1"), "ev"),
+    _kind(workload.PriorityClass, _SCHEDULING, "pc", namespaced=False),
+    _kind(Service, _CORE, "svc"),
+    _kind(EndpointSlice, ("discovery.k8s.io/v1", "discovery.k8s.io/v1beta1")),
+    _kind(EvictionRequest, _LIFECYCLE),
+    _kind(Eviction, _LIFECYCLE),
+    _kind(PodGroup, ("scheduling.k8s.io/v1beta1",)),
 )
 
 DRAIN_KINDS: Final = (

@@ -59,10 +59,15 @@ class StatusDetails(msgspec.Struct, frozen=True, rename="camel"):
     retry_after_seconds: int | None = None
     causes: tuple[StatusCause, ...] | None = None
 
+    def words(self) -> list[str]:
+        """What each of the causes says."""
+        return [cause.message or "" for cause in self.causes or ()]
+
 
 class Status(msgspec.Struct, frozen=True):
     """`metav1.Status`: what the API says when something fails."""
 
+    kind: str | None = None
     message: str | None = None
     reason: str | None = None
     code: int | None = None
@@ -105,14 +110,13 @@ def api_error(code: int, body: bytes, retry_after_s: float | None = None) -> Api
     except msgspec.MsgspecError:
         text = " ".join(body[:200].decode(errors="replace").split())
         return ApiError(code, text or f"HTTP {code}", retry_after_s=retry_after_s)
-    details = status.details
-    if retry_after_s is None and details is not None:
+    details = status.details or StatusDetails()
+    if retry_after_s is None:
         retry_after_s = details.retry_after_seconds
     message = (status.message or f"HTTP {code}")[:_ERROR_SHOWN]
-    causes = [cause.message or "" for cause in (details and details.causes) or ()]
     return ApiError(
         status.code or code,
-        with_causes(code, message, causes),
+        with_causes(code, message, details.words()),
         reason=status.reason or "",
         retry_after_s=retry_after_s,
     )

@@ -10,29 +10,6 @@ from typing import NamedTuple
 
 from kubectl_nodelife.errors import BadInput
 
-_LEADING = (
-    "kubeconfig",
-    "context",
-    "cluster",
-    "user",
-    "server",
-    "impersonate",
-    "impersonate_groups",
-    "impersonate_uid",
-    "impersonate_user_extra",
-    "tls_server_name",
-    "insecure_skip_tls_verify",
-    "certificate_authority",
-    "client_certificate",
-    "client_key",
-)
-_SPELLED = {
-    "impersonate": "as",
-    "impersonate_groups": "as-group",
-    "impersonate_uid": "as-uid",
-    "impersonate_user_extra": "as-user-extra",
-}
-
 
 class DeclaredFlag(NamedTuple):
     """A flag: its field of the tuple that holds the values, and whether --help shows it.
@@ -110,20 +87,6 @@ class Connection(NamedTuple):
             mine = merged[field]
             merged[field] = mine + theirs if isinstance(mine, tuple) else theirs or mine
         return Connection(**merged)
-
-    def leading_words(self, *, kubectl: bool) -> list[str]:
-        """The flags that lead to the same cluster as the same user, as words of kubectl or of this
-        program; the token is left out, and a namespace, which kubectl's commands name themselves.
-        """
-        fields = _LEADING if kubectl else (*_LEADING, "namespace", "via")
-        words: list[str] = []
-        for field in fields:
-            value, flag = getattr(self, field), f"--{_SPELLED.get(field, field.replace('_', '-'))}"
-            if isinstance(value, tuple):
-                words += [f"{flag}={each}" for each in value]
-            elif value:
-                words.append(flag if value is True else f"{flag}={value}")
-        return words
 
     def for_kubectl(self) -> dict[str, str | None]:
         """The options that printed kubectl lines repeat, by flag without dashes; None: not given.

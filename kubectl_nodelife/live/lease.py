@@ -25,7 +25,7 @@ from msgspec.structs import replace
 
 from kubectl_nodelife.engine.calls import Answer, Get, Post, Replace
 from kubectl_nodelife.engine.calls.call import CONFLICT, NO_ANSWER, NOT_FOUND
-from kubectl_nodelife.engine.election import CLIENT_GO, JITTER, Election, ElectionTerms, LeaseState
+from kubectl_nodelife.engine.election import CLIENT_GO, JITTER, Election, ElectionTerms
 from kubectl_nodelife.kube.times import SECOND_NS
 from kubectl_nodelife.live.clock import steady_ns
 from kubectl_nodelife.live.writer import Writer
@@ -85,12 +85,6 @@ class LeaseKeeper:
         """True if another held it when it was last seen, and nothing has gone wrong since."""
         holder = self.election.holder
         return not self.leads() and not self.error and holder not in ("", self.election.identity)
-
-    def state(self) -> LeaseState:
-        """The Lease as it is known."""
-        namespace, name = self.election.key
-        holder, epoch = self.election.holder, self.election.transitions
-        return LeaseState(namespace, name, holder, self.leads(), epoch)
 
     async def attempt(self) -> bool:
         """Acquire or renew once. After the renew deadline it is an acquisition."""

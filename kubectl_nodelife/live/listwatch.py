@@ -186,11 +186,6 @@ class WatchStream(Generic[T]):
             return None
         raise _error_in(line, error) from None
 
-    @property
-    def torn(self) -> bool:
-        """True if part of a line has come whose end has not."""
-        return any(part.strip() for part in self._torn)
-
 
 def _error_in(line: bytes, cause: Exception | None) -> ApiError | MalformedLine:
     try:

@@ -81,7 +81,7 @@ class CredentialPlugin:
         self._timeout_seconds = timeout_seconds
         self._show_stderr = show_stderr
 
-    async def run(self, previous_response: Any = None) -> Credential:
+    async def run(self) -> Credential:
         """Run it once. Raises Failed with the plugin's own words, BadInput if kuberc forbids it."""
         config = self._config
         name = f"credential plugin {config.command}"

@@ -33,10 +33,7 @@ class Resource(NamedTuple):
     @property
     def path(self) -> str:
         """The collection's path, such as `/api/v1/pods`."""
-        version = self.kind.api_version
-        root = f"/apis/{version}" if "/" in version else f"/api/{version}"
-        inside = f"/namespaces/{quote(self.namespace, safe='')}" if self.namespace else ""
-        return f"{root}{inside}/{self.kind.plural}"
+        return self.kind.path(self.namespace)
 
     def __str__(self) -> str:
         return self.kind.resource

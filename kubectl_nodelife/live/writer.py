@@ -36,7 +36,7 @@ from kubectl_nodelife.kube.kinds import kind_named
 from kubectl_nodelife.kube.meta import KubeObject
 from kubectl_nodelife.kube.unreadable import InputError
 from kubectl_nodelife.live.auth import Session
-from kubectl_nodelife.live.client import with_causes
+from kubectl_nodelife.live.client import Status, StatusDetails, with_causes
 from kubectl_nodelife.live.clock import ServerClock, steady_ns
 from kubectl_nodelife.live.transport import read_body
 
@@ -55,20 +55,6 @@ _MOST_BYTES: Final = 64 << 20
 _MANAGED: Final = frozenset({"POST", "PUT", "PATCH"})
 
 _STATUS: Final = "Status"
-
-
-class _Details(msgspec.Struct, frozen=True, rename="camel"):
-    name: str = ""
-    kind: str = ""
-    causes: list[dict[str, Any]] | None = None
-    retry_after_seconds: int = 0
-
-
-class _Status(msgspec.Struct, frozen=True):
-    kind: str = ""
-    message: str = ""
-    reason: str = ""
-    details: _Details | None = None
 
 
 class Withheld(Exception):
@@ -236,13 +222,13 @@ class Writer:
         if 200 <= code < 300:
             return _success(request, code, body, kind, now_ns)
         try:
-            status = msgspec.json.decode(body, type=_Status)
+            status = msgspec.json.decode(body, type=Status)
         except msgspec.MsgspecError:
-            status = _Status()
-        details = status.details or _Details()
-        causes = tuple(str(cause.get("reason", "")) for cause in details.causes or ())
-        words = [str(cause.get("message") or "") for cause in details.causes or ()]
-        message = with_causes(code, (status.message or f"HTTP {code}")[:500], words)
+            status = Status()
+        details = status.details or StatusDetails()
+        causes = tuple(cause.reason or "" for cause in details.causes or ())
+        message = (status.message or f"HTTP {code}")[:500]
+        message = with_causes(code, message, details.words())
         reason = status.reason or ("Unknown" if status.message else "")
         if code == 404 and (status.kind != "Status" or status.reason != "NotFound"):
             return Answer(502, message=f"a 404 that is not the API server's: {message}")

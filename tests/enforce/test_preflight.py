@@ -69,7 +69,8 @@ class Server:
     async def attempt(self) -> bool:
         return not self.holder
 
-    def state(self) -> Any:
+    @property
+    def election(self) -> Any:
         return self
 
 

@@ -17,7 +17,7 @@ def keeper(holder: str, error: str = "") -> LeaseKeeper:
     """One that has just looked at the Lease."""
     made = LeaseKeeper(cast(Any, None), lambda: NOW, steady=lambda: NOW, name="lease")
     spec = {"holderIdentity": made.election.identity if holder == "we" else holder}
-    made.election.observe({"metadata": {"uid": "u"}, "spec": spec}, NOW)
+    made.election._observe({"metadata": {"uid": "u"}, "spec": spec}, NOW)
     made.error = error
     return made
 

@@ -152,7 +152,7 @@ def of_zones(zones: dict[str, tuple[int, int]]) -> WriteConditions:
     }
     zone_of = {name: zone for zone, names in named.items() for name in names}
     tainted = {name for zone, names in named.items() for name in names[1 : zones[zone][1] + 1]}
-    return replace(OPEN, zone_of=zone_of, tainted=frozenset(tainted))
+    return replace(OPEN, zones=lambda: zone_of, tainted=lambda: tainted)
 
 
 @pytest.mark.parametrize(

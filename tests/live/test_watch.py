@@ -40,7 +40,6 @@ def test_events_come_out_in_order_whatever_the_pieces() -> None:
             ("DELETED", "a"),
         ]
         assert stream.resource_version == "7"
-        assert not stream.torn
 
 
 def test_a_bookmark_only_moves_the_version_on() -> None:
@@ -61,11 +60,10 @@ def test_the_end_of_a_watch_list_is_told_between_the_objects_and_the_news() -> N
     assert seen == [("a", False), ("b", True)]
 
 
-def test_a_torn_line_is_kept_for_the_next_piece_and_known_as_torn() -> None:
+def test_a_torn_line_is_kept_for_the_next_piece() -> None:
     stream = WatchStream(Pod)
     text = line("ADDED", "a", "5")
     assert list(stream.feed(text[:30])) == []
-    assert stream.torn
     assert stream.resource_version == ""
     assert [e.object.name for e in stream.feed(text[30:])] == ["a"]
 

@@ -297,7 +297,7 @@ class Enforcement:
 
     def state(self) -> dict[str, Any]:
         """For `daemon status`."""
-        lease = self.keeper.state()
+        election = self.keeper.election
         return {
             "controllers": list(self.orders.controllers),
             "enforcing": not self.why_not,
@@ -306,7 +306,7 @@ class Enforcement:
             "begin": self.orders.begin,
             "caps": self.orders.caps or "default",
             "capsLeft": self.guard.left(self.monotonic_ns()),
-            "lease": {"name": f"{lease.namespace}/{lease.name}", "holder": lease.holder},
+            "lease": {"name": "/".join(election.key), "holder": election.holder},
             "breakers": [breaker.because for breaker in self.guard.breakers.values()],
             "paused": self.pause.because(self.monotonic_ns()),
             "ended": self._ended_parts(),

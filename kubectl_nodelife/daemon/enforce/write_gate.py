@@ -25,7 +25,7 @@ from __future__ import annotations
 import asyncio
 import os
 import sqlite3
-from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable
 from typing import Any, Final
 
 import msgspec
@@ -167,7 +167,8 @@ class WriteGate:
         if error := self._journal_error():
             return f"the journal cannot be written: {error}"
         if not self._keeper.leads():
-            return f"the Lease is not held ({self._keeper.error or self._keeper.state().holder})"
+            why = self._keeper.error or self._keeper.election.holder
+            return f"the Lease is not held ({why})"
         if paused := self._pause.because(self._now_ns()):
             return paused
         if self._kill_switch.present:
@@ -184,7 +185,8 @@ class WriteGate:
         now_ns = self._now_ns()
         blind = self.watching_because() or task.stands_still or _left_behind(task)
         cold_for_ns = task.cold_for_ns()
-        view = WriteConditions(
+        nodes = cache.nodes
+        return WriteConditions(
             leads=self._keeper.leads(),
             synced=task.synced.is_set() or bool(task.host.engine),
             blind=blind,
@@ -193,10 +195,13 @@ class WriteGate:
             kill_switch_absent_ns=self._kill_switch.absent_ns,
             kill_switch_present=self._kill_switch.present,
             journal_error=self._journal_error(),
+            zones=lambda: {name: zone_key(node.metadata.labels) for name, node in nodes.items()},
+            tainted=lambda: {
+                name
+                for name, node in nodes.items()
+                if any(is_for_lost_node(taint) for taint in node.spec.taints)
+            },
         )
-        if self._guard.caps.zone_share is None and self._guard.caps.cluster_share is None:
-            return view
-        return replace(view, zone_of=_ZoneOf(cache), tainted=_Tainted(cache))
 
 
 def _left_behind(task: DecisionTask) -> str:
@@ -207,40 +212,6 @@ def _left_behind(task: DecisionTask) -> str:
     if drift_ns <= DRIFT_NS:
         return ""
     return f"the API server's clock has gone on by {drift_ns / SECOND_NS:.0f}s more than ours"
-
-
-class _ZoneOf(Mapping[str, str]):
-    """The zone of each node, read when it is asked for: few of the writes are about zones."""
-
-    def __init__(self, cache: Cache) -> None:
-        self._nodes = cache.nodes
-
-    def __getitem__(self, name: str) -> str:
-        return zone_key(self._nodes[name].metadata.labels)
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._nodes)
-
-    def __len__(self) -> int:
-        return len(self._nodes)
-
-
-class _Tainted(Collection[str]):
-    """The nodes that bear a NoExecute taint of a lost node."""
-
-    def __init__(self, cache: Cache) -> None:
-        self._nodes = cache.nodes
-
-    def __contains__(self, name: object) -> bool:
-        return name in set(self)
-
-    def __iter__(self) -> Iterator[str]:
-        for name, node in self._nodes.items():
-            if any(is_for_lost_node(t) for t in node.spec.taints):
-                yield name
-
-    def __len__(self) -> int:
-        return sum(1 for _ in self)
 
 
 class Pause:

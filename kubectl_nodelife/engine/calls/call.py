@@ -217,7 +217,7 @@ class Request(msgspec.Struct, frozen=True, rename="camel", gc=False):
 def request_of_call(call: Read | Write) -> Request:
     """The call as a request."""
     if isinstance(call, ListObjects):
-        path = collection_path(call.of, call.namespace)
+        path = kind_named(call.of).path(call.namespace)
         selector = ",".join(f"{key}={value}" for key, value in call.labels)
         path += f"?labelSelector={quote(selector, safe='')}" if selector else ""
         return Request("GET", path, JSON, {})
@@ -225,7 +225,7 @@ def request_of_call(call: Read | Write) -> Request:
         path = object_path(call.kind, call.key)
         return Request("GET", path if call.quorum else f"{path}?resourceVersion=0", JSON, {})
     if isinstance(call, Post):
-        return Request("POST", collection_path(call.kind, call.key[0]), JSON, call.body)
+        return Request("POST", kind_named(call.kind).path(call.key[0]), JSON, call.body)
     if isinstance(call, Evict):
         return Request("POST", f"{object_path('Pod', call.key)}/eviction", JSON, _eviction(call))
     path = object_path(call.kind, call.key)
@@ -255,18 +255,9 @@ def as_dry_run(request: Request) -> Request:
     return replace(request, path=f"{request.path}{mark}dryRun=All", body=body)
 
 
-def collection_path(kind_name: str, namespace: str) -> str:
-    """Such as `/api/v1/namespaces/NS/pods`."""
-    kind = kind_named(kind_name)
-    version = kind.api_version
-    root = f"/apis/{version}" if "/" in version else f"/api/{version}"
-    inside = f"/namespaces/{quote(namespace, safe='')}" if kind.namespaced else ""
-    return f"{root}{inside}/{kind.plural}"
-
-
 def object_path(kind_name: str, key: Key) -> str:
     """Such as `/api/v1/nodes/N`."""
-    return f"{collection_path(kind_name, key[0])}/{quote(key[1], safe='')}"
+    return f"{kind_named(kind_name).path(key[0])}/{quote(key[1], safe='')}"
 
 
 def _delete_options(call: Delete | Evict) -> Body:
@@ -358,6 +349,11 @@ def write(action: Action, call: Write) -> Conversation:
         return failed(answer)
     done = is_done(action, current.obj, current.now_ns)
     return Result(OK, changed=True, fresh=current.obj) if done else failed(answer, current.obj)
+
+
+def patch_status(action: Action, seen: KubeObject | None, status: Body) -> Conversation:
+    """One PATCH of these fields of the status, under the version seen."""
+    return write(action, Patch(*action.target, {"status": status}, as_seen(action, seen), "status"))
 
 
 def is_done(action: Action, obj: KubeObject, now_ns: int) -> bool:

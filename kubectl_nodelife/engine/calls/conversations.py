@@ -74,6 +74,7 @@ from kubectl_nodelife.engine.calls.call import (
     failed,
     is_another,
     is_done,
+    patch_status,
     read,
     request_of_call,
     same,
@@ -264,8 +265,7 @@ def update_status(
             return current
         seen = current.obj
     counts = {camel_case(field): getattr(action.status, field) for field in STATUS_COUNTS}
-    patch = Patch(*action.target, {"status": counts}, as_seen(action, seen), "status")
-    return (yield from write(action, patch))
+    return (yield from patch_status(action, seen, counts))
 
 
 def raise_collision_count(
@@ -279,9 +279,8 @@ def raise_collision_count(
     assert isinstance(daemon_set, DaemonSet)
     if action.check and daemon_set.status.collision_count != action.seen:
         return conflict("the collision count was raised already", daemon_set)
-    body = {"status": {"collisionCount": (daemon_set.status.collision_count or 0) + 1}}
-    patch = Patch(*action.target, body, as_seen(action, daemon_set), "status")
-    return (yield from write(action, patch))
+    raised = {"collisionCount": (daemon_set.status.collision_count or 0) + 1}
+    return (yield from patch_status(action, daemon_set, raised))
 
 
 def roll_back(action: RollBackDaemonSet, seen: KubeObject | None, now_ns: int) -> Conversation:

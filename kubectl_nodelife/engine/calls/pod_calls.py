@@ -52,6 +52,7 @@ from kubectl_nodelife.engine.calls.call import (
     conflict,
     failed,
     is_another,
+    patch_status,
     read,
     same,
     whole,
@@ -98,28 +99,24 @@ def mark_pod_not_ready(
     action: MarkPodNotReady, seen: KubeObject | None, now_ns: int
 ) -> Conversation:
     """PATCH of the condition, under the version seen."""
-    body = {"status": {"conditions": [whole(action.condition)]}}
-    patch = Patch(*action.target, body, as_seen(action, seen), "status")
-    return (yield from write(action, patch))
+    return patch_status(action, seen, {"conditions": [whole(action.condition)]})
 
 
 def set_pod_reason(action: SetPodReason, seen: KubeObject | None, now_ns: int) -> Conversation:
     """PATCH of reason and message, under the version seen."""
-    body = {"status": {"reason": action.reason, "message": action.message}}
-    patch = Patch(*action.target, body, as_seen(action, seen), "status")
-    return (yield from write(action, patch))
+    return patch_status(action, seen, {"reason": action.reason, "message": action.message})
 
 
 def set_pod_condition(
     action: SetPodCondition, seen: KubeObject | None, now_ns: int
 ) -> Conversation:
     """Read, then PATCH of the condition, and of the phase that goes along, if that changes it."""
-    return (yield from _patch_status(action, action.phase, action.condition, now_ns))
+    return _patch_status(action, action.phase, action.condition, now_ns)
 
 
 def set_pod_phase(action: SetPodPhase, seen: KubeObject | None, now_ns: int) -> Conversation:
     """Read, then PATCH of the phase."""
-    return (yield from _patch_status(action, action.phase, None, now_ns))
+    return _patch_status(action, action.phase, None, now_ns)
 
 
 def delete_pod(action: DeletePod, seen: KubeObject | None, now_ns: int) -> Conversation:
@@ -141,8 +138,7 @@ def delete_pod(action: DeletePod, seen: KubeObject | None, now_ns: int) -> Conve
 def set_pod_label(action: SetPodLabel, seen: KubeObject | None, now_ns: int) -> Conversation:
     """Merge patch of one label."""
     body = {"metadata": {"labels": {action.key: action.value}}}
-    patch = Patch(*action.target, body, same(action, seen), content_type=MERGE)
-    return (yield from write(action, patch))
+    return write(action, Patch(*action.target, body, same(action, seen), content_type=MERGE))
 
 
 def create_pod(action: CreatePod, seen: KubeObject | None, now_ns: int) -> Conversation:
@@ -296,14 +292,9 @@ def is_out_of_service(node: Node) -> bool:
 
 def set_pod_ready(action: SetPodReady, seen: KubeObject | None, now_ns: int) -> Conversation:
     """PATCH of one condition's status, under the version judged."""
-    changed = {
-        "type": "Ready",
-        "status": action.status,
-        "lastTransitionTime": format_time(action.at),
-    }
-    body = {"status": {"conditions": [changed]}}
-    patch = Patch(*action.target, body, as_seen(action, seen), "status")
-    return (yield from write(action, patch))
+    since = format_time(action.at)
+    changed = {"type": "Ready", "status": action.status, "lastTransitionTime": since}
+    return patch_status(action, seen, {"conditions": [changed]})
 
 
 def after_eviction(code: int, *, terminating: bool, going: bool) -> str:
