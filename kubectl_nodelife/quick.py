@@ -69,8 +69,7 @@ def _lead(given: dict[str, str]) -> None:
     from kubectl_nodelife.report import terminal
 
     words = [f"--{name}={given[name]}" for name in ("kubeconfig", "context") if name in given]
-    if words:
-        terminal.choose_leading_flags(terminal.lead_to(words, words))
+    terminal.choose_leading_flags(terminal.LeadingFlags(words, words))
 
 
 def complete() -> int:

@@ -98,7 +98,7 @@ def lead_to(connection: Connection, dump: Sequence[str] = (), settings: Sequence
     settings."""
     of_kubectl = connection_arguments(connection, _LEADING)
     ours = [*of_kubectl, *connection_arguments(connection, ("namespace", "via"))]
-    terminal.choose_leading_flags(terminal.lead_to(of_kubectl, ours, dump, settings))
+    terminal.choose_leading_flags(terminal.LeadingFlags(of_kubectl, ours, dump, settings))
 
 
 def with_options(callback: Callback, options: Sequence[Callable[[Callback], Callback]]) -> Callback:

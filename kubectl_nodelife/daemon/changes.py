@@ -285,7 +285,6 @@ class ChangeFilter(NamedTuple):
     outcome: str = ""
     node: str = ""
     pod: tuple[str, str] | None = None
-    after_id: int = -1
     until_ns: int | None = None
 
     def takes(self, change: ChangeRecord) -> bool:
@@ -298,13 +297,11 @@ class ChangeFilter(NamedTuple):
             return False
         if self.node and self.node != (change.name if change.kind == "Node" else change.node):
             return False
-        if self.pod and (change.kind, change.namespace, change.name) != ("Pod", *self.pod):
-            return False
-        return change.id > self.after_id
+        return not self.pod or (change.kind, change.namespace, change.name) == ("Pod", *self.pod)
 
     def condition(self) -> tuple[str, list[Any]]:
         """As SQL."""
-        parts, values = ["id > ?"], [self.after_id]  # type: tuple[list[str], list[Any]]
+        parts, values = ["1"], []  # type: tuple[list[str], list[Any]]
         if self.since_ns is not None:
             parts.append("time_ns >= ?")
             values.append(self.since_ns)

@@ -102,7 +102,7 @@ class ForeignWriteDetector:
             return
         name, terminating = old.spec.node_name, old.metadata.deletion_timestamp is not None
         node = self._cache.node(name)
-        if node is None and (not terminating or _is_marked(old, "pod-gc")):
+        if node is None and (not terminating or _is_marked_by_gc(old)):
             because = f"seen in the cluster: its node {name} does not exist"
             yield self._delete(old, "pod-gc", because, None, force=True)
         elif terminating and self._not_ready(name) and self._out_of_service(name):
@@ -265,10 +265,10 @@ class ForeignWriteDetector:
         )
 
 
-def _is_marked(pod: Pod, controller: str) -> bool:
-    """True if its DisruptionTarget is this controller's."""
+def _is_marked_by_gc(pod: Pod) -> bool:
+    """True if its DisruptionTarget is pod-gc's."""
     target = pod.status.condition(DISRUPTION_TARGET)
-    return target is not None and _EVICTORS.get(target.reason) == controller
+    return target is not None and target.reason == DELETION_BY_POD_GC
 
 
 def _new_target(old: Pod, new: Pod) -> PodCondition | None:

@@ -210,14 +210,13 @@ class Intents:
                 loop.call_soon_threadsafe(resolve, batch.exception())
 
         def resolve(error: BaseException | None) -> None:
-            failed = error if isinstance(error, sqlite3.Error) else None
-            is_bug = error is not None and failed is None
-            if not is_bug:
-                self._note_saved(failed, ends)
+            if error is None or isinstance(error, sqlite3.Error):
+                self._note_saved(error, ends)
+                error = None
             for stored in waiting:
                 if stored.done():
                     continue  # its action was given up
-                if error is not None and is_bug:
+                if error is not None:
                     stored.set_exception(error)
                 else:
                     stored.set_result(self.error)

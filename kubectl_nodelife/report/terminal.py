@@ -389,17 +389,6 @@ class LeadingFlags(
         return cls(*parts) if len(parts) == len(cls._fields) - 1 else cls()
 
 
-def lead_to(
-    kubectl: Sequence[str],
-    nodelife: Sequence[str],
-    dump: Sequence[str] = (),
-    settings: Sequence[str] = (),
-) -> LeadingFlags | None:
-    """The flags; None where there are none."""
-    flags = LeadingFlags(tuple(kubectl), tuple(nodelife), tuple(dump), tuple(settings))
-    return flags if any(flags) else None
-
-
 def _words(flags: Sequence[str]) -> str:
     return "".join(f" {shlex.quote(flag)}" for flag in flags)
 
@@ -422,7 +411,7 @@ _flags: ContextVar[LeadingFlags | None] = ContextVar("leading flags", default=No
 def choose_leading_flags(flags: LeadingFlags | None) -> None:
     """The flags that the commands which are printed get from now on, in this task and in what it
     starts."""
-    _flags.set(flags)
+    _flags.set(flags if flags is not None and any(flags) else None)
 
 
 def leading_flags() -> LeadingFlags | None:

@@ -20,7 +20,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from decimal import Decimal
 from hashlib import sha256
 from itertools import product
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import msgspec
 from msgspec.structs import replace
@@ -83,9 +83,8 @@ def base_of_recipe(recipe: Generate, settings: Settings) -> Base:
     """A cluster that each worker makes."""
     text = f"{recipe!r} {settings.profile.name} {_flags(settings)!r}"
     digest = sha256(text.encode()).hexdigest()
-    return Base(
-        DEFAULT_TIME_NS, settings.profile.name, _flags(settings), _ALL_KINDS, digest, recipe
-    )
+    profile = settings.profile.name
+    return Base(DEFAULT_TIME_NS, profile, _flags(settings), _ALL_KINDS, digest, recipe)
 
 
 def base_of_cluster(
@@ -98,14 +97,8 @@ def base_of_cluster(
 ) -> Base:
     """A cluster that was read. `events`, `kubelet`: as of Base."""
     documents = [encode(obj) for obj in _objects(cluster)]
-    inputs = [
-        *documents,
-        settings.profile.name,
-        _flags(settings),
-        start_ns,
-        list(events),
-        repr(kubelet),
-    ]
+    flags, profile = _flags(settings), settings.profile.name
+    inputs = [*documents, profile, flags, start_ns, list(events), repr(kubelet)]
     digest = sha256(msgspec.json.encode(inputs, order="sorted")).hexdigest()
     redact = Redaction(secrets.token_bytes(KEY_BYTES))
     for document in documents:
@@ -113,7 +106,7 @@ def base_of_cluster(
     redacted = [redact(document["kind"], document) for document in documents]
     packed = zlib.compress(msgspec.json.encode(redacted))
     return Base(
-        *(start_ns, settings.profile.name, _flags(settings), kinds_read, digest),
+        *(start_ns, profile, flags, kinds_read, digest),
         objects=packed,
         events=events,
         kubelet=kubelet,
@@ -150,15 +143,10 @@ class Terms(msgspec.Struct, frozen=True):
     controllers: tuple[str, ...] = CONTROLLER_NAMES
 
 
-class Judged(NamedTuple):
-    """The settings of a study's base, and those of a point."""
-
-    today: Settings
-    then: Settings
-
-
-def settings_at(base: Base, point: Mapping[str, Value]) -> Judged:
-    """Raises BadInput where a flag is not known, or its value is invalid."""
+def _settings_at(base: Base, point: Mapping[str, Value]) -> tuple[Settings, Settings]:
+    """The settings of the base, and those of the point. Raises BadInput where a flag is not known,
+    its value is invalid, or the base cannot have what the point sets.
+    """
     flags: dict[str, Any] = dict(base.flags)
     for name, value in point.items():
         if name.startswith(FLAG):
@@ -166,25 +154,19 @@ def settings_at(base: Base, point: Mapping[str, Value]) -> Judged:
         elif name == TOLERATION:
             flags |= dict.fromkeys(question.TOLERATION_FLAGS, value)
     try:
-        today = make_settings(base.profile, base.flags)
-        return Judged(today, make_settings(base.profile, flags))
+        settings = make_settings(base.profile, base.flags), make_settings(base.profile, flags)
     except SettingsError as error:
         raise BadInput(str(error), on="spec.space") from None
-
-
-def _checked(base: Base, point: Mapping[str, Value]) -> Judged:
-    """The settings of a point. Raises BadInput where the base cannot have what the point sets."""
-    judged = settings_at(base, point)
     for name in GENERATED_ONLY:
         if name in point and base.recipe is None:
             remedy = "vary it on a base of generate"
             raise BadInput("cannot be varied on a cluster that is given", on=name, remedy=remedy)
-    return judged
+    return settings
 
 
 def question_at(base: Base, point: Mapping[str, Value], terms: Terms) -> question.Question:
     """The base as the point has it, to be played for the study's duration. Raises BadInput."""
-    judged = _checked(base, point)
+    today, then = _settings_at(base, point)
     recipe = base.recipe
     if recipe is not None and ZONES in point:
         recipe = zones_of(recipe, int(point[ZONES]))
@@ -192,7 +174,7 @@ def question_at(base: Base, point: Mapping[str, Value], terms: Terms) -> questio
         recipe = replace(recipe, replicas=int(point[REPLICAS]))
     cluster = base.cluster(recipe)
     if TOLERATION in point:
-        cluster = question.restamped(cluster, judged.today, judged.then)
+        cluster = question.restamped(cluster, today, then)
     if MIN_AVAILABLE in point:
         cluster = _with_budgets(cluster, point[MIN_AVAILABLE])
     kubelet = base.kubelet
@@ -200,7 +182,7 @@ def question_at(base: Base, point: Mapping[str, Value], terms: Terms) -> questio
         every_ns = parse_duration(str(point[RENEWS]))
         kubelet = replace(kubelet, lease_renew_interval_ns=every_ns)
     return question.Question(
-        *(cluster, judged.then, base.start_ns, base.kinds_read, (), terms.duration_ns),
+        *(cluster, then, base.start_ns, base.kinds_read, (), terms.duration_ns),
         kubelet=kubelet,
         scheduler=terms.scheduler,
         controllers=terms.controllers,
@@ -255,7 +237,7 @@ def settled_points(
     today = today_of(base, space)
     by_text: dict[str, Point] = {}
     for point in points_of(space, sampling):
-        settled = _settled(_checked(base, point).then, point)
+        settled = _settled(_settings_at(base, point)[1], point)
         by_text.setdefault(repr(settled), settled)
     points = list(by_text.values())
     return (points if today in points else [today, *points]), today

@@ -384,11 +384,7 @@ def interval_of(values: Sequence[float]) -> Interval:
 def _resamples(many: int) -> list[Callable[[Sequence[float]], Sequence[float]]]:
     """A function that takes as many of the values, with replacement; at least two."""
     chance = random.Random(_SEED)
-    return [_taking(chance.choices(range(many), k=many)) for _ in range(_RESAMPLES)]
-
-
-def _taking(indices: Sequence[int]) -> Callable[[Sequence[Any]], Any]:
-    return itemgetter(*indices)
+    return [itemgetter(*chance.choices(range(many), k=many)) for _ in range(_RESAMPLES)]
 
 
 def difference_of(values: Mapping[int, float], others: Mapping[int, float]) -> Interval | None:

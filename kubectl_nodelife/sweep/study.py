@@ -202,9 +202,8 @@ def _failures(value: Any, at: FieldPath, read_file: ReadFile) -> tuple[tuple[str
 
 def _model(kind: str, fields: dict[str, Any], at: FieldPath) -> Model:
     model_type, needed = _MODELS[kind]
-    fields_of_it = tuple(each for each in model_type.__struct_fields__)
     read: dict[str, Any] = {}
-    for key, value in mapping(fields, at, fields_of_it).items():
+    for key, value in mapping(fields, at, model_type.__struct_fields__).items():
         if key in _LAWS:
             read[key] = read_law(value, at.key(key))
         elif key == "share":

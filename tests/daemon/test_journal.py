@@ -181,7 +181,6 @@ async def test_the_document_is_the_contracts_change(tmp_path: Path) -> None:
         pytest.param(ChangeFilter(pod=("other", "p1")), [], id="a-pod-elsewhere"),
         pytest.param(ChangeFilter(outcome="confirmed"), [0], id="by-outcome"),
         pytest.param(ChangeFilter(since_ns=T0 + 5), [1, 2, 3], id="since"),
-        pytest.param(ChangeFilter(after_id=1), [2, 3], id="after"),
     ],
 )
 async def test_choosing(tmp_path: Path, wanted: ChangeFilter, ids: list[int]) -> None:
