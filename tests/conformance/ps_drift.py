@@ -10,13 +10,11 @@ from kubectl_nodelife.kube.times import SECOND_NS, parse_time
 from kubectl_nodelife.kubelet import machine
 from kubectl_nodelife.kubelet.conditions import ready_condition
 from kubectl_nodelife.kubelet.status import with_condition
-from kubectl_nodelife.outlook.audit.classes import classify
-from kubectl_nodelife.outlook.audit.repair_plan import FirstSeen, RepairLimits, refusals
+from kubectl_nodelife.outlook.audit.classes import SETTLE_NS, classify
+from kubectl_nodelife.outlook.audit.repair_plan import FirstSeen, refusals
 from kubectl_nodelife.workloads.force_advice import NodeReadiness, node_readiness
 from tests.conformance.checks import only
 from tests.conformance.ps_functions import NOW_NS, Case, profiles_of, read, rules_of
-
-SETTLE_NS = 60 * SECOND_NS
 
 
 def health_of(given: Case) -> NodeReadiness:
@@ -32,16 +30,16 @@ def classification(case: Case) -> None:
     given, expect = case["given"], case["expect"]
     pod, node = read(given["pod"], Pod), health_of(given)
     now_ns = parse_time(given["clock"])
-    settle_ns = given.get("settleSeconds", 60) * SECOND_NS
+    assert given.get("settleSeconds", 60) * SECOND_NS == SETTLE_NS
     for profile in profiles_of(case):
         rules = rules_of(profile)
-        found = classify(pod, node, rules, now_ns=now_ns, settle_ns=settle_ns)
+        found = classify(pod, node, rules, now_ns=now_ns)
         seen = FirstSeen(
             parse_time(given["classFirstSeen"]) if "classFirstSeen" in given else now_ns,
             given.get("resourceVersionFirstSeen", given.get("firstSeenResourceVersion", "")),
         )
         grace_ns = make_settings(profile).node_monitor_grace_period_ns
-        against = refusals(pod, node, found, seen, rules, RepairLimits(settle_ns, grace_ns), now_ns)
+        against = refusals(pod, node, found, seen, rules, grace_ns, now_ns)
         got = {
             "class": found.name,
             "repairAllowed": not against,
@@ -120,8 +118,7 @@ class Replay:
         self.ready_log.append(all(pod.ready() for pod in self.api.values()))
         node = self.node(second)
         self.classes = {
-            classify(pod, node, self.rules, now_ns=now_ns, settle_ns=SETTLE_NS).name
-            for pod in self.api.values()
+            classify(pod, node, self.rules, now_ns=now_ns).name for pod in self.api.values()
         }
 
 

@@ -11,13 +11,13 @@ from kubectl_nodelife.kube.times import SECOND_NS
 from kubectl_nodelife.kubelet.machine import PodTable
 from kubectl_nodelife.kubelet.releases import rules_for
 from kubectl_nodelife.outlook.audit.classes import Classification
-from kubectl_nodelife.outlook.audit.repair_plan import FirstSeen, RepairLimits, refusals
+from kubectl_nodelife.outlook.audit.repair_plan import FirstSeen, refusals
 from kubectl_nodelife.workloads.force_advice import NodeReadiness
 from tests.pod_status.objects import NOW_NS, ago, health, marked, pod
 
 STUCK = Classification("stuck-not-ready", PodCondition(type="Ready", status="True"))
 GATED = Classification("stuck-not-ready", PodCondition(type="Ready", status="False"))
-LIMITS = RepairLimits(settle_ns=60 * SECOND_NS, heartbeat_ns=50 * SECOND_NS)
+GRACE_NS = 50 * SECOND_NS
 SIDECAR = [{"name": "s", "restartPolicy": "Always"}]
 
 
@@ -35,7 +35,7 @@ def against(
         found,
         FirstSeen(NOW_NS - seen_for_s * SECOND_NS, "9"),
         rules_for(parse_profile(profile)),
-        LIMITS,
+        GRACE_NS,
         NOW_NS,
     )
 

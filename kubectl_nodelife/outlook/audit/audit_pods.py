@@ -28,7 +28,6 @@ from kubectl_nodelife.outlook.audit.classes import (
     OK,
     QUIET,
     RECOVERING,
-    SETTLE_NS,
     STALE_READY,
     STUCK_NOT_READY,
     UNHEARD,
@@ -95,11 +94,9 @@ class AuditResult(msgspec.Struct, frozen=True):
     unheard: tuple[str, ...] = ()
 
 
-def audit(
-    seen: AuditInput, settings: Settings, now_ns: int, *, settle_ns: int = SETTLE_NS
-) -> AuditResult:
+def audit(seen: AuditInput, settings: Settings, now_ns: int) -> AuditResult:
     """Judge every pod once. Findings stand in the order of their classes, then by name."""
-    context = context_of(settings, now_ns, settle_ns)
+    context = context_of(settings, now_ns)
     health = health_of_nodes(seen)
     grace_ns = context.release.heartbeat_ns
     reporting = {
@@ -144,14 +141,9 @@ def audit(
     )
 
 
-def context_of(settings: Settings, now_ns: int, settle_ns: int = SETTLE_NS) -> AuditContext:
+def context_of(settings: Settings, now_ns: int) -> AuditContext:
     """The settings and the instant that every pod is judged by."""
-    return AuditContext(
-        rules=rules_for(settings.profile),
-        release=release_of(settings),
-        settle_ns=settle_ns,
-        now_ns=now_ns,
-    )
+    return AuditContext(rules_for(settings.profile), release_of(settings), now_ns)
 
 
 def health_of_nodes(seen: AuditInput) -> dict[str, NodeReadiness]:
@@ -176,7 +168,7 @@ def pod_findings(pod: Pod, node: NodeReadiness, context: AuditContext) -> Iterat
         if leftover:
             yield from leftover
             return
-    class_ = classify(pod, node, context.rules, now_ns=context.now_ns, settle_ns=context.settle_ns)
+    class_ = classify(pod, node, context.rules, now_ns=context.now_ns)
     if class_.name not in (OK, UNKNOWN):
         yield from readiness(pod, node, class_, context)
     if pod.status.phase == "Pending":
@@ -235,7 +227,7 @@ def _quiet_class(pod: Pod, node: NodeReadiness, context: AuditContext) -> str:
     """`ok` or `unknown` for a pod without a finding."""
     if pod.metadata.deletion_timestamp is not None:
         return OK
-    class_ = classify(pod, node, context.rules, now_ns=context.now_ns, settle_ns=context.settle_ns)
+    class_ = classify(pod, node, context.rules, now_ns=context.now_ns)
     return UNKNOWN if class_.name == UNKNOWN else OK
 
 

@@ -44,10 +44,6 @@ LAGGING: Final = "lagging"
 SETTLE_NS: Final = 60 * SECOND_NS
 """Six batches of a kubelet: what it was going to repair it has repaired by then."""
 
-LEAST_SETTLE_NS: Final = 20 * SECOND_NS
-"""Two batches; a shorter settle time is not taken."""
-
-
 TERMINATING_DEAD_NODE: Final = "terminating-dead-node"
 TERMINATING_FINALIZER: Final = "terminating-finalizer"
 TERMINATING_SLOW: Final = "terminating-slow"
@@ -82,9 +78,7 @@ class Classification(msgspec.Struct, frozen=True, gc=False):
     expected: PodCondition | None = None
 
 
-def classify(
-    pod: Pod, node: NodeReadiness, rules: StatusRules, *, now_ns: int, settle_ns: int = SETTLE_NS
-) -> Classification:
+def classify(pod: Pod, node: NodeReadiness, rules: StatusRules, *, now_ns: int) -> Classification:
     """The class of the pod's readiness. `node` is the one the pod is bound to."""
     status = pod.status
     stored = status.condition(READY)
@@ -100,7 +94,7 @@ def classify(
     if stored.status == FALSE and stored.reason == READINESS_GATES_NOT_READY:
         return Classification(GATES, expected)
     if expected.status == TRUE and bears_the_mark(status):
-        return Classification(_class_of_mark(pod, node, now_ns, settle_ns), expected)
+        return Classification(_class_of_mark(pod, node, now_ns), expected)
     return Classification(OK if _fits(pod, stored, expected, rules) else LAGGING, expected)
 
 
@@ -116,12 +110,7 @@ def bears_the_mark(status: PodStatus) -> bool:
     )
 
 
-def settle_time_ns(settle_ns: int) -> int:
-    """The settle time asked for, but never less than a healthy kubelet needs for two batches."""
-    return max(settle_ns, LEAST_SETTLE_NS)
-
-
-def _class_of_mark(pod: Pod, node: NodeReadiness, now_ns: int, settle_ns: int) -> str:
+def _class_of_mark(pod: Pod, node: NodeReadiness, now_ns: int) -> str:
     if node.is_down:
         return MARKED_NODE_DOWN
     if not node.is_ready:
@@ -129,7 +118,7 @@ def _class_of_mark(pod: Pod, node: NodeReadiness, now_ns: int, settle_ns: int) -
     if pod.status.phase != "Running" or pod.metadata.deletion_timestamp is not None:
         return LAGGING
     since = node.ready_since_ns
-    if since is not None and now_ns - since < settle_time_ns(settle_ns):
+    if since is not None and now_ns - since < SETTLE_NS:
         return RECOVERING
     return STUCK_NOT_READY
 

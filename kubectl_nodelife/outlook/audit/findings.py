@@ -88,7 +88,6 @@ class AuditContext(msgspec.Struct, frozen=True):
 
     rules: StatusRules
     release: Release
-    settle_ns: int
     now_ns: int
 
 

@@ -41,10 +41,10 @@ from kubectl_nodelife.outlook.audit.classes import (
     LAGGING,
     MARKED_NODE_DOWN,
     RECOVERING,
+    SETTLE_NS,
     STALE_READY,
     STUCK_NOT_READY,
     Classification,
-    settle_time_ns,
 )
 from kubectl_nodelife.outlook.audit.findings import AuditContext, PodFinding
 from kubectl_nodelife.workloads.force_advice import AFTER_POWER_OFF, NodeReadiness
@@ -149,7 +149,7 @@ def _undo_the_mark(case: RepairCase) -> Planned:
         case.finding.classification or Classification(case.finding.name),
         case.first_seen,
         context.rules,
-        RepairLimits(context.settle_ns, context.release.heartbeat_ns),
+        context.release.heartbeat_ns,
         context.now_ns,
     )
     return against or _set_ready(case, wellknown.TRUE)
@@ -295,51 +295,41 @@ def times_of_one_look(pod: Pod, node: NodeReadiness) -> FirstSeen | None:
     return FirstSeen(max(read)) if len(read) == len(times) else None
 
 
-class RepairLimits(msgspec.Struct, frozen=True):
-    """How long things must have been so. Both in ns."""
-
-    settle_ns: int
-    heartbeat_ns: int
-    """A node counts as reporting if its heartbeat is younger: the node monitor grace period."""
-
-    def heartbeat_of(self, node: NodeReadiness) -> int:
-        """The same for this node: a Lease that missed two renewals is that of a kubelet which has
-        stopped, whatever the grace period may still allow."""
-        late = node.heartbeat_from_lease
-        return min(self.heartbeat_ns, LATE_LEASE_NS) if late else self.heartbeat_ns
-
-
 def refusals(
     pod: Pod,
     node: NodeReadiness,
     class_: Classification,
     first_seen: FirstSeen | None,
     rules: StatusRules,
-    limits: RepairLimits,
+    heartbeat_ns: int,
     now_ns: int,
 ) -> tuple[str, ...]:
-    """Every reason against undoing the mark; none means that it is safe."""
+    """Every reason against undoing the mark; none means that it is safe. `heartbeat_ns`: a node
+    counts as reporting if its heartbeat is younger, the node monitor grace period."""
     if class_.name != STUCK_NOT_READY:
         return (f"its class is {class_.name}, and only {STUCK_NOT_READY} is undone",)
     return (
-        *_node_refusals(node, limits, now_ns),
+        *_node_refusals(node, heartbeat_ns, now_ns),
         *_pod_refusals(pod, class_, rules),
-        *_first_seen_refusals(pod, first_seen, limits, now_ns),
+        *_first_seen_refusals(pod, first_seen, now_ns),
     )
 
 
-def _node_refusals(node: NodeReadiness, limits: RepairLimits, now_ns: int) -> Iterator[str]:
-    settle_ns = settle_time_ns(limits.settle_ns)
+def _node_refusals(node: NodeReadiness, heartbeat_ns: int, now_ns: int) -> Iterator[str]:
+    if node.heartbeat_from_lease:
+        # A Lease that missed two renewals is that of a kubelet which has stopped, whatever the
+        # grace period may still allow.
+        heartbeat_ns = min(heartbeat_ns, LATE_LEASE_NS)
     if not node.exists or not node.is_ready:
         yield f"node {node.name} is not Ready"
         return
     if node.ready_since_ns is None:
         yield f"node {node.name} does not say since when it is Ready"
-    elif now_ns - node.ready_since_ns < settle_ns:
-        yield f"node {node.name} has been Ready for less than {human_duration(settle_ns)}"
+    elif now_ns - node.ready_since_ns < SETTLE_NS:
+        yield f"node {node.name} has been Ready for less than {human_duration(SETTLE_NS)}"
     if node.heartbeat_ns is None:
         yield f"node {node.name} has no heartbeat that was read: no lease and no lastHeartbeatTime"
-    elif now_ns - node.heartbeat_ns >= limits.heartbeat_of(node):
+    elif now_ns - node.heartbeat_ns >= heartbeat_ns:
         age = human_duration(now_ns - node.heartbeat_ns)
         yield f"the last heartbeat of node {node.name} is {age} old ({node.heartbeat_field})"
     for key in (wellknown.TAINT_NODE_NOT_READY, wellknown.TAINT_NODE_UNREACHABLE):
@@ -385,14 +375,11 @@ def _not_running(pod: Pod, rules: StatusRules) -> Iterator[str]:
     return (c.name for c in (*sidecars, *pod.spec.containers) if c.name not in fit)
 
 
-def _first_seen_refusals(
-    pod: Pod, first_seen: FirstSeen | None, limits: RepairLimits, now_ns: int
-) -> Iterator[str]:
-    settle_ns = settle_time_ns(limits.settle_ns)
+def _first_seen_refusals(pod: Pod, first_seen: FirstSeen | None, now_ns: int) -> Iterator[str]:
     if first_seen is None:
         yield "nothing proves since when it has been so"
         return
-    if now_ns - first_seen.first_seen_ns < settle_ns:
-        yield f"it is not proven to have been so for {human_duration(settle_ns)}"
+    if now_ns - first_seen.first_seen_ns < SETTLE_NS:
+        yield f"it is not proven to have been so for {human_duration(SETTLE_NS)}"
     if first_seen.resource_version not in ("", pod.metadata.resource_version):
         yield "its status changed meanwhile: a kubelet at work repairs it by itself"
