@@ -472,7 +472,7 @@ class PodStatusMachine:
         if self.rules.request_per_change and not self.needs_update(uid, cached):
             return
         pod = yield GetPodCall(cached.namespace, cached.name)
-        if isinstance(pod, CallRefused):
+        if pod is None:
             return  # gone: the orphans' removal cleans up; any other failure: the next batch
         if self.pods.translate_uid(pod.uid) != uid:
             self.statuses.pop(uid, None)  # deleted and made anew
@@ -487,13 +487,13 @@ class PodStatusMachine:
         if merged != pod.status or not self.rules.empty_patch_skipped:
             precondition = pod.uid if self.rules.patch_has_uid else ""
             patched = yield PatchPodStatusCall(pod.namespace, pod.name, precondition, merged)
-            if isinstance(patched, CallRefused):
+            if patched is None:
                 return
             pod = patched
         self.api_versions[pod.uid] = cached.version
         if self._can_be_deleted(pod, cached):
             gone = yield DeletePodCall(pod.namespace, pod.name, pod.uid)
-            if not isinstance(gone, CallRefused):
+            if gone is not None:
                 self.statuses.pop(uid, None)
 
     def _can_be_deleted(self, pod: Pod, cached: CachedStatus) -> bool:
@@ -561,13 +561,8 @@ ApiCall = GetPodCall | PatchPodStatusCall | DeletePodCall
 CALL_WORDS: Final = {GetPodCall: "get", PatchPodStatusCall: "patch", DeletePodCall: "delete"}
 
 
-class CallRefused(msgspec.Struct, frozen=True):
-    """The API server's answer where it is not the pod: gone (404), or any other failure."""
-
-    not_found: bool = False
-
-
-Answer = Pod | CallRefused
+Answer = Pod | None
+"""The API server's answer; None where it is not the pod: gone (404), or any other failure."""
 Calls = Generator[ApiCall, Answer, None]
 
 
@@ -577,10 +572,10 @@ def drive(calls: Calls, api: Callable[[ApiCall], Answer]) -> list[ApiCall]:
     A DELETE is answered by the pod as it was.
     """
     requests: list[ApiCall] = []
+    answer: Answer = None
     try:
-        call = next(calls)
         while True:
-            requests.append(call)
-            call = calls.send(api(call))
+            requests.append(calls.send(answer))
+            answer = api(requests[-1])
     except StopIteration:
         return requests

@@ -238,13 +238,14 @@ def taints_due(cache: Cache, memory: Memory) -> Iterator[tuple[Node, int]]:
     node's Ready changed: before that the zone's brake may have held them.
     """
     zones = memory.zones
-    nodes = [node for node in cache.all("Node") if isinstance(node, Node)]
+    nodes = cache.nodes.values()
     braked_ns = max(map(_changed_ns, nodes), default=0)
     for zone, queue in zones.queues.items() if braked_ns else ():
         rate = zones.rate(zone)
         waiting = queue.waiting() if rate > 0 else ()
         turn_ns = max((braked_ns, *_tainted_ns(n for n in nodes if zones.key(n) == zone)))
-        for node in sorted(_found(cache, waiting), key=ready_since):
+        found = (cache.nodes[name] for name in waiting if name in cache.nodes)
+        for node in sorted(found, key=ready_since):
             ready = node.ready()
             if ready is not None and ready.status in NO_EXECUTE_TAINTS:
                 turn_ns += round(SECOND_NS / rate)
@@ -271,11 +272,6 @@ def _tainted_ns(nodes: Iterable[Node]) -> Iterator[int]:
         for taint in node.spec.taints:
             if taint.time_added is not None and is_for_lost_node(taint):
                 yield int(taint.time_added)
-
-
-def _found(cache: Cache, names: Iterable[str]) -> Iterator[Node]:
-    nodes = (cache.get("Node", ("", name)) for name in names)
-    return (node for node in nodes if isinstance(node, Node))
 
 
 def ready_since(node: Node) -> int:

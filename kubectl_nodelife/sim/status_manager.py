@@ -31,7 +31,6 @@ from kubectl_nodelife.kubelet.machine import (
     SYNC_PERIOD_NS,
     Answer,
     ApiCall,
-    CallRefused,
     Calls,
     GetPodCall,
     PatchPodStatusCall,
@@ -354,13 +353,13 @@ class StatusManagers:
         on every 10 s, without consequence, where an end of DisruptionTarget is not the kubelet's.
         """
         manager = self.of(node)
-        answer: Answer | None = None
+        answer: Answer = None
         consequence = False
         if manager.goes_on_ns > self.api.now_ns:
             return True
         while True:
             try:
-                call = next(calls) if answer is None else calls.send(answer)
+                call = calls.send(answer)
             except StopIteration:
                 return consequence
             if type(call) is GetPodCall:
@@ -370,8 +369,8 @@ class StatusManagers:
                     self._agenda.add(at_ns, KUBELET, self._go_on, node)
                     return True
             self.kubelets.clients.request(node, self.api.now_ns)
-            answer = self._answer(manager, call) if self.kubelets.alive(node) else CallRefused()
-            consequence |= type(call) is not GetPodCall or type(answer) is CallRefused
+            answer = self._answer(manager, call) if self.kubelets.alive(node) else None
+            consequence |= type(call) is not GetPodCall or answer is None
 
     def _go_on(self, node: str, at_ns: int) -> None:
         """The client has a token: what waits is sent."""
@@ -388,13 +387,11 @@ class StatusManagers:
             about = pod or ("Pod", call.namespace, call.name)
             why = f"the API server fails to {word} the pod: the next batch tries again"
             self.api.note(event_record(about, "StatusSendFailed", why, warning=True))
-            return CallRefused()
-        if pod is None:
-            return CallRefused(not_found=True)
-        if isinstance(call, GetPodCall):
+            return None
+        if pod is None or isinstance(call, GetPodCall):
             return pod
         if call.uid and call.uid != pod.uid:
-            return CallRefused()
+            return None
         if isinstance(call, PatchPodStatusCall):
             return self._patch(manager, pod, call.status)
         return self._delete(manager, pod)
@@ -407,7 +404,7 @@ class StatusManagers:
         news = manager.news.get(uid) or PodNews()
         actions = list(patch_actions(pod, status, news, manager.machine.statuses[uid].version))
         if any(self._injected(action) for action in actions):
-            return CallRefused()
+            return None
         for action in actions:
             self.api.note(action)
         patched = replace(pod, status=status)

@@ -22,7 +22,6 @@ from kubectl_nodelife.kubelet.machine import (
     Answer,
     ApiCall,
     CachedStatus,
-    CallRefused,
     Calls,
     DeletePodCall,
     GetPodCall,
@@ -135,18 +134,18 @@ class World:
 
     def answer(self, call: ApiCall) -> Answer:
         if isinstance(call, GetPodCall) and self.get_error:
-            return CallRefused()
+            return None
         pod = self.api.get((call.namespace, call.name))
         if pod is None:
-            return CallRefused(not_found=True)
+            return None
         if isinstance(call, PatchPodStatusCall):
             if call.uid and call.uid != pod.uid:
-                return CallRefused()
+                return None
             pod = replace(pod, status=call.status)
             self.hold(pod)
         if isinstance(call, DeletePodCall):
             if call.uid != pod.uid:
-                return CallRefused()
+                return None
             del self.api[pod.key]
         return pod
 

@@ -66,7 +66,7 @@ class World:
 
     def answer(self, call: machine.ApiCall) -> machine.Answer:
         if not self.connected or self.chance.random() < self.refusing:
-            return machine.CallRefused()
+            return None
         self.deletes += isinstance(call, machine.DeletePodCall)
         if isinstance(call, machine.PatchPodStatusCall):
             self.write(call.status)

@@ -127,10 +127,10 @@ class Kubelet:
                 self.is_signalled, self.calls = False, self.machine.sync_changed(self.now_ns)
             self.send(None)
 
-    def send(self, answer: machine.Answer | None) -> None:
+    def send(self, answer: machine.Answer) -> None:
         assert self.calls is not None
         try:
-            call = next(self.calls) if answer is None else self.calls.send(answer)
+            call = self.calls.send(answer)
         except StopIteration:
             self.calls = None
             return
@@ -153,12 +153,12 @@ class Kubelet:
         for fault in self.faults:
             if fault["verb"] == verb and fault["name"] == call.name and fault["times"] > 0:
                 fault["times"] -= 1
-                return machine.CallRefused(not_found=fault["code"] == 404), fault["code"]
+                return None, fault["code"]
         pod = self.api.get(call.name)
         if pod is None:
-            return machine.CallRefused(not_found=True), 404
+            return None, 404
         if not isinstance(call, machine.GetPodCall) and call.uid and call.uid != pod.uid:
-            return machine.CallRefused(), 409
+            return None, 409
         if isinstance(call, machine.GetPodCall):
             self.got = pod.status
         if isinstance(call, machine.PatchPodStatusCall):

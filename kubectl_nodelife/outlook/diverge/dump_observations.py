@@ -15,10 +15,10 @@ Ready changed: before that the zone's brake may have held them.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from itertools import count
+from itertools import chain, count
 from typing import Final
 
-import msgspec
+from msgspec.structs import replace
 
 from kubectl_nodelife.controllers.nodelifecycle.taints import (
     NO_EXECUTE_TAINTS,
@@ -42,6 +42,7 @@ from kubectl_nodelife.outlook.diverge import observations
 from kubectl_nodelife.outlook.diverge.setting_estimates import run_of_pass, runs_of
 from kubectl_nodelife.outlook.eviction_forecast import eviction_due, eviction_forecast
 from kubectl_nodelife.outlook.node import Outlook
+from kubectl_nodelife.outlook.taint_turns import ready_since
 
 READING_NS: Final = 5 * MINUTE_NS
 """So long the reading of a dump may have taken, from the first kind to the last."""
@@ -123,8 +124,7 @@ def dump_observations(
     reading_ns = READING_SNAPSHOT_NS if noted else READING_NS
     missing = missing_writes(outlook, overdue)
     settled = tuple(w for w in missing if outlook.now_ns - w.time_ns > reading_ns)
-    nodes = [node for node in outlook.cache.all("Node") if isinstance(node, Node)]
-    pods = [pod for pod in outlook.cache.all("Pod") if isinstance(pod, Pod)]
+    nodes, pods = outlook.cache.nodes.values(), outlook.cache.pods.values()
     observed = [seen for node in nodes for seen in _of_node(outlook, node)]
     losses = [seen for seen in observed if seen.what == observations.LOST]
     if len({lost.at_ns for lost in losses}) < 2:  # one kubelet's clock may be wrong
@@ -165,15 +165,14 @@ def _runs(outlook: Outlook, nodes: Iterable[Node]) -> Iterator[observations.Writ
     lost: list[int] = []
     marks: list[int] = []
     for node in nodes:
-        ready = node.ready()
-        since = ready.last_transition_time if ready is not None else None
-        if ready is None or ready.status != wellknown.UNKNOWN or since is None:
+        ready, since_ns = node.ready(), ready_since(node)
+        if ready is None or ready.status != wellknown.UNKNOWN or not since_ns:
             continue
-        lost.append(int(since))
+        lost.append(since_ns)
         for pod in outlook.cache.pods_on(node.name):
             of_pod = pod.status.condition(wellknown.NODE_READY)
             marked = of_pod.last_transition_time if of_pod is not None else None
-            if marked is not None and not pod.ready() and marked >= since:
+            if marked is not None and not pod.ready() and marked >= since_ns:
                 marks.append(int(marked))
     for run in runs_of([*lost, *marks], pause_ns=SECOND_NS):
         losses = sum(run[0] <= at_ns <= run[-1] for at_ns in lost)
@@ -187,18 +186,16 @@ def _created(nodes: Iterable[Node]) -> Iterator[int]:
 
 
 def _of_node(outlook: Outlook, node: Node) -> Iterator[observations.ObservedWrite]:
-    ready, zone = node.ready(), outlook.zone_of(node)
-    status = ready.status if ready is not None else ""
-    since = ready.last_transition_time if ready is not None else None
-    if status == wellknown.UNKNOWN and ready is not None and since is not None:
+    ready, zone, since_ns = node.ready(), outlook.zone_of(node), ready_since(node)
+    if ready is not None and ready.status == wellknown.UNKNOWN and since_ns:
         sign_ns = outlook.node(node).sign_age_ns
-        began_ns = outlook.now_ns - sign_ns if sign_ns is not None else None
-        if began_ns is not None and began_ns < since and ready.reason in wellknown.SILENT_REASONS:
-            silent_ns = int(since) + SECOND_NS - began_ns  # transitions have whole seconds
+        began_ns = outlook.now_ns - sign_ns if sign_ns is not None else since_ns
+        if began_ns < since_ns and ready.reason in wellknown.SILENT_REASONS:
+            silent_ns = since_ns + SECOND_NS - began_ns  # transitions have whole seconds
             yield observations.ObservedWrite(
-                int(since), observations.LOST, node.name, zone, silent_ns=silent_ns
+                since_ns, observations.LOST, node.name, zone, silent_ns=silent_ns
             )
-    yield from _taints(node, zone, status)
+    yield from _taints(node, zone, ready.status if ready is not None else "")
     cordoned = node.managers.writer_of(UNSCHEDULABLE) if node.spec.unschedulable else None
     if cordoned is not None:
         author = observations.WriteAuthor(cordoned.name, cordoned.operation, cordoned.time_ns)
@@ -363,41 +360,25 @@ def _zone_words(key: str) -> str:
     return f"zone {name}" if name else "the zone of the nodes without a zone label"
 
 
-class _Write(msgspec.Struct, frozen=True):
-    """A write that is missing, before it has a number."""
-
-    controller: str
-    action: str
-    kind: str
-    namespace: str
-    name: str
-    node: str
-    what: str
-    because: str
-
-
 def missing_writes(outlook: Outlook, overdue: Iterable[Action]) -> list[observations.ExpectedWrite]:
     """The writes, each due at `time_ns` by what the objects show. `overdue`: what the copy of the
     controllers would do at the moment of the outlook.
     """
     numbers = count(1)
     writes: dict[tuple[str, ...], observations.ExpectedWrite] = {}
-    for write, due_ns in (*_planned(outlook, overdue), *_mirrored(outlook), *_unmarked(outlook)):
-        if due_ns is not None and due_ns <= outlook.now_ns:
+    for write in (*_planned(outlook, overdue), *_mirrored(outlook), *_unmarked(outlook)):
+        if write.time_ns <= outlook.now_ns:
             key = (write.action, write.kind, write.namespace, write.name, write.what)
-            writes.setdefault(key, _expected(outlook, write, due_ns, next(numbers)))
+            writes.setdefault(key, _numbered(outlook, write, next(numbers)))
     return [*writes.values(), *_waiting(outlook, numbers)]
 
 
-def _expected(
-    outlook: Outlook, write: _Write, due_ns: int, number: int
+def _numbered(
+    outlook: Outlook, write: observations.ExpectedWrite, number: int
 ) -> observations.ExpectedWrite:
-    node = outlook.cache.get("Node", ("", write.node))
-    zone = outlook.zone_of(node) if isinstance(node, Node) else ""
-    fields = msgspec.structs.asdict(write)
-    return observations.ExpectedWrite(
-        id=number, time_ns=due_ns, zone=zone, rate=_rate(outlook, zone), **fields
-    )
+    node = outlook.cache.node(write.node)
+    zone = outlook.zone_of(node) if node is not None else ""
+    return replace(write, id=number, zone=zone, rate=_rate(outlook, zone))
 
 
 def _rate(outlook: Outlook, zone: str) -> float:
@@ -405,54 +386,54 @@ def _rate(outlook: Outlook, zone: str) -> float:
     return zones.rate(zone) if zone in zones.queues else 0.0
 
 
-def _planned(outlook: Outlook, overdue: Iterable[Action]) -> Iterator[tuple[_Write, int | None]]:
+def _planned(outlook: Outlook, overdue: Iterable[Action]) -> Iterator[observations.ExpectedWrite]:
     for action in overdue:
         kind, (namespace, name) = action.target
-        node = outlook.cache.get("Node", ("", name)) if kind == "Node" else None
-        pod = outlook.cache.get("Pod", (namespace, name)) if kind == "Pod" else None
+        node = outlook.cache.node(name) if kind == "Node" else None
+        pod = outlook.cache.pod(namespace, name) if kind == "Pod" else None
         for word, detail in action.records():
             if word not in observations.WRITES:
                 continue
             what, due_ns = "", None
-            if isinstance(node, Node) and word in ("AddTaint", "RemoveTaint"):
+            if node is not None and word in ("AddTaint", "RemoveTaint"):
                 what = f"{detail['key']}:{detail['effect']}"
                 due_ns = _taint_due(node, str(detail["key"]))
-            elif isinstance(node, Node) and word == "SetNodeCondition":
+            elif node is not None and word == "SetNodeCondition":
                 what = f"{detail['type']}={detail['status']}"
                 due_ns = _silent_too_long(outlook, node)
-            elif isinstance(pod, Pod) and word == "DeletePod":
+            elif pod is not None and word == "DeletePod":
                 due_ns = _eviction_due(outlook, pod)
-            on = pod.spec.node_name if isinstance(pod, Pod) else name
-            where = (kind, namespace, name, on)
-            yield _Write(action.controller, word, *where, what, action.because), due_ns
+            if due_ns is not None:
+                on = pod.spec.node_name if pod is not None else name
+                where = (kind, namespace, name, on)
+                why = (what, action.because)
+                yield observations.ExpectedWrite(0, due_ns, action.controller, word, *where, *why)
 
 
-def _mirrored(outlook: Outlook) -> Iterator[tuple[_Write, int | None]]:
+def _mirrored(outlook: Outlook) -> Iterator[observations.ExpectedWrite]:
     """NoSchedule taints that do not fit the node's conditions and its cordon."""
-    for node in _nodes(outlook):
-        for action in no_schedule_pass(node, outlook.now_ns, None):
-            for word, detail in action.records():
-                what = f"{detail['key']}:{detail['effect']}"
-                due_ns = _taint_due(node, str(detail["key"]))
-                where = ("Node", "", node.name, node.name)
-                yield _Write(observations.LIFECYCLE, word, *where, what, action.because), due_ns
+    planned = (
+        no_schedule_pass(node, outlook.now_ns, None) for node in outlook.cache.nodes.values()
+    )
+    return _planned(outlook, chain.from_iterable(planned))
 
 
-def _unmarked(outlook: Outlook) -> Iterator[tuple[_Write, int | None]]:
+def _unmarked(outlook: Outlook) -> Iterator[observations.ExpectedWrite]:
     """Pods that are Ready on a node whose kubelet is silent, where others are not: the pods of a
     node that was not Ready before its kubelet fell silent are marked then, which their kubelet sets
     right again, and not once more."""
-    for node in _nodes(outlook):
+    for node in outlook.cache.nodes.values():
         ready, pods = node.ready(), outlook.cache.pods_on(node.name)
         if ready is None or ready.status != wellknown.UNKNOWN or all(pod.ready() for pod in pods):
             continue
-        since = ready.last_transition_time
+        since_ns = ready_since(node)
         because = f"the node's Ready is Unknown ({ready.reason}), so that its pods are not Ready"
         for pod in pods:
-            if pod.ready() and pod.metadata.deletion_timestamp is None:
-                where = ("Pod", pod.namespace, pod.name, node.name)
-                due_ns = int(since) if since is not None else None
-                yield _Write(observations.LIFECYCLE, "MarkPodNotReady", *where, "", because), due_ns
+            if pod.ready() and pod.metadata.deletion_timestamp is None and since_ns:
+                by, where = observations.LIFECYCLE, ("Pod", pod.namespace, pod.name, node.name)
+                yield observations.ExpectedWrite(
+                    0, since_ns, by, "MarkPodNotReady", *where, "", because
+                )
 
 
 def _waiting(outlook: Outlook, numbers: Iterator[int]) -> Iterator[observations.ExpectedWrite]:
@@ -466,12 +447,10 @@ def _waiting(outlook: Outlook, numbers: Iterator[int]) -> Iterator[observations.
         if ready is not None and pair is not None and turn_ns <= outlook.now_ns:
             because = f"Ready is {ready.status}, and its zone's limiter lets {rate:g} a second pass"
             where = ("Node", "", node.name, node.name)
-            write = _Write(observations.LIFECYCLE, "AddTaint", *where, str(pair[0]), because)
-            yield _expected(outlook, write, turn_ns, next(numbers))
-
-
-def _nodes(outlook: Outlook) -> Iterator[Node]:
-    return (node for node in outlook.cache.all("Node") if isinstance(node, Node))
+            write = observations.ExpectedWrite(
+                0, turn_ns, observations.LIFECYCLE, "AddTaint", *where, str(pair[0]), because
+            )
+            yield _numbered(outlook, write, next(numbers))
 
 
 def _taint_due(node: Node, key: str) -> int | None:
@@ -494,8 +473,8 @@ def _silent_too_long(outlook: Outlook, node: Node) -> int | None:
 def _earliest_eviction(outlook: Outlook, pod: Pod) -> int | None:
     """The same, where the node was lost in other ways before: its taint took the place of another,
     since when the pod's timer runs, but not longer than the pod is on the node."""
-    node, due_ns = outlook.cache.get("Node", ("", pod.spec.node_name)), _eviction_due(outlook, pod)
-    if not isinstance(node, Node) or due_ns is None or not any(map(is_own, node.spec.taints)):
+    node, due_ns = outlook.cache.node(pod.spec.node_name), _eviction_due(outlook, pod)
+    if node is None or due_ns is None or not any(map(is_own, node.spec.taints)):
         return due_ns
     bound = pod.status.start_time or pod.metadata.creation_timestamp
     tolerated = [eviction_forecast(pod, [pair[0]]) for pair in NO_EXECUTE_TAINTS.values()]
@@ -506,6 +485,6 @@ def _earliest_eviction(outlook: Outlook, pod: Pod) -> int | None:
 
 
 def _eviction_due(outlook: Outlook, pod: Pod) -> int | None:
-    node = outlook.cache.get("Node", ("", pod.spec.node_name))
-    taints = no_execute_taints(node.spec.taints) if isinstance(node, Node) else []
+    node = outlook.cache.node(pod.spec.node_name)
+    taints = no_execute_taints(node.spec.taints) if node is not None else []
     return eviction_due(taints, eviction_forecast(pod, taints))
