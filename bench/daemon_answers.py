@@ -132,7 +132,7 @@ def looking(
             moment={"time": "2026-01-01T00:00:00.000000Z", "origin": "the API server's clock"},
             warnings=[],
             unread={},
-            outlook=join_controllers(shown, settings, now_ns)[0],
+            running=join_controllers(shown, settings, now_ns)[0],
         )
 
     return look

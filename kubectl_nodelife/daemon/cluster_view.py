@@ -193,7 +193,7 @@ class Sources(NamedTuple):
         return ClusterView(
             decisions.settings,
             shown_ns,
-            outlook=_outlook(decisions, shown_ns, self.foretold()),
+            running=_outlook(decisions, shown_ns, self.foretold()),
             source=_source(decisions, self.cluster, now_ns),
             moment={
                 "time": times.format_micro_time(shown_ns),

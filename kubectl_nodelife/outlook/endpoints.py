@@ -9,8 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TypeAlias
 
-import msgspec
-
 from kubectl_nodelife.engine.cache import Cache
 from kubectl_nodelife.kube.names import counted
 from kubectl_nodelife.kube.pod import Pod
@@ -28,51 +26,29 @@ SERVICES = "Which Services lose endpoints with it?"
 _MOST_NAMES = 4
 
 
-class ServiceLoss(msgspec.Struct, frozen=True):
-    """A Service's share in some pods: names of its ready endpoints among them, and of those that
-    are out already; `left`: ready endpoints elsewhere. `keeps`: it sends traffic to pods that are
-    not ready too (publishNotReadyAddresses), so that nothing is taken out.
-    """
-
-    namespace: str
-    name: str
-    ready: list[str]
-    out: list[str]
-    left: int
-    keeps: bool
-
-
-class DeadEndpoint(msgspec.Struct, frozen=True):
-    """An EndpointSlice that still sends traffic to a pod."""
-
-    namespace: str
-    slice_name: str
-    service: str
-    pod: str
-
-
-def service_losses(cache: Cache, pods: Sequence[Pod]) -> list[ServiceLoss]:
-    """The endpoints that each Service loses if these pods are marked not ready, by Service name."""
+def service_losses(cache: Cache, pods: Sequence[Pod], *, lost: bool) -> Iterator[str]:
+    """A sentence on each Service, by name, that has endpoints among these pods, which it loses if
+    they are marked not ready; one that sends traffic to pods that are not ready too
+    (publishNotReadyAddresses) keeps them. `lost`: their node is not Ready now."""
     here = {pod.key for pod in pods}
     targets = _ready_targets(cache)
-    losses = []
-    for service in cache.all("Service"):
+    for service in sorted(cache.all("Service"), key=lambda each: each.key):
         assert isinstance(service, Service)
         members = [pod for pod in pods if selects(service, pod)]
         if not members:
             continue
+        names = sorted({pod.name for pod in members})
         ready = sorted(pod.name for pod in members if is_ready_endpoint(service, pod))
-        losses.append(
-            ServiceLoss(
-                service.namespace,
-                service.name,
-                ready,
-                sorted({pod.name for pod in members}.difference(ready)),
-                _ready_elsewhere(cache, service, here, targets),
-                service.spec.publish_not_ready_addresses,
-            )
-        )
-    return sorted(losses, key=lambda loss: (loss.namespace, loss.name))
+        name = f"Service {service.namespace}/{service.name}"
+        elsewhere = _ready_elsewhere(cache, service, here, targets)
+        left = f"{elsewhere} ready elsewhere" if elsewhere else "it has no ready endpoint elsewhere"
+        if service.spec.publish_not_ready_addresses:
+            yield f"{name} keeps {_names(names)}: it publishes addresses that are not ready."
+        elif ready:
+            verb = "still counts on" if lost else "loses"
+            yield f"{name} {verb} {_endpoints(ready)}; {left}."
+        else:
+            yield f"{name} is without {_endpoints(names)}; {left}."
 
 
 def _ready_elsewhere(
@@ -95,8 +71,8 @@ def _ready_targets(cache: Cache) -> dict[Key, set[Key]]:
     return targets
 
 
-def endpoints_pointing_at(cache: Cache, pods: Iterable[Pod]) -> list[DeadEndpoint]:
-    """The ready endpoints of all EndpointSlices whose target is one of these pods."""
+def endpoints_pointing_at(cache: Cache, pods: Iterable[Pod]) -> list[str]:
+    """A sentence on each ready endpoint of an EndpointSlice whose target is one of these pods."""
     wanted = {pod.key for pod in pods}
     dead = []
     for slice_ in cache.all("EndpointSlice"):
@@ -104,8 +80,11 @@ def endpoints_pointing_at(cache: Cache, pods: Iterable[Pod]) -> list[DeadEndpoin
         service = _service_of(slice_)
         for key in _targets(slice_):
             if key in wanted:
-                dead.append(DeadEndpoint(slice_.namespace, slice_.name, service, key[1]))
-    return sorted(dead, key=lambda e: (e.namespace, e.service, e.pod, e.slice_name))
+                dead.append((slice_.namespace, service, key[1], slice_.name))
+    return [
+        f"EndpointSlice {namespace}/{name} of Service {service} still sends traffic to {pod}."
+        for namespace, service, pod, name in sorted(dead)
+    ]
 
 
 def _service_of(slice_: EndpointSlice) -> str:
@@ -132,33 +111,11 @@ def endpoint_sections(
     if not services_read and not any(cache.all("Service")):
         sentences = ["Not known: no Service was read (kubectl get services,endpointslices -A)."]
     else:
-        sentences = [_loss(loss, lost=lost) for loss in service_losses(cache, pods)]
+        sentences = list(service_losses(cache, pods, lost=lost))
         sentences = sentences or ["No Service selects a pod of it."]
     if lost:
-        sentences += (
-            f"EndpointSlice {e.namespace}/{e.slice_name} of Service {e.service} still sends "
-            f"traffic to {e.pod}."
-            for e in endpoints_pointing_at(cache, pods)
-        )
+        sentences += endpoints_pointing_at(cache, pods)
     yield ExplainedQuestion(SERVICES, sentences)
-
-
-def _loss(loss: ServiceLoss, *, lost: bool) -> str:
-    """One sentence about one Service."""
-    name = f"Service {loss.namespace}/{loss.name}"
-    if loss.keeps:
-        pods = sorted([*loss.ready, *loss.out])
-        return f"{name} keeps {_names(pods)}: it publishes addresses that are not ready."
-    if not loss.ready:
-        return f"{name} is without {_endpoints(loss.out)}; {_left(loss)}."
-    verb = "still counts on" if lost else "loses"
-    return f"{name} {verb} {_endpoints(loss.ready)}; {_left(loss)}."
-
-
-def _left(loss: ServiceLoss) -> str:
-    if not loss.left:
-        return "it has no ready endpoint elsewhere"
-    return f"{loss.left} ready elsewhere"
 
 
 def _endpoints(pods: list[str]) -> str:

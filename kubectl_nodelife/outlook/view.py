@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from copy import copy
+from dataclasses import dataclass, field
 from functools import cached_property
-from types import MappingProxyType
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 from kubectl_nodelife.engine.cache import Cache
 from kubectl_nodelife.engine.settings import Settings
@@ -22,6 +22,7 @@ WARMING_UP: Final = "warming up: "
 """How the warning begins that no node is called lost before a grace period has been watched."""
 
 
+@dataclass(eq=False)
 class ClusterView:
     """One cluster at one moment.
 
@@ -29,49 +30,31 @@ class ClusterView:
     from, `source` is the contract's. `warnings` must be said with any answer. `unread`: the kinds
     that were asked for and are not to be had, each with the server's words ("": not in the dump, or
     not read yet). `first_look`: the cluster is a live one, and was not watched before.
-    `nodes_listed`: False where one Node was read by itself, so that others may exist.
+    `nodes_listed`: False where one Node was read by itself, so that others may exist. `running`: of
+    controllers that run already; without one the outlook is made of `objects`, with `unreadable` in
+    quarantine, which `warnings` name. `doubts`: node -> why its age is unknown.
     """
 
-    mode = "dry-run"
+    mode: ClassVar[str] = "dry-run"
 
-    def __init__(
-        self,
-        settings: Settings,
-        now_ns: int,
-        *,
-        source: dict[str, Any],
-        moment: dict[str, str],
-        warnings: Sequence[str],
-        unread: Mapping[str, str],
-        objects: Sequence[KubeObject] = (),
-        unreadable: Sequence[Unreadable] = (),
-        outlook: Outlook | None = None,
-        first_look: bool = False,
-        profile_origin: str = "",
-        doubts: Mapping[str, str] = MappingProxyType({}),
-        nodes_listed: bool = True,
-    ) -> None:
-        """`outlook`: of controllers that run already; without one it is made of `objects`, with
-        `unreadable` in quarantine, which `warnings` name. `doubts`: node -> why its age is unknown.
-        """
-        self.settings = settings
-        self.now_ns = now_ns
-        self.source = source
-        self.moment = moment
-        self.warnings = list(warnings)
-        self.unread = unread
-        self.objects = objects
-        self.unreadable = unreadable
-        self.profile_origin = profile_origin
-        self.doubts = doubts
-        self.nodes_listed = nodes_listed
-        self._running = outlook
-        self._first_look = first_look
+    settings: Settings
+    now_ns: int
+    source: dict[str, Any] = field(kw_only=True)
+    moment: dict[str, str] = field(kw_only=True)
+    warnings: list[str] = field(kw_only=True)
+    unread: Mapping[str, str] = field(kw_only=True)
+    objects: Sequence[KubeObject] = ()
+    unreadable: Sequence[Unreadable] = ()
+    running: Outlook | None = None
+    first_look: bool = False
+    profile_origin: str = ""
+    doubts: Mapping[str, str] = field(default_factory=dict)
+    nodes_listed: bool = True
 
     @property
     def watched(self) -> bool:
         """True if a daemon watches the cluster, which may yet read what is unread."""
-        return self._running is not None
+        return self.running is not None
 
     @property
     def foretells(self) -> bool:
@@ -85,8 +68,8 @@ class ClusterView:
     @cached_property
     def cache(self) -> Cache:
         """The objects by kind and key, pods by node, heartbeats."""
-        if self._running is not None:
-            return self._running.cache
+        if self.running is not None:
+            return self.running.cache
         cache = Cache()
         cache.fill(self.objects, self.now_ns, self.unreadable)
         return cache
@@ -111,12 +94,12 @@ class ClusterView:
     @cached_property
     def outlook(self) -> Outlook:
         """The controllers' next decisions, from controllers joined to this moment."""
-        if self._running is not None:
-            return self._running
+        if self.running is not None:
+            return self.running
         return join_controllers(
             self.cache,
             self.settings,
             self.now_ns,
-            first_look=self._first_look,
+            first_look=self.first_look,
             doubts=self.doubts,
         )[0]

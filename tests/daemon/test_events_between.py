@@ -44,7 +44,7 @@ def _view(cache: Cache, now_ns: int, host: ClusterHost | None) -> ClusterView:
         moment={"time": "2026-01-01T00:00:00.000000Z", "origin": "the API server's clock"},
         warnings=[],
         unread={},
-        outlook=join_controllers(shown, settings, now_ns)[0],
+        running=join_controllers(shown, settings, now_ns)[0],
     )
 
 

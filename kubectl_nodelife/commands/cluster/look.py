@@ -85,7 +85,7 @@ def view_of_dump(dump: Dump, kinds: Sequence[str], assignments: Sequence[str] = 
         dump.moment_ns,
         source={"kind": "snapshot", "context": None, "synced": True, "age": None},
         moment=dump.moment(),
-        warnings=dump.warnings,
+        warnings=list(dump.warnings),
         unread={kind: "" for kind in kinds if not dump.has_read(kind)},
         objects=dump.objects,
         unreadable=dump.unreadable,
