@@ -320,7 +320,7 @@ def _node(status: NodeEntry, now_ns: int, pods_read: bool) -> dict[str, Any]:
     node = outlook.node
     row: dict[str, Any] = {
         "name": node.name,
-        "zone": zone_name(outlook),
+        "zone": zone_display(outlook.zone),
         "ready": outlook.ready or None,
         "reason": outlook.reason,
         "message": outlook.message,
@@ -365,12 +365,6 @@ def _span(what: str, span: Range) -> dict[str, float | None]:
     earliest, latest = ("Earliest", "Latest") if what else ("earliest", "latest")
     low, high = in_seconds(span.low_ns), in_seconds(span.high_ns)
     return {f"{what}{earliest}Seconds": low, f"{what}{latest}Seconds": high}
-
-
-def zone_name(outlook: NodeOutlook) -> str:
-    """The zone's name for people."""
-
-    return zone_display(outlook.zone)
 
 
 def _taint(key: str, value: str, effect: str) -> dict[str, str]:

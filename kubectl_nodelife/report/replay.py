@@ -259,11 +259,11 @@ def drain_review_page(
         yield _drain_headline(review, promised)
         yield Table(_POD_COLUMNS, [_pod_row(pod) for pod in review.pods])
         rows = [
-            [w.namespace, w.owner, w.moved, _seconds(w.short_s), _seconds(w.zero_s)]
+            [w.namespace, w.owner, w.moved, _seconds(w.short_seconds), _seconds(w.zero_seconds)]
             for w in review.workloads
         ]
         yield Table(_WORKLOAD_COLUMNS, rows)
-        spent = [[b.namespace, b.name, b.desired, _seconds(b.zero_s)] for b in review.budgets]
+        spent = [[b.namespace, b.name, b.desired, _seconds(b.zero_seconds)] for b in review.budgets]
         yield Table(_BUDGET_COLUMNS, spent)
         refusals = "\n".join(f"refused: {one}" for one in review.refused)
         yield refusals or "refused evictions: not known; the API server keeps no trace of them"

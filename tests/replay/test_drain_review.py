@@ -58,15 +58,15 @@ def test_who_each_pods_way_and_what_was_short() -> None:
         ("old02", "new02", "c1", 5.0),
     ]
     (web,) = found.workloads
-    assert (web.owner, web.moved, web.short_s, web.zero_s) == (WEB, 2, 9.0, 0.0)
+    assert (web.owner, web.moved, web.short_seconds, web.zero_seconds) == (WEB, 2, 9.0, 0.0)
     (spent,) = found.budgets
-    assert (spent.name, spent.desired, spent.zero_s) == ("web", 2, 9.0)
+    assert (spent.name, spent.desired, spent.zero_seconds) == ("web", 2, 9.0)
 
 
 def test_a_workload_at_zero() -> None:
     found = review(running(f"{WEB}-new01", "b1", 6, 10), events=(killing(6, f"{WEB}-old01"),))
     (web,) = found.workloads
-    assert (web.short_s, web.zero_s) == (4.0, 4.0)
+    assert (web.short_seconds, web.zero_seconds) == (4.0, 4.0)
 
 
 def test_what_nothing_tells_is_unknown_and_never_zero() -> None:
@@ -84,7 +84,7 @@ def test_what_nothing_tells_is_unknown_and_never_zero() -> None:
     (first,) = found.pods
     assert (first.replacement[-5:], first.ready_ns, first.gap_s) == ("new01", None, None)
     (web,) = found.workloads
-    assert (web.short_s, web.zero_s) == (None, None)
+    assert (web.short_seconds, web.zero_seconds) == (None, None)
     page = drain_review_page(found, {"server": "s"}, None, [])
     assert "<unknown>" in render(page, "table")
     assert "1 pod left, the last went 1.0s later" in render(page, "table")
@@ -188,7 +188,9 @@ def test_a_stateful_sets_pod_is_replaced_by_that_of_its_name() -> None:
     (moved,) = found.pods
     assert (moved.replacement, moved.gap_s) == ("db-0", 36.0)
     (db,) = found.workloads
-    assert (db.moved, db.short_s, db.zero_s) == (1, 37.0, 32.0), "db-1 left at 5, Ready at 38"
+    assert (db.moved, db.short_seconds, db.zero_seconds) == (1, 37.0, 32.0), (
+        "db-1 left at 5, Ready at 38"
+    )
 
 
 def test_a_pod_that_was_made_anew_on_its_node_had_left() -> None:
@@ -196,7 +198,7 @@ def test_a_pod_that_was_made_anew_on_its_node_had_left() -> None:
     left = (killing(6, "db-0"), event(20, "pod/shop/db-1", *STOPPED, by="kubelet", host="b1"))
     found = review(numbered("db-0", "c1", 15, 22), numbered("db-1", "b1", 50, 52), events=left)
     (db,) = found.workloads
-    assert (db.moved, db.short_s, db.zero_s) == (1, 16.0, 2.0)
+    assert (db.moved, db.short_seconds, db.zero_seconds) == (1, 16.0, 2.0)
 
 
 def test_a_pod_of_another_nodes_drain_is_replaced_by_its_own() -> None:
@@ -210,7 +212,9 @@ def test_a_pod_of_another_nodes_drain_is_replaced_by_its_own() -> None:
     (moved,) = found.pods
     assert (moved.name[-5:], moved.replacement[-5:], moved.gap_s) == ("old02", "new02", 22.0)
     (web,) = found.workloads
-    assert (web.short_s, web.zero_s) == (25.0, 21.0), "old01 left at 6, and new01 is Ready at 30"
+    assert (web.short_seconds, web.zero_seconds) == (25.0, 21.0), (
+        "old01 left at 6, and new01 is Ready at 30"
+    )
 
 
 def test_a_pod_that_was_ready_only_later_did_not_serve_meanwhile() -> None:
@@ -220,7 +224,7 @@ def test_a_pod_that_was_ready_only_later_did_not_serve_meanwhile() -> None:
         events=(killing(6, f"{WEB}-old01"),),
     )
     (web,) = found.workloads
-    assert (web.short_s, web.zero_s) == (34.0, 34.0)
+    assert (web.short_seconds, web.zero_seconds) == (34.0, 34.0)
 
 
 def test_a_replacement_that_left_again_may_never_have_been_ready() -> None:
@@ -228,4 +232,4 @@ def test_a_replacement_that_left_again_may_never_have_been_ready() -> None:
     made_ones = (made(-3, f"{WEB}-old01"), killing(6, f"{WEB}-old01"))
     found = review(running(f"{WEB}-new01", "b1", 6, 10), events=made_ones)
     (web,) = found.workloads
-    assert (web.moved, web.short_s, web.zero_s) == (1, None, None)
+    assert (web.moved, web.short_seconds, web.zero_seconds) == (1, None, None)

@@ -35,7 +35,7 @@ from kubectl_nodelife.outlook.daemonset.rollout_outlook import (
     undo_outlook,
 )
 from kubectl_nodelife.outlook.daemonset.truth_table import truth_table
-from kubectl_nodelife.outlook.daemonset.view import DaemonSets, SetView
+from kubectl_nodelife.outlook.daemonset.view import DaemonSets, SetView, lacking_to_count
 from kubectl_nodelife.outlook.view import WARMING_UP, ClusterView
 from kubectl_nodelife.report import daemonset
 from kubectl_nodelife.report.formats import Output, Page
@@ -157,7 +157,7 @@ def _chosen(sets: DaemonSets, question: SetQuestion) -> list[tuple[str, str]]:
 
 def _truth_table(look: DaemonSetsView, key: tuple[str, str]) -> Page:
     sets = look.sets
-    lacking = sets.read.lacking_to_count()
+    lacking = lacking_to_count(sets.unread)
     if lacking:
         raise Failed(f"no {lacking} were read, so that no node can be judged", on=_on(key))
     view = _view(sets, key)
@@ -269,7 +269,7 @@ def _find(look: DaemonSetsView, question: SetQuestion) -> tuple[str, str]:
     keys = [key for key in sets.set_keys(namespace or None) if key[1] == name]
     if not keys:
         elsewhere = [key[0] for key in sets.set_keys() if key[1] == name]
-        if not sets.read.sets:
+        if "DaemonSet" in sets.unread:
             remedy = "add what 'kubectl get daemonsets,controllerrevisions -A -o json' prints"
             remedy = f"no DaemonSets were read: {remedy}"
             raise NoSuchSet("daemonsets.apps", name, remedy=remedy)
@@ -294,7 +294,7 @@ def _view(sets: DaemonSets, key: tuple[str, str]) -> SetView:
 
 def _view_with_revisions(look: DaemonSetsView, question: SetQuestion) -> SetView:
     key = _find(look, question)
-    if not look.sets.read.revisions:
+    if "ControllerRevision" in look.sets.unread:
         raise Failed("no ControllerRevisions were read, and they are the history", on=_on(key))
     return _view(look.sets, key)
 

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from kubectl_nodelife.commands import answering
 from kubectl_nodelife.commands.cluster.look import KindsToRead
 from kubectl_nodelife.kube.names import counted, first_names
-from kubectl_nodelife.kube.node import Node, Taint
+from kubectl_nodelife.kube.node import Node, Taint, zone_display
 from kubectl_nodelife.kube.times import SECOND_NS, due_in, due_within, format_time, human_duration
 from kubectl_nodelife.outlook.eviction_forecast import Range
 from kubectl_nodelife.outlook.status import (
@@ -21,7 +21,6 @@ from kubectl_nodelife.outlook.status import (
     missing_parts,
     status_steps,
     urgency,
-    zone_name,
 )
 from kubectl_nodelife.outlook.view import ClusterView
 from kubectl_nodelife.outlook.zone import ZoneBrake, ZoneOutlook
@@ -367,7 +366,7 @@ def _node_row(status: NodeEntry, now_ns: int, pods_read: bool) -> list[object]:
     next_eviction_ns = outlook.next_eviction_in(now_ns)
     return [
         node.name,
-        zone_name(outlook),
+        zone_display(outlook.zone),
         ",".join(roles(node)),
         formats.NONE if created is None else human_duration(now_ns - created),
         node.status.node_info.kubelet_version,

@@ -48,7 +48,12 @@ from kubectl_nodelife.outlook.daemonset.rollout_verdict import (
     rollout_verdict,
     taken_for_good,
 )
-from kubectl_nodelife.outlook.daemonset.view import SetView, other_images, trouble_of
+from kubectl_nodelife.outlook.daemonset.view import (
+    SetView,
+    lacking_to_count,
+    other_images,
+    trouble_of,
+)
 
 if TYPE_CHECKING:
     from kubectl_nodelife.sim.present import Branch
@@ -137,7 +142,7 @@ class RolloutOutlook(msgspec.Struct, frozen=True):
 def rollout_outlook(view: SetView) -> RolloutOutlook:
     """The update of a set. Raises RolloutError for a strategy other than RollingUpdate."""
     state = rollout_status(view.daemon_set)
-    missing = view.read.lacking_to_count() or ("" if view.knows_updated else "revisions")
+    missing = lacking_to_count(view.unread) or ("" if view.knows_updated else "revisions")
     if missing:
         why = f"no {missing} were read: what the update does next is not known"
         return RolloutOutlook(view, state, RolloutVerdict(GOES_ON), missing_parts=why)
@@ -257,7 +262,7 @@ def history_rows(view: SetView) -> list[RevisionRow]:
                 revision=revision,
                 cause=change_cause(revision),
                 current=revision is view.current,
-                pods=labels.count(hash_label(revision)) if view.read.pods else None,
+                pods=labels.count(hash_label(revision)) if "Pod" not in view.unread else None,
                 changes=[] if before is None else revision_changes(before, template),
             )
         )
@@ -344,7 +349,7 @@ def undo_outlook(view: SetView, to_revision: int) -> UndoOutlook:
     changes = revision_changes(view.daemon_set.spec.template, template_of(plan.revision))
     if plan.skipped:
         return UndoOutlook(view, plan, changes, None, [])
-    follows = _effects(view, plan) if view.read.pods and view.read.nodes else None
+    follows = None if lacking_to_count(view.unread) else _effects(view, plan)
     return UndoOutlook(view, plan, changes, follows, list(_sentences(view, plan, follows)))
 
 

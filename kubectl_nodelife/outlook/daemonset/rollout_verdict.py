@@ -8,9 +8,10 @@ that once it has been so for as long as a Deployment's roll-out is given by defa
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Final, NamedTuple
+from typing import Final
 
 import msgspec
+from msgspec.structs import replace
 
 from kubectl_nodelife.controllers.daemonset.node_status_index import (
     NodeUpdateState,
@@ -35,24 +36,13 @@ _WAY_OUT_OF_PORTS: Final = "set maxSurge to 0 and maxUnavailable to 1"
 
 
 class RolloutVerdict(msgspec.Struct, frozen=True, rename="camel"):
-    """Whether a roll-out is done, goes on, is slow or never ends, and why.
-
-    What there is nothing to say of is "".
+    """Whether a roll-out is done, goes on, is slow or never ends, and why: by which pod, or which
+    node without one. What there is nothing to say of is "".
     """
 
     verdict: str
     because: str = ""
     node: str = ""
-    pod: str = ""
-    way_out: str = ""
-
-
-class Hindrance(NamedTuple):
-    """A pod, or a node without one, that keeps the roll-out from its end."""
-
-    verdict: str
-    because: str
-    node: str
     pod: str = ""
     way_out: str = ""
 
@@ -76,10 +66,9 @@ def rollout_verdict(
     worst = min(counting, key=lambda h: _RANK[h.verdict], default=None)
     if worst is None:
         return RolloutVerdict(GOES_ON)
-    because = worst.because
     if worst.verdict == NEVER and worst.node in using and tally.with_old:
-        because += _uses_up(budget, len(using))
-    return RolloutVerdict(worst.verdict, because, worst.node, worst.pod, worst.way_out)
+        return replace(worst, because=worst.because + _uses_up(budget, len(using)))
+    return worst
 
 
 _RANK: Final = {NEVER: 0, SLOW: 1, GOES_ON: 2}
@@ -94,7 +83,7 @@ def _uses_up(budget: UpdateBudget, used: int) -> str:
 
 def _that_count(
     view: SetView, budget: UpdateBudget, using: dict[str, NodeUpdateState]
-) -> list[Hindrance]:
+) -> list[RolloutVerdict]:
     """The hindrances without those that never end of nodes that should run no pod, such as a lost
     one: they keep nothing from its end but where all such use the whole budget up.
     """
@@ -110,7 +99,7 @@ def _should_run(view: SetView, node: str) -> bool:
     return facts is not None and facts.verdict is not None and facts.verdict.should_run
 
 
-def hindrances(view: SetView, using: dict[str, NodeUpdateState]) -> Iterator[Hindrance]:
+def hindrances(view: SetView, using: dict[str, NodeUpdateState]) -> Iterator[RolloutVerdict]:
     """The pods that are not available, those first that use the budget. An old pod that is not is
     replaced whatever the budget says, and so is in nobody's way."""
     old = view.node_index.with_old
@@ -130,36 +119,36 @@ def _present(view: SetView) -> str:
     return str(view.current.revision) if view.current is not None else ""
 
 
-def _hindrance(view: SetView, node: str, pod: Pod) -> Hindrance | None:
+def _hindrance(view: SetView, node: str, pod: Pod) -> RolloutVerdict | None:
     trouble = trouble_of(view, pod)
     if trouble is None:
         return None
     if trouble.kind is TroubleKind.LEAVING:
         return _terminating(view, node, pod, trouble)
     if trouble.kind is TroubleKind.FINISHED:
-        return Hindrance(SLOW, f"{pod.name} has {trouble.words} on {node}", node, pod.name)
+        return RolloutVerdict(SLOW, f"{pod.name} has {trouble.words} on {node}", node, pod.name)
     if trouble.kind is TroubleKind.UNSCHEDULED:
         return _pending(view, node, pod, trouble)
     if trouble.kind is TroubleKind.NODE_DOWN:
-        return Hindrance(NEVER, f"{pod.name}: its node {node} is not Ready", node, pod.name)
+        return RolloutVerdict(NEVER, f"{pod.name}: its node {node} is not Ready", node, pod.name)
     if trouble.kind is TroubleKind.WAITING_CONTAINER and not is_starting(pod):
-        return Hindrance(NEVER, f"{pod.name} on {node}: {trouble.words}", node, pod.name)
+        return RolloutVerdict(NEVER, f"{pod.name} on {node}: {trouble.words}", node, pod.name)
     return _unready(view, node, pod, trouble)
 
 
-def _terminating(view: SetView, node: str, pod: Pod, trouble: PodTrouble) -> Hindrance:
+def _terminating(view: SetView, node: str, pod: Pod, trouble: PodTrouble) -> RolloutVerdict:
     late_ns = view.now_ns - (pod.metadata.deletion_timestamp or 0)
     if trouble.node_down:
-        return Hindrance(NEVER, f"{pod.name} on {node} is {trouble.words}", node, pod.name)
+        return RolloutVerdict(NEVER, f"{pod.name} on {node} is {trouble.words}", node, pod.name)
     if late_ns > MINUTE_NS:
         because = f"{pod.name} should have been gone from {node} {human_duration(late_ns)} ago"
         if pod.metadata.finalizers:
             because += f"; finalizers keep its object: {', '.join(pod.metadata.finalizers)}"
-        return Hindrance(NEVER, because, node, pod.name)
-    return Hindrance(GOES_ON, f"{pod.name} on {node} is terminating", node, pod.name)
+        return RolloutVerdict(NEVER, because, node, pod.name)
+    return RolloutVerdict(GOES_ON, f"{pod.name} on {node} is terminating", node, pod.name)
 
 
-def _pending(view: SetView, node: str, pod: Pod, trouble: PodTrouble) -> Hindrance:
+def _pending(view: SetView, node: str, pod: Pod, trouble: PodTrouble) -> RolloutVerdict:
     obstacle = view.pending(pod)
     if obstacle is None:
         return _unready(view, node, pod, trouble)
@@ -170,13 +159,13 @@ def _pending(view: SetView, node: str, pod: Pod, trouble: PodTrouble) -> Hindran
             f"the set's own old pod on {node} holds host port {ports}, and maxSurge with "
             "maxUnavailable 0 wants both pods at once"
         )
-        return Hindrance(NEVER, because, node, pod.name, _WAY_OUT_OF_PORTS)
+        return RolloutVerdict(NEVER, because, node, pod.name, _WAY_OUT_OF_PORTS)
     verdict = NEVER if obstacle.lasts else GOES_ON
     because = f"{pod.name} is not scheduled: {obstacle.because}"
-    return Hindrance(verdict, because, node, pod.name, obstacle.change)
+    return RolloutVerdict(verdict, because, node, pod.name, obstacle.change)
 
 
-def _unready(view: SetView, node: str, pod: Pod, trouble: PodTrouble) -> Hindrance:
+def _unready(view: SetView, node: str, pod: Pod, trouble: PodTrouble) -> RolloutVerdict:
     ready = pod.status.condition("Ready")
     since = ready.last_transition_time if ready is not None else None
     since = since if since is not None else pod.metadata.creation_timestamp
@@ -192,7 +181,7 @@ def _unready(view: SetView, node: str, pod: Pod, trouble: PodTrouble) -> Hindran
     verdict = GOES_ON
     if waited_ns > 2 * usual * SECOND_NS + MINUTE_NS:
         verdict = NEVER if waited_ns > PROGRESS_DEADLINE_NS else SLOW
-    return Hindrance(verdict, because, node, pod.name)
+    return RolloutVerdict(verdict, because, node, pod.name)
 
 
 def ready_seconds(pod: Pod) -> float | None:

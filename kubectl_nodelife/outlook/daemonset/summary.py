@@ -27,7 +27,7 @@ from kubectl_nodelife.controllers.daemonset.node_status_index import (
 from kubectl_nodelife.controllers.daemonset.template import PodTemplate
 from kubectl_nodelife.controllers.tainteviction.evictions import tolerated_stay
 from kubectl_nodelife.document import document
-from kubectl_nodelife.engine.actions import STATUS_COUNTS
+from kubectl_nodelife.engine.actions import STATUS_COUNTS, camel_case
 from kubectl_nodelife.engine.pace import pace_of
 from kubectl_nodelife.engine.settings import Settings
 from kubectl_nodelife.kube.names import first_names
@@ -49,9 +49,9 @@ from kubectl_nodelife.outlook.daemonset.truth_table import NodeRow, truth_table
 from kubectl_nodelife.outlook.daemonset.view import (
     DaemonSets,
     Key,
-    KindsRead,
     SetView,
     cache_for,
+    lacking_to_count,
     other_images,
     trouble_of,
 )
@@ -157,18 +157,8 @@ class SetSummary(msgspec.Struct, frozen=True):
 
 def counts(status: DaemonSetStatus, updated_known: bool = True) -> dict[str, int | None]:
     """The counts under the API's names."""
-    numbers: dict[str, int | None] = {
-        camel(field): getattr(status, field) for field in STATUS_COUNTS
-    }
-    if not updated_known:
-        numbers["updatedNumberScheduled"] = None
-    return numbers
-
-
-def camel(field: str) -> str:
-    """`numberReady` for `number_ready`."""
-    first, *rest = field.split("_")
-    return first + "".join(word.capitalize() for word in rest)
+    numbers = {camel_case(field): getattr(status, field) for field in STATUS_COUNTS}
+    return numbers if updated_known else {**numbers, "updatedNumberScheduled": None}
 
 
 def summarize(sets: DaemonSets, key: Key) -> SetSummary:
@@ -179,7 +169,7 @@ def summarize(sets: DaemonSets, key: Key) -> SetSummary:
     if view is None:
         fault = f"its template cannot be read: {sets.fault(key)}"
         return SetSummary(daemon_set, None, False, [fault])
-    missing = sets.read.lacking_to_count()
+    missing = lacking_to_count(sets.unread)
     if missing:
         odd = [f"no {missing} were read: only reported counts"]
         return SetSummary(daemon_set, None, False, odd)
@@ -294,7 +284,7 @@ def set_sections(sets: DaemonSets, summary: SetSummary) -> Iterator[ExplainedQue
     odd = [text if text[0] == "(" else f"{text[0].upper()}{text[1:]}." for text in summary.odd]
     yield ExplainedQuestion("What is odd about it?", odd or ["Nothing."])
     view = sets.view(summary.daemon_set.key)
-    if view is None or sets.read.lacking_to_count():
+    if view is None or lacking_to_count(sets.unread):
         return
     rows = truth_table(view)
     left_out = [row for row in rows if not row.should_run and not row.has]
@@ -365,19 +355,12 @@ def daemon_sets(
     """
     objects = [obj for kind in KINDS for obj in view.cache.all(kind)]
     settings, now_ns, unread = view.settings, view.now_ns, view.unread
-    read = KindsRead(
-        pods="Pod" not in unread,
-        nodes="Node" not in unread,
-        revisions="ControllerRevision" not in unread,
-        sets="DaemonSet" not in unread,
-    )
-
     pods = tuple(view.cache.pods.values())
     annotations = {n.name: n.metadata.annotations or {} for n in view.cache.all("Namespace")}
 
     def made() -> DaemonSets:
         cache = cache_for(objects, namespace, _behaviour(settings), name)
-        return DaemonSets(cache, settings, now_ns, read, pods, annotations)
+        return DaemonSets(cache, settings, now_ns, unread, pods, annotations)
 
     return made
 

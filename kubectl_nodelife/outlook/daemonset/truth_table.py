@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 
 import msgspec
 
@@ -57,10 +57,7 @@ class NodeRow(msgspec.Struct, frozen=True, rename="camel"):
 
 def truth_table(view: SetView) -> list[NodeRow]:
     """All nodes, in name order."""
-    return list(_rows(view))
-
-
-def _rows(view: SetView) -> Iterator[NodeRow]:
+    rows = []
     decided = view.decisions
     step = view.update_step()
     turns = _turns(view) if step is not None else {}
@@ -69,20 +66,13 @@ def _rows(view: SetView) -> Iterator[NodeRow]:
         upcoming = _next(name, pods, decided.get(name), step) or _waits(view, name, pods, turns)
         if verdict is None:
             text = "there is no such node; pod garbage collection takes bound pods away"
-            yield NodeRow(name, False, False, False, cells, NOT_THERE, name, text, upcoming)
+            rows.append(NodeRow(name, False, False, False, cells, NOT_THERE, name, text, upcoming))
             continue
-        yield NodeRow(
-            name,
-            verdict.want_to_run,
-            verdict.should_run,
-            verdict.should_continue_running,
-            cells,
-            verdict.rule,
-            verdict.subject,
-            verdict.text,
-            upcoming,
-            [f'failed to place pod on "{name}": {why}' for why in verdict.failed_placements],
-        )
+        runs = (verdict.want_to_run, verdict.should_run, verdict.should_continue_running)
+        rule = (verdict.rule, verdict.subject, verdict.text)
+        failed = [f'failed to place pod on "{name}": {why}' for why in verdict.failed_placements]
+        rows.append(NodeRow(name, *runs, cells, *rule, upcoming, failed))
+    return rows
 
 
 def pod_cell(view: SetView, pod: Pod) -> PodCell:

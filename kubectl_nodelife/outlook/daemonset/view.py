@@ -9,12 +9,11 @@ count only where another revision of the set holds that very image.
 from __future__ import annotations
 
 import enum
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import chain
 from typing import NamedTuple
-
-import msgspec
 
 from kubectl_nodelife.controllers.daemonset.behaviour import Behaviour
 from kubectl_nodelife.controllers.daemonset.controller import DaemonSetController
@@ -50,20 +49,11 @@ from kubectl_nodelife.outlook.daemonset.kubectl_rollout import history_of, templ
 from kubectl_nodelife.workloads.pending import Obstacle, Origin, pending_reason
 
 Key = tuple[str, str]
-_NONE: Mapping[str, Mapping[str, str]] = {}
 
 
-class KindsRead(msgspec.Struct, frozen=True):
-    """Which of the kinds that a set's answer needs were read."""
-
-    pods: bool = True
-    nodes: bool = True
-    revisions: bool = True
-    sets: bool = True
-
-    def lacking_to_count(self) -> str:
-        """The kind that counts depend on and that was not read; "" where they can be counted."""
-        return "nodes" if not self.nodes else "pods" if not self.pods else ""
+def lacking_to_count(unread: Container[str]) -> str:
+    """The kind that counts depend on and that was not read; "" where they can be counted."""
+    return "nodes" if "Node" in unread else "pods" if "Pod" in unread else ""
 
 
 def cache_for(
@@ -88,42 +78,39 @@ def _counts(obj: KubeObject, namespace: str | None, name: str) -> bool:
     return owner is None or (owner.kind == "DaemonSet" and name in ("", owner.name))
 
 
+@dataclass(eq=False)
 class DaemonSets:
-    """All sets of a cache, with the controller that judges them."""
+    """All sets of a cache, with the controller that judges them.
 
-    def __init__(
-        self,
-        cache: Cache,
-        settings: Settings,
-        now_ns: int,
-        read: KindsRead | None = None,
-        beside: Iterable[Pod] = (),
-        annotations: Mapping[str, Mapping[str, str]] = _NONE,
-    ) -> None:
-        """`beside`: pods that are nothing to a DaemonSet but for the room that they take;
-        `annotations`: those of namespaces, by name.
-        """
-        self.annotations = annotations
-        self.settings = settings
-        self._beside = beside
-        self.cache = cache
-        self._by_node: dict[str, list[Pod]] | None = None
-        self.now_ns = now_ns
-        self.read = read or KindsRead()
-        self.controller = DaemonSetController(settings)
-        for _ in self.controller.start(cache, now_ns):
+    `unread`: kinds that were not read; `beside`: pods that are nothing to a DaemonSet but for the
+    room that they take; `annotations`: those of namespaces, by name.
+    """
+
+    cache: Cache
+    settings: Settings
+    now_ns: int
+    unread: Container[str] = ()
+    beside: Iterable[Pod] = ()
+    annotations: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.controller = DaemonSetController(self.settings)
+        for _ in self.controller.start(self.cache, self.now_ns):
             pass  # it only fills its indexes and asks to be woken
 
     def all_pods(self) -> Iterable[Pod]:
         """All pods that were read."""
-        return {pod.key: pod for pod in (*self._beside, *self.cache.pods.values())}.values()
+        return {pod.key: pod for pod in (*self.beside, *self.cache.pods.values())}.values()
+
+    @cached_property
+    def _by_node(self) -> dict[str, list[Pod]]:
+        by_node: dict[str, list[Pod]] = {}
+        for pod in self.all_pods():
+            by_node.setdefault(pod.spec.node_name, []).append(pod)
+        return by_node
 
     def pods_on(self, node: str) -> list[Pod]:
         """All pods that were read of the node."""
-        if self._by_node is None:
-            self._by_node = {}
-            for pod in self.all_pods():
-                self._by_node.setdefault(pod.spec.node_name, []).append(pod)
         return self._by_node.get(node, [])
 
     def set_keys(
@@ -135,12 +122,6 @@ class DaemonSets:
             for each in self.cache.all("DaemonSet")
             if (namespace is None or each.namespace == namespace)
             and (labels is None or matches(labels, each.metadata.labels))
-        )
-
-    def of_cache(self, cache: Cache) -> DaemonSets:
-        """The same of another cache."""
-        return DaemonSets(
-            cache, self.settings, self.now_ns, self.read, self._beside, self.annotations
         )
 
     def view(self, key: Key) -> SetView | None:
@@ -161,7 +142,7 @@ class SetView:
         self._sets = sets
         self.settings = sets.settings
         self.now_ns = sets.now_ns
-        self.read = sets.read
+        self.unread = sets.unread
         self.cache = sets.cache
         self._context = sets.controller.context(tracked, sets.cache, sets.now_ns)
         self._context.backoff = self._context.backoff.fork()  # which counts what is decided
@@ -182,7 +163,8 @@ class SetView:
         by_label = (
             self.tracked.rules.generation_label_counts and self.tracked.generation is not None
         )
-        return (self.read.revisions and not self._revisions_missing) or by_label
+        read = "ControllerRevision" not in self.unread and not self._revisions_missing
+        return read or by_label
 
     @property
     def _revisions_missing(self) -> bool:
@@ -263,7 +245,7 @@ class SetView:
         objects = chain(*unchanged, filter(None, pods), created)
         namespace, name = self.daemon_set.key
         cache = cache_for(objects, namespace, self.tracked.rules, name)
-        view = self._sets.of_cache(cache).view(self.daemon_set.key)
+        view = replace(self._sets, cache=cache).view(self.daemon_set.key)
         assert view is not None
         return view
 

@@ -15,6 +15,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import Any, Final, NamedTuple
 
+import msgspec
+
 from kubectl_nodelife.document import document
 from kubectl_nodelife.kube.meta import controller_of
 from kubectl_nodelife.kube.node import Node
@@ -153,23 +155,23 @@ def _made_ns(pod: Pod) -> int:
     return int(pod.metadata.creation_timestamp or 0)
 
 
-class ShortWorkload(NamedTuple):
+class ShortWorkload(msgspec.Struct, frozen=True, rename="camel"):
     """How long fewer pods of a workload were Ready than before, and how long none was."""
 
     namespace: str
     owner: str
     moved: int
-    short_s: float | None
-    zero_s: float | None
+    short_seconds: float | None
+    zero_seconds: float | None
 
 
-class SpentBudget(NamedTuple):
+class SpentBudget(msgspec.Struct, frozen=True, rename="camel"):
     """For how long a budget allowed no disruption while pods moved."""
 
     namespace: str
     name: str
     desired: int
-    zero_s: float
+    zero_seconds: float
 
 
 class DrainReview(NamedTuple):
@@ -468,25 +470,8 @@ def drain_review_document(
         seconds=took_s,
         promised=None if promised is None else dict(promised),
         pods=[_pod(pod) for pod in review.pods],
-        workloads=[
-            {
-                "namespace": workload.namespace,
-                "owner": workload.owner,
-                "moved": workload.moved,
-                "shortSeconds": workload.short_s,
-                "zeroSeconds": workload.zero_s,
-            }
-            for workload in review.workloads
-        ],
-        budgets=[
-            {
-                "namespace": budget.namespace,
-                "name": budget.name,
-                "desired": budget.desired,
-                "zeroSeconds": budget.zero_s,
-            }
-            for budget in review.budgets
-        ],
+        workloads=review.workloads,
+        budgets=review.budgets,
         refused=review.refused,
         warnings=list(warnings),
     )

@@ -88,18 +88,12 @@ def _drain(
     left = f"{counted(pods, 'pod')} left"
     lasted = human_duration(last.time_ns - first.time_ns)
     seen = {source for line in evictions for source in line.seen}
-    yield ReplayLine(
-        time_ns=first.time_ns,
-        actor=_who(cordon, evictions),
-        action="Drain",
-        kind="Node",
-        namespace="",
-        name=node,
-        detail=left if pods == 1 else f"{left} in {lasted}",
-        seen=tuple(source for source in ORDER_OF_SOURCES if source in seen),
-        identity=(DRAIN, node),
-        why=_EVICTED if any(map(_is_eviction, evictions)) else _CONCLUDED,
-    )
+    detail = left if pods == 1 else f"{left} in {lasted}"
+    why = _EVICTED if any(map(_is_eviction, evictions)) else _CONCLUDED
+    sources = tuple(source for source in ORDER_OF_SOURCES if source in seen)
+    about = ("Node", "", node, (DRAIN, node), sources)
+    actor = _who(cordon, evictions)
+    yield ReplayLine(first.time_ns, actor, "Drain", *about, detail=detail, why=why)
 
 
 def _who(cordon: ReplayLine | None, evictions: Sequence[ReplayLine]) -> Actor:

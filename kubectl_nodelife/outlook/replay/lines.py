@@ -197,7 +197,7 @@ def of_node(node: Node) -> Iterator[ReplayLine]:
             at_ns = int(taint.time_added)
             actor = replay_line.of_taint(taint.key, at_ns, writer)
             same = ("taint", node.name, taint.key, taint.effect)
-            yield _trace(node, at_ns, actor, "AddTaint", str(taint), "", same, _of_taint(taint))
+            yield _trace(node, at_ns, actor, "AddTaint", same, str(taint), _of_taint(taint))
     yield from _by_hand(node)
 
 
@@ -222,7 +222,7 @@ def _of_condition(node: Node, condition: NodeCondition) -> Iterator[ReplayLine]:
         )
         identity = (LIFECYCLE, node.name, condition.type, condition.status)
     sets = {"type": condition.type, "status": condition.status, "reason": condition.reason}
-    yield _trace(node, int(since), actor, "SetNodeCondition", words, why, identity, sets)
+    yield _trace(node, int(since), actor, "SetNodeCondition", identity, words, sets, why)
 
 
 def _by_hand(node: Node) -> Iterator[ReplayLine]:
@@ -230,14 +230,14 @@ def _by_hand(node: Node) -> Iterator[ReplayLine]:
     writer = node.managers.writer_of(UNSCHEDULABLE)
     if writer is not None and node.spec.unschedulable:
         actor, identity = replay_line.of_manager(writer.name), ("cordon", node.name)
-        yield _trace(node, writer.time_ns, actor, "Cordon", "unschedulable", "", identity, {})
+        yield _trace(node, writer.time_ns, actor, "Cordon", identity, "unschedulable", {})
     writer = node.managers.writer_of(TAINTS)
     if writer is not None and writer.name != "kube-controller-manager":
         taints = [t for t in node.spec.taints if t.time_added is None]
         words = ", ".join(map(str, taints)) or "none without a time"
         actor, identity = replay_line.of_manager(writer.name), ("taints", node.name)
         sets = {"taints": [_of_taint(taint) for taint in taints]}
-        yield _trace(node, writer.time_ns, actor, "SetTaints", words, "", identity, sets)
+        yield _trace(node, writer.time_ns, actor, "SetTaints", identity, words, sets)
 
 
 def _of_taint(taint: Taint) -> dict[str, str]:
@@ -249,24 +249,13 @@ def _trace(
     at_ns: int,
     actor: Actor,
     action: str,
-    detail: str,
-    why: str,
     identity: tuple[str, ...],
+    detail: str,
     sets: Mapping[str, Any],
+    why: str = "",
 ) -> ReplayLine:
-    return ReplayLine(
-        time_ns=at_ns,
-        actor=actor,
-        action=action,
-        kind="Node",
-        namespace="",
-        name=node.name,
-        detail=detail,
-        why=why,
-        seen=(OBJECT,),
-        identity=identity,
-        sets=sets,
-    )
+    about = ("Node", "", node.name, identity, (OBJECT,))
+    return ReplayLine(at_ns, actor, action, *about, detail=detail, why=why, sets=sets)
 
 
 FINISHED: Final = "finished"
@@ -320,20 +309,11 @@ def of_pod(pod: Pod) -> Iterator[ReplayLine]:
         why = target.message
     stays = deleted is None and pod.status.phase in TERMINAL_PHASES
     reason = f" ({pod.status.reason})" if pod.status.reason else ""
-    named = (pod.namespace, pod.name)
-    yield ReplayLine(
-        time_ns=at_ns,
-        actor=actor,
-        action="SetPodPhase" if stays else "DeletePod",
-        kind="Pod",
-        namespace=pod.namespace,
-        name=pod.name,
-        node=pod.spec.node_name,
-        detail=f"{pod.status.phase}{reason}" if stays else "",
-        why=why,
-        seen=(OBJECT,),
-        identity=(FINISHED, *named, pod.status.reason) if stays else ("delete", *named),
-    )
+    action = "SetPodPhase" if stays else "DeletePod"
+    identity = (FINISHED, *pod.key, pod.status.reason) if stays else ("delete", *pod.key)
+    detail = f"{pod.status.phase}{reason}" if stays else ""
+    about = ("Pod", *pod.key, identity, (OBJECT,), pod.spec.node_name)
+    yield ReplayLine(at_ns, actor, action, *about, detail, why)
 
 
 ATTEMPTED: Final = "attempted"

@@ -94,18 +94,8 @@ def _line(
     why: str = "",
 ) -> Iterator[ReplayLine]:
     if time is not None:
-        yield ReplayLine(
-            time_ns=int(time),
-            actor=actor,
-            action=action,
-            kind=about[0],
-            namespace=obj.namespace,
-            name=about[1],
-            detail=detail,
-            why=why,
-            seen=(OBJECT,),
-            identity=identity,
-        )
+        where = (about[0], obj.namespace, about[1], identity, (OBJECT,))
+        yield ReplayLine(int(time), actor, action, *where, detail=detail, why=why)
 
 
 QUIET: Final = frozenset({"Pulling", "Pulled", "Created", "Started", "AddedInterface"})
@@ -450,9 +440,7 @@ def _wanted(line: ReplayLine, scope: str) -> Iterable[tuple[str, ...]]:
         case "node":
             if line.about_node:
                 yield "node", line.about_node
-        case "pod" | "named":
-            yield scope, line.namespace, line.name
-        case "owned":
+        case "pod" | "named" | "owned":
             yield scope, line.namespace, line.name
         case "owner":
             for owner in _owners(line.name):

@@ -262,7 +262,7 @@ def _workload(
 ) -> WorkloadFuture:
     outage = reading.outage(workload)
     levels = reading.played.levels
-    unchanged = outage_of([levels.at_start(workload)], reading.played.end_ns)
+    unchanged = outage_of([levels.start.level(workload)], reading.played.end_ns)
     extremes = (plays.fast, plays.slow)
     low, high = (extreme.of_workload(workload, unchanged) for extreme in extremes)
     course = reading.courses[workload]

@@ -103,12 +103,12 @@ class Played(msgspec.Struct, frozen=True, dict=True):
     def workloads(self) -> set[ServedObject]:
         """All workloads that ever had pods."""
         made_in_play = {ServedObject(*pod.workload) for pod in self.courses.pods}
-        return self.levels.workloads_at_start() | made_in_play
+        return made_in_play.union(map(workload_of, self.levels.start.cluster.pods.values()))
 
     @cached_property
     def courses(self) -> Courses:
         """What became of its nodes, pods and zones."""
-        return Courses(self.timeline, self.failures, self.levels.cluster_at_start)
+        return Courses(self.timeline, self.failures, self.levels.start.cluster)
 
 
 def seconds(at_ns: int | None, start_ns: int) -> float | None:

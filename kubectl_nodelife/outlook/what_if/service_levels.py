@@ -65,7 +65,7 @@ class _CountedFor(NamedTuple):
     meta: ObjectMeta
 
 
-class _ClusterAtStart:
+class ClusterAtStart:
     """The cluster at the beginning, which all forks share: what a play does not reach is counted
     only when it is asked for.
     """
@@ -137,9 +137,9 @@ class _ClusterAtStart:
 class ServiceLevels:
     """The levels over time of all that a world runs; it goes with the world's forks.
 
-    `changed`: workloads and Services whose level is not what it was all the time; `unbound`: the
-    pods without a node. `all_at_start`: how many pods there were at the beginning that had not
-    ended.
+    `start`: the cluster at the beginning. `changed`: workloads and Services whose level is not what
+    it was all the time; `unbound`: the pods without a node. `all_at_start`: how many pods there
+    were at the beginning that had not ended.
     """
 
     def __init__(self, world: World) -> None:
@@ -147,7 +147,7 @@ class ServiceLevels:
         self._api, self._machines = world.api, world.machines
         self._endpoints = world.endpoints
         cluster = world.api.store.fork()
-        self._start = _ClusterAtStart(cluster, world.endpoints, world.api.now_ns)
+        self.start = ClusterAtStart(cluster, world.endpoints, world.api.now_ns)
         self._series: dict[ServedObject, list[Level]] = {}
         self._judged: dict[str, _Judged | None] = {}
         self._served: set[str] = set()
@@ -173,46 +173,33 @@ class ServiceLevels:
         other._machines.on_reach(other._reach_changed)
         return other
 
-    @property
-    def cluster_at_start(self) -> Cache:
-        """The cluster at the beginning."""
-        return self._start.cluster
-
-    def workloads_at_start(self) -> set[ServedObject]:
-        """All workloads that had pods at the beginning."""
-        return {workload_of(pod) for pod in self._start.cluster.pods.values()}
-
     def series(self, counted: ServedObject) -> list[Level]:
         """Its levels, the first one that of the beginning."""
-        return self._series.get(counted) or [self._start.level(counted)]
-
-    def at_start(self, counted: ServedObject) -> Level:
-        """Its level at the beginning."""
-        return self._start.level(counted)
+        return self._series.get(counted) or [self.start.level(counted)]
 
     def pods_at_start(self, workload: ServedObject) -> int:
         """How many pods that had not ended it had at the beginning."""
-        return sum(p.status.phase not in TERMINAL_PHASES for p in self._start.pods_of(workload))
+        return sum(p.status.phase not in TERMINAL_PHASES for p in self.start.pods_of(workload))
 
     def pods_on_at_start(self, node: str) -> int:
         """How many pods that had not ended were on a node at the beginning."""
-        pods = self._start.cluster.pods_on(node)
+        pods = self.start.cluster.pods_on(node)
         return sum(pod.status.phase not in TERMINAL_PHASES for pod in pods)
 
     def at_zero_before(self) -> set[ServedObject]:
         """The workloads that had pods at the beginning of which none served."""
         doubtful = {
             workload_of(pod)
-            for pod in self._start.cluster.unsettled_pods()
+            for pod in self.start.cluster.unsettled_pods()
             if pod.status.phase not in TERMINAL_PHASES
         }
-        return {workload for workload in doubtful if not self._start.level(workload).serving}
+        return {workload for workload in doubtful if not self.start.level(workload).serving}
 
     def _take(self, pod: Pod, before: _Judged | None) -> None:
         """Count the pod as it is now. `before`: how it was judged last."""
         meta, node = pod.metadata, pod.spec.node_name
         if before is None:
-            counted = self._start.counted_for(pod)
+            counted = self.start.counted_for(pod)
         else:
             counted = before.counted
         if not node:
@@ -228,11 +215,11 @@ class ServiceLevels:
         judged = self._judged.get(pod.metadata.uid, _NOT_JUDGED)
         if judged is not _NOT_JUDGED:
             return judged
-        at_start = self._start.pod(pod)
+        at_start = self.start.pod(pod)
         if at_start is None:
             return None
         ready = _is_ready(at_start)
-        return _Judged(self._start.counted_for(at_start), ready, ready, False)
+        return _Judged(self.start.counted_for(at_start), ready, ready, False)
 
     def _judge(self, pod: Pod, counted: tuple[ServedObject, ...]) -> _Judged:
         ready = _is_ready(pod)
@@ -260,7 +247,7 @@ class ServiceLevels:
             self.changed[counted] = None
             series = self._series.get(counted)
             if series is None:
-                series = self._series[counted] = [self._start.level(counted)]
+                series = self._series[counted] = [self.start.level(counted)]
             last = series[-1]
             new = Level(now_ns, last.ready + ready, last.serving + serving, last.blind + blind)
             if last.at_ns == now_ns and len(series) > 1:
