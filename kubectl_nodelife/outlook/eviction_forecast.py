@@ -179,12 +179,8 @@ def eviction_forecast(
     seconds = min_toleration_seconds(used)
     if seconds is None:
         return EvictionForecast(None, f"it tolerates that for ever ({describe(used[0])})")
-    shortest = next(t for t in used if t.toleration_seconds is not None)
-    for toleration in used:
-        if toleration.toleration_seconds is not None and (
-            toleration.toleration_seconds < (shortest.toleration_seconds or 0)
-        ):
-            shortest = toleration
+    limited = (t for t in used if t.toleration_seconds is not None)
+    shortest = min(limited, key=lambda toleration: toleration.toleration_seconds or 0)
     return EvictionForecast(seconds, f"it tolerates that for {seconds}s ({describe(shortest)})")
 
 

@@ -9,6 +9,7 @@ its pace, and which pods it takes.
 from __future__ import annotations
 
 import shlex
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Final
 
@@ -165,21 +166,17 @@ def _span(low: float, high: float | None) -> str:
 
 def _first_to_go(outlook: Outlook, of_node: NodeOutlook) -> str:
     """The pod that the coming taint deletes first, and when."""
-    operators = outlook.settings.gate("TaintTolerationComparisonOperators")
     coming = (*no_execute_taints(of_node.node.spec.taints), *coming_taint(of_node))
     after = [
-        (forecast.after_seconds, f"{pod.namespace}/{pod.name}")
+        (seconds, f"{pod.namespace}/{pod.name}")
         for pod in of_node.pods
         if pod.metadata.deletion_timestamp is None
         and pod.status.phase not in TERMINAL_PHASES
-        and (
-            forecast := eviction_forecast(pod, coming, comparison_operators=operators)
-        ).after_seconds
-        is not None
+        and (seconds := outlook.forecast(pod, coming).after_seconds) is not None
     ]
     if not after:
         return "; no pod on it would be deleted" if of_node.pods else ""
-    seconds, name = min(after, key=lambda pair: (pair[0] or 0, pair[1]))
+    seconds, name = min(after)
     when = f"{times.human_seconds(seconds)} later" if seconds else "at once"
     return f", and its first pod ({name}) deleted {when}"
 
@@ -376,7 +373,6 @@ def _pods(outlook: Outlook, of_node: NodeOutlook) -> Iterator[str]:
         yield "No pod is bound to it."
         return
     taints = no_execute_taints(of_node.node.spec.taints)
-    operators = outlook.settings.gate("TaintTolerationComparisonOperators")
     timers = {(t.namespace, t.name): t for t in of_node.timers}
     staying: list[str] = []
     for pod in of_node.pods:
@@ -386,7 +382,7 @@ def _pods(outlook: Outlook, of_node: NodeOutlook) -> Iterator[str]:
             yield f"{name} is Terminating: {why_terminating(outlook, of_node.node, pod)}"
         elif timer is not None:
             left = times.precise_due(max(0, timer.comes_ns - outlook.now_ns))
-            verdict = eviction_forecast(pod, taints, comparison_operators=operators)
+            verdict = outlook.forecast(pod, taints)
             yield f"{name} is deleted in {left}: {verdict.because}, counted from the taint."
         elif of_node.classic is not None:
             staying.append(
@@ -394,14 +390,14 @@ def _pods(outlook: Outlook, of_node: NodeOutlook) -> Iterator[str]:
             )
         else:
             coming = taints or coming_taint(of_node)
-            staying.append(_staying(pod, name, eviction_forecast(pod, coming)))
+            staying.append(_staying(name, outlook.forecast(pod, coming)))
     if len(staying) > 12 and of_node.classic is None:
         yield from _counted(of_node.pods)
     else:
         yield from sorted(staying)
 
 
-def _staying(pod: Pod, name: str, what: EvictionForecast) -> str:
+def _staying(name: str, what: EvictionForecast) -> str:
     if what.after_seconds is None:
         return f"{name} stays, whatever happens to the node: {what.because}."
     after = "at once"
@@ -412,10 +408,7 @@ def _staying(pod: Pod, name: str, what: EvictionForecast) -> str:
 
 def _counted(pods: Sequence[Pod]) -> Iterator[str]:
     """Many pods: how many go after how long, the shortest first."""
-    after: dict[int | None, int] = {}
-    for pod in pods:
-        seconds = eviction_forecast(pod, LOST[:1]).after_seconds
-        after[seconds] = after.get(seconds, 0) + 1
+    after = Counter(eviction_forecast(pod, LOST[:1]).after_seconds for pod in pods)
     for seconds, count in sorted(after.items(), key=lambda item: (item[0] is None, item[0] or 0)):
         if seconds is None:
             many = counted(count, "pod")
@@ -443,13 +436,11 @@ def taint_sections(
         sentence = "Nothing: enable-taint-manager=false, so no controller acts on NoExecute taints."
         yield ExplainedQuestion(question, [sentence])
         return
-    operators = outlook.settings.gate("TaintTolerationComparisonOperators")
     taints = (*no_execute_taints(node.spec.taints), taint)
     by_time: dict[EvictionForecast, list[Pod]] = {}
     for pod in of_node.pods:
         if pod.metadata.deletion_timestamp is None:
-            forecast = eviction_forecast(pod, taints, comparison_operators=operators)
-            by_time.setdefault(forecast, []).append(pod)
+            by_time.setdefault(outlook.forecast(pod, taints), []).append(pod)
     yield ExplainedQuestion(question, list(_fates(by_time)) or ["Nothing: no pod runs on it."])
     yield ExplainedQuestion("What else is there to know?", list(_notes(of_node, taint)))
 

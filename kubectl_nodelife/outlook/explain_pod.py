@@ -18,7 +18,6 @@ from kubectl_nodelife.outlook.endpoints import endpoint_sections
 from kubectl_nodelife.outlook.eviction_forecast import (
     ClassicEviction,
     EvictionTimer,
-    eviction_forecast,
     is_left_out,
     termination_grace_seconds,
 )
@@ -40,6 +39,8 @@ from kubectl_nodelife.workloads.pending import NO_ORIGIN, Origin, pending_reason
 from kubectl_nodelife.workloads.scheduling import volumes_elsewhere
 
 _MOST_VOLUMES: Final = 8
+_IF_LOST: Final = "When would it be evicted if its node were lost?"
+_NOT_YET: Final = "Why is it not evicted yet, and when will it be?"
 
 
 def pod_sections(
@@ -154,11 +155,10 @@ def _eviction(outlook: Outlook, pod: Pod, node: Node) -> Iterator[ExplainedQuest
     """When it is evicted, or why it is not."""
     of_node = outlook.node(node)
     timer = next((t for t in of_node.timers if (t.namespace, t.name) == pod.key), None)
-    operators = outlook.settings.gate("TaintTolerationComparisonOperators")
     taints = no_execute_taints(node.spec.taints)
     if timer is not None:
         left_s = max(0, timer.comes_ns - outlook.now_ns) / SECOND_NS
-        what = eviction_forecast(pod, taints, comparison_operators=operators)
+        what = outlook.forecast(pod, taints)
         terms = [DelayTerm("until its deletion", left_s, left_s, what.because)]
         sentences = [
             "It will be evicted: the timer was fixed when the taint was seen; neither a longer nor "
@@ -183,14 +183,13 @@ def _eviction(outlook: Outlook, pod: Pod, node: Node) -> Iterator[ExplainedQuest
     if of_node.taint_overdue_ns is not None:
         upcoming = node_verdict(of_node, outlook.now_ns).next
         assert upcoming is not None
-        what = eviction_forecast(pod, coming_taint(of_node))
+        what = outlook.forecast(pod, coming_taint(of_node))
         after = "it stays even then" if what.after_seconds is None else "only then its seconds run"
         sentences = [overdue_sentence(upcoming), f"{after[0].upper()}{after[1:]}: {what.because}."]
-        question = "Why is it not evicted yet, and when will it be?"
-        yield ExplainedQuestion(question, sentences, answer=sentences[0])
+        yield ExplainedQuestion(_NOT_YET, sentences, answer=sentences[0])
         return
     if taints:
-        what = eviction_forecast(pod, taints, comparison_operators=operators)
+        what = outlook.forecast(pod, taints)
         names = ", ".join(str(t) for t in taints)
         yield ExplainedQuestion(
             "Why is it not evicted?", [f"Its node has {names}, and {what.because}."]
@@ -203,8 +202,7 @@ def _overdue(
     outlook: Outlook, pod: Pod, taints: Sequence[Taint], late: EvictionTimer
 ) -> ExplainedQuestion:
     """A pod whose time is over, and that is not deleted."""
-    operators = outlook.settings.gate("TaintTolerationComparisonOperators")
-    why = eviction_forecast(pod, taints, comparison_operators=operators).because
+    why = outlook.forecast(pod, taints).because
     names = ", ".join(str(t) for t in taints)
     late_ns = outlook.now_ns - late.due_ns
     if late_ns <= OVERDUE_NS:
@@ -218,8 +216,7 @@ def _overdue(
             "It shows a static pod: its kubelet makes the object anew each time that it is deleted,"
             " and the container runs on. Give its manifest a toleration for that taint."
         )
-    question = "Why is it not evicted yet, and when will it be?"
-    return ExplainedQuestion(question, [sentence, *loop], answer=sentence)
+    return ExplainedQuestion(_NOT_YET, [sentence, *loop], answer=sentence)
 
 
 def _without_taints(
@@ -238,21 +235,19 @@ def _without_taints(
     if not classic.evicted and not is_left_out(pod, outlook.cache):
         zone = zone_of(outlook, of_node)
         terms = eviction_terms(outlook, of_node, zone)
-    question = "When would it be evicted if its node were lost?"
-    if of_node.ready in ("False", "Unknown"):
-        question = "Why is it not evicted yet, and when will it be?"
+    question = _NOT_YET if of_node.ready in ("False", "Unknown") else _IF_LOST
     yield ExplainedQuestion(question, sentences, [*terms, _grace_term(pod)] if terms else [])
 
 
 def _not_tainted(outlook: Outlook, pod: Pod, of_node: NodeOutlook) -> Iterator[ExplainedQuestion]:
-    what = eviction_forecast(pod, coming_taint(of_node))
+    what = outlook.forecast(pod, coming_taint(of_node))
     zone = zone_of(outlook, of_node)
     if what.after_seconds is None:
         sentence = (
             f"It never is while its node object exists: {what.because}. If the node is lost it "
             "stays bound to it, marked not ready."
         )
-        yield ExplainedQuestion("When would it be evicted if its node were lost?", [sentence])
+        yield ExplainedQuestion(_IF_LOST, [sentence])
         return
     terms = eviction_terms(outlook, of_node, zone)
     if of_node.ready == "Unknown" and not terms:
@@ -261,12 +256,9 @@ def _not_tainted(outlook: Outlook, pod: Pod, of_node: NodeOutlook) -> Iterator[E
         return
     if not terms:
         sentence = f"No Lease was read, so only the last term is known: {what.because}."
-        question = "When would it be evicted if its node were lost?"
-        yield ExplainedQuestion(question, [sentence, *_for_ever(outlook, pod)])
+        yield ExplainedQuestion(_IF_LOST, [sentence, *_for_ever(outlook, pod)])
         return
-    question = "When would it be evicted if its node were lost?"
-    if of_node.ready != "True":
-        question = "Why is it not evicted yet, and when will it be?"
+    question = _IF_LOST if of_node.ready == "True" else _NOT_YET
     seconds = float(what.after_seconds or 0)
     terms.append(DelayTerm("tolerated after the taint", seconds, seconds, what.because))
     sentences = ["These times add up, term by term, to its deletion."]

@@ -283,8 +283,7 @@ class LiveWall:
         if not lost:
             self._hurt = Hurt()
         elif lost != self._trouble or outlook.now_ns > self._hurt_until_ns:
-            operators = outlook.settings.gate("TaintTolerationComparisonOperators")
-            self._hurt = yield from hurt_steps(outlook.cache, self._judged, operators)
+            self._hurt = yield from hurt_steps(outlook, self._judged)
             self._hurt_until_ns = outlook.now_ns + round(_HURT_SECONDS * SECOND_NS)
         self._trouble = lost
 

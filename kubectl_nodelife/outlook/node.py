@@ -24,7 +24,7 @@ from kubectl_nodelife.engine.actions import Action
 from kubectl_nodelife.engine.cache import Cache
 from kubectl_nodelife.engine.controller import Controller
 from kubectl_nodelife.engine.engine import Engine
-from kubectl_nodelife.engine.heartbeat import Heartbeat, sign_of_life
+from kubectl_nodelife.engine.heartbeat import sign_of_life
 from kubectl_nodelife.engine.pace import FASTER_QPS, pace_of
 from kubectl_nodelife.engine.settings import Settings
 from kubectl_nodelife.kube.node import Lease, Node, NodeCondition, Taint
@@ -42,6 +42,7 @@ from kubectl_nodelife.outlook import taint_turns
 from kubectl_nodelife.outlook.eviction_forecast import (
     PACED_NS,
     ClassicEviction,
+    EvictionForecast,
     EvictionTimer,
     PacedDeletions,
     Range,
@@ -344,8 +345,7 @@ class Outlook:
         """The outlook of one node of the cache."""
         ready = node.ready()
         counts = self.settings.leases_count
-        heartbeat = self.cache.heartbeat(node.name)
-        renewal = heartbeat.renewal(self.now_ns) if heartbeat is not None else None
+        renewal = self._renewal(node.name)
         renew_ns = renewal[0] if renewal is not None else None
         posted = ready.last_heartbeat_time if ready is not None else None
         sign = sign_of_life(node, self.cache, self.now_ns, counts)
@@ -368,7 +368,7 @@ class Outlook:
             timers=self.timers(node),
             late=self._is_late(node),
             first_look=self.first_look,
-            leases_count=self.settings.leases_count,
+            leases_count=counts,
             doubt=self._doubts.get(node.name, ""),
             renewed_ns=renew_ns,
             taint_overdue_ns=self._taint_overdue(node) if self._places else None,
@@ -377,7 +377,7 @@ class Outlook:
             sooner_ns=self._deletions.sooner.get(node.name) if node.spec.taints else None,
             classic=None if self.settings.taint_mode else self._classic(node, ready, sign.at_ns),
         )
-        if heartbeat and heartbeat.touched_ns and (kept := self._kept(node.name, heartbeat)):
+        if kept := self._kept(node.name):
             of_node = replace(of_node, kept=kept, unknown_in=None)
         if of_node.classic is not None:
             return of_node
@@ -389,6 +389,15 @@ class Outlook:
         if of_node.ready in ("Unknown", "False") and of_node.other_taint:
             return replace(of_node, exchange_in=within, pass_overdue_ns=late_ns)
         return of_node
+
+    def _renewal(self, node: str) -> tuple[int | None, int] | None:
+        heartbeat = self.cache.heartbeat(node)
+        return heartbeat.renewal(self.now_ns) if heartbeat is not None else None
+
+    def forecast(self, pod: Pod, taints: Sequence[Taint]) -> EvictionForecast:
+        """When these NoExecute taints delete the pod, if ever, by the gates of the cluster."""
+        operators = self.settings.gate("TaintTolerationComparisonOperators")
+        return eviction_forecast(pod, taints, comparison_operators=operators)
 
     def taints_due(self) -> Sequence[tuple[Node, int]]:
         """Nodes that wait for their NoExecute taints, and when each one's is or was due, ns since
@@ -409,14 +418,13 @@ class Outlook:
             return []
         if node.is_ready and any(t.key in LOST_NODE_TAINTS for t in taints):
             return []  # which node-lifecycle takes off, or should have
-        operators = self.settings.gate("TaintTolerationComparisonOperators")
         pending = {p.pod for p in self._eviction.pending(node.name)}
         overdue = []
         for pod in self.cache.pods_on(node.name):
             leaves = pod.metadata.deletion_timestamp is not None
             if pod.key in pending or leaves or pod.status.phase in TERMINAL_PHASES:
                 continue
-            forecast = eviction_forecast(pod, taints, comparison_operators=operators)
+            forecast = self.forecast(pod, taints)
             due_ns = eviction_due(taints, forecast)
             if due_ns is None and forecast.after_seconds == 0:
                 due_ns = self.now_ns  # since when is not known
@@ -446,10 +454,11 @@ class Outlook:
             return 0
         return self._pace.pass_ns(len(lost), sum(self.cache.count_on(n.name) for n in lost))
 
-    def _kept(self, name: str, heartbeat: Heartbeat) -> str:
+    def _kept(self, name: str) -> str:
         """Since 1.37: the Lease is not the one that the controller remembers (`doubt_loss`)."""
-        touched_ns, health = heartbeat.touched_ns, self.memory.health.get(name)
-        if touched_ns is None or not self.memory.reads_leases:
+        heartbeat, health = self.cache.heartbeat(name), self.memory.health.get(name)
+        touched_ns = heartbeat.touched_ns if heartbeat is not None else None
+        if heartbeat is None or not touched_ns or not self.memory.reads_leases:
             return ""
         if health is None or not health.lease_saved:
             return ""
@@ -493,8 +502,7 @@ class Outlook:
         """When the last sign of life came, which a pass of ours noticed then: that of a controller
         whose passes we do not know did within a period of it. `sign_ns`: as its author dates it,
         which is taken where its arrival was not seen."""
-        heartbeat = self.cache.heartbeat(name) if self.settings.leases_count else None
-        renewal = heartbeat.renewal(self.now_ns) if heartbeat is not None else None
+        renewal = self._renewal(name) if self.settings.leases_count else None
         came_ns = renewal[1] if renewal is not None and renewal[1] < noticed_ns else sign_ns
         is_that = 0 < noticed_ns - came_ns < self.settings.node_monitor_period_ns
         return came_ns if is_that else noticed_ns
@@ -515,8 +523,7 @@ class Outlook:
         """When a pass noticed the last sign of life, or will: the memory of a node is brought up to
         date only when its grace period could be over."""
         noticed_ns = self.memory.noticed_ns(name, health)
-        heartbeat = self.cache.heartbeat(name) if self.settings.leases_count else None
-        renewal = heartbeat.renewal(self.now_ns) if heartbeat is not None else None
+        renewal = self._renewal(name) if self.settings.leases_count else None
         if renewal is None:
             return noticed_ns
         renew_ns, seen_ns = renewal
@@ -546,15 +553,19 @@ class Outlook:
         return self._deletions.timers.get(node.name, []) if node.spec.taints else []
 
     def _pending(self, node: Node) -> list[EvictionTimer]:
+        """Of a pod of which nothing runs any more the object may be deleted, but nobody loses it;
+        one that is being deleted is gone by the end of its grace where its kubelet reports."""
         if self._eviction is None:
             return []
         ends_pods = node.is_ready and not self._is_late(node)
-        timers = [
-            EvictionTimer(*p.pod, p.due_ns, p.toleration_seconds, p.due_ns)
-            for p in self._eviction.pending(node.name)
-            if not (ends_pods and self._is_gone_by(p.pod, p.due_ns))
-            and not self._has_finished(p.pod)
-        ]
+        timers = []
+        for pending in self._eviction.pending(node.name):
+            pod, due_ns = self.cache.pod(*pending.pod), pending.due_ns
+            deleted_ns = pod.metadata.deletion_timestamp if pod is not None else None
+            is_gone = ends_pods and deleted_ns is not None and deleted_ns <= due_ns
+            if not is_gone and not (pod is not None and pod.status.phase in TERMINAL_PHASES):
+                timer = EvictionTimer(*pending.pod, due_ns, pending.toleration_seconds, due_ns)
+                timers.append(timer)
         return sorted(timers, key=lambda t: (t.due_ns, t.namespace, t.name))
 
     def _is_late(self, node: Node) -> bool:
@@ -564,17 +575,6 @@ class Outlook:
             sign = sign_of_life(node, self.cache, self.now_ns, self.settings.leases_count)
             late = self._late[name, self.now_ns] = sign.is_late(self.now_ns)
         return late
-
-    def _has_finished(self, key: tuple[str, str]) -> bool:
-        """True if nothing of the pod runs: its object may be deleted, but nobody loses it."""
-        pod = self.cache.pod(*key)
-        return pod is not None and pod.status.phase in TERMINAL_PHASES
-
-    def _is_gone_by(self, key: tuple[str, str], at_ns: int) -> bool:
-        """True if the pod is being deleted, and its grace is over by then."""
-        pod = self.cache.pod(*key)
-        deleted = pod.metadata.deletion_timestamp if pod is not None else None
-        return deleted is not None and deleted <= at_ns
 
 
 def join_controllers(

@@ -23,7 +23,7 @@ from kubectl_nodelife.kube.names import counted, first_names
 from kubectl_nodelife.kube.pod import Pod, is_daemon_pod, moves_off
 from kubectl_nodelife.kube.times import SECOND_NS
 from kubectl_nodelife.kube.wellknown import NO_EXECUTE
-from kubectl_nodelife.outlook.eviction_forecast import LOST, eviction_forecast
+from kubectl_nodelife.outlook.eviction_forecast import LOST
 from kubectl_nodelife.outlook.fates import Coming, Judged, Lane, lanes, since_ns, works_lanes
 from kubectl_nodelife.outlook.node import NodeOutlook, Outlook
 from kubectl_nodelife.outlook.node_verdict import (
@@ -121,22 +121,20 @@ class Hurt(msgspec.Struct, frozen=True):
         return "; ".join(clauses)
 
 
-def hurt_steps(
-    cache: Cache, judged: Sequence[Judged], operators: bool
-) -> Generator[None, None, Hurt]:
+def hurt_steps(outlook: Outlook, judged: Sequence[Judged]) -> Generator[None, None, Hurt]:
     """Whom the loss of these nodes hurts, a step a node; of the first `_MOST_PODS` pods."""
-    share = _Share(cache)
+    share = _Share(outlook.cache)
     first_after_s: int | None = None
     stuck = seen = 0
-    for outlook, verdict in judged:
+    for of_node, verdict in judged:
         if verdict.state not in UNHEARD or seen > _MOST_PODS:
             continue
-        for pod in cache.pods_on(outlook.node.name):
+        for pod in outlook.cache.pods_on(of_node.node.name):
             seen += 1
             if pod.metadata.deletion_timestamp is not None:
                 stuck += verdict.state != "silent" and not is_daemon_pod(pod)
                 continue
-            after_s = _deleted_after(pod, operators)
+            after_s = outlook.forecast(pod, LOST[:1]).after_seconds if moves_off(pod) else None
             if after_s is None:
                 continue
             first_after_s = after_s if first_after_s is None else min(first_after_s, after_s)
@@ -186,13 +184,6 @@ class _Share:
                 if here[key] < of[key]
             ),
         )
-
-
-def _deleted_after(pod: Pod, operators: bool) -> int | None:
-    """How many seconds after its node's taint it is deleted; None: never."""
-    if not moves_off(pod):
-        return None
-    return eviction_forecast(pod, LOST[:1], comparison_operators=operators).after_seconds
 
 
 def _called(workload: tuple[str, str, str]) -> str:

@@ -48,6 +48,24 @@ def test_a_taint_says_who_goes_now_who_later_who_never_and_that_budgets_are_igno
     assert any("kubectl taint node a1 maintenance=now:NoExecute" in s for s in sentences)
 
 
+def test_a_pod_that_tolerates_by_comparison_stays_where_the_gate_is_on(ask: Ask) -> None:
+    """KEP-5471: Gt tolerates a taint whose value is greater."""
+    toleration = {"key": "level", "operator": "Gt", "value": "3", "effect": "NoExecute"}
+    level = {"key": "level", "value": "5", "effect": "NoExecute"}
+    level["timeAdded"] = "2026-01-01T00:30:00Z"
+    tainted = node("a1", spec={"taints": [level]})
+    cluster: list[Any] = [tainted, pod("high", "a1", spec={"tolerations": [toleration]})]
+    gate = ("--profile", "v1.36", "--set", "feature-gates=TaintTolerationComparisonOperators=true")
+    for words, off, on in (
+        (("explain", "node", "a1"), "high would be deleted at once", "high stays, whatever"),
+        (("audit",), "not-evicted", ""),
+    ):
+        before, after = (ask(cluster, *words, *more, "-o", "json").out for more in (gate[:2], gate))
+        assert off in before, words
+        assert off not in after, words
+        assert on in after, words
+
+
 def test_other_effects_put_nobody_out(ask: Ask) -> None:
     assert told(ask, "--taint", "maintenance:NoSchedule") == [
         "Nothing: NoSchedule keeps new pods away and puts none out."

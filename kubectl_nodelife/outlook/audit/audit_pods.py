@@ -143,7 +143,8 @@ def audit(seen: AuditInput, settings: Settings, now_ns: int) -> AuditResult:
 
 def context_of(settings: Settings, now_ns: int) -> AuditContext:
     """The settings and the instant that every pod is judged by."""
-    return AuditContext(rules_for(settings.profile), release_of(settings), now_ns)
+    operators = settings.gate("TaintTolerationComparisonOperators")
+    return AuditContext(rules_for(settings.profile), release_of(settings), operators, now_ns)
 
 
 def health_of_nodes(seen: AuditInput) -> dict[str, NodeReadiness]:

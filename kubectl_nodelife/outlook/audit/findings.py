@@ -84,10 +84,12 @@ NODE_READY_SINCE = "node.status.conditions[Ready].lastTransitionTime"
 
 
 class AuditContext(msgspec.Struct, frozen=True):
-    """The settings and the instant that every pod is judged by. Instants and durations in ns."""
+    """The settings and the instant (ns) that every pod is judged by. `operators`: whether taints'
+    values are compared, as of `eviction_forecast`."""
 
     rules: StatusRules
     release: Release
+    operators: bool
     now_ns: int
 
 
@@ -263,7 +265,7 @@ def not_evicted(pod: Pod, node: NodeReadiness, context: AuditContext) -> Iterato
     taints = no_execute_taints(node.taints)
     if pod.status.phase in TERMINAL_PHASES or any(map(is_for_lost_node, taints)):
         return
-    forecast = eviction_forecast(pod, taints)
+    forecast = eviction_forecast(pod, taints, comparison_operators=context.operators)
     due_ns = eviction_due(taints, forecast)
     if due_ns is None or context.now_ns - due_ns <= OVERDUE_NS:
         return
@@ -325,7 +327,8 @@ def never_evicted(pod: Pod, node: NodeReadiness, context: AuditContext) -> Itera
     if all(t.toleration_seconds is not None for t in pod.spec.tolerations):
         return
     taints = no_execute_taints(node.taints) or (_coming_taint(node),)
-    if eviction_forecast(pod, taints).after_seconds is not None:
+    forecast = eviction_forecast(pod, taints, comparison_operators=context.operators)
+    if forecast.after_seconds is not None:
         return
     yield PodFinding(
         name=classes.DAEMONSET_NEVER_EVICTED if is_daemon_pod(pod) else classes.NEVER_EVICTED,

@@ -487,4 +487,4 @@ def _earliest_eviction(outlook: Outlook, pod: Pod) -> int | None:
 def _eviction_due(outlook: Outlook, pod: Pod) -> int | None:
     node = outlook.cache.node(pod.spec.node_name)
     taints = no_execute_taints(node.spec.taints) if node is not None else []
-    return eviction_due(taints, eviction_forecast(pod, taints))
+    return eviction_due(taints, outlook.forecast(pod, taints))
