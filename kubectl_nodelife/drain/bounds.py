@@ -8,6 +8,7 @@ than the budget can spare; nodes that may not go together need waves of their ow
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 
 from kubectl_nodelife.drain.results import Bound, WaveOptions
@@ -72,11 +73,8 @@ def waves_bound(
 def _zones(snapshot: PlanSnapshot, nodes: list[str], waves: WaveOptions) -> int:
     if waves.max_per_zone is None:
         return 0
-    count: dict[tuple[str | None, ...], int] = {}
-    for name in nodes:
-        labels = snapshot.nodes[name].metadata.labels or {}
-        zone = tuple(labels.get(label) for label in _ZONE_LABELS)
-        count[zone] = count.get(zone, 0) + 1
+    labels = (snapshot.nodes[name].metadata.labels or {} for name in nodes)
+    count = Counter(tuple(of_node.get(label) for label in _ZONE_LABELS) for of_node in labels)
     return max((-(-n // waves.max_per_zone) for n in count.values()), default=0)
 
 

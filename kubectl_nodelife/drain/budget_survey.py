@@ -297,10 +297,7 @@ OPERATORS: Final = (
 def operator_of(pod: Pod) -> tuple[str, str] | None:
     """(name, the proper way) of the operator that the pod belongs to, if it is one known here."""
     labels = pod.metadata.labels or {}
-    for label, name, way in OPERATORS:
-        if label in labels:
-            return name, way
-    return None
+    return next(((name, way) for label, name, way in OPERATORS if label in labels), None)
 
 
 class PoolView(msgspec.Struct, rename="camel"):

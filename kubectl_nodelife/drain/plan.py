@@ -459,11 +459,8 @@ def warnings_of(play: Play) -> list[str]:
     still_cordoned = {
         name for name in play.scope.nodes if play.world.nodes[name].spec.unschedulable
     }
-    twice = sum(
-        1
-        for actor in play.world.actors.values()
-        if actor.created_ns is not None and actor.node in still_cordoned
-    )
+    actors = play.world.actors.values()
+    twice = sum(a.created_ns is not None and a.node in still_cordoned for a in actors)
     if twice:
         warnings.append(
             f"{counted(twice, 'replacement')} would land on a node of this plan:"

@@ -42,6 +42,7 @@ from kubectl_nodelife.workloads.owners import NEVER, WHEN_GONE, Replacement, suc
 from kubectl_nodelife.workloads.placement import PlacementSimulator
 
 
+@dataclass(slots=True, eq=False)
 class PlannedPod:
     """A pod while a plan is played. Instants are nanoseconds since the plan's moment.
 
@@ -51,40 +52,24 @@ class PlannedPod:
     refused. `replacement`: the pod that its owner made for it.
     """
 
-    __slots__ = (
-        "created_ns",
-        "goes_ns",
-        "going",
-        "gone_ns",
-        "held",
-        "ledgers",
-        "node",
-        "placed_ns",
-        "pod",
-        "ready",
-        "ready_ns",
-        "refusal",
-        "replacement",
-        "workload",
-    )
+    pod: Pod
+    ledgers: tuple[BudgetLedger, ...]
+    workload: Workload | None
+    node: str = field(init=False)
+    ready: bool = field(init=False)
+    going: bool = field(init=False)
+    gone_ns: int | None = None
+    goes_ns: int | None = None
+    created_ns: int | None = None
+    placed_ns: int | None = None
+    ready_ns: int | None = None
+    held: tuple[str, str] | None = None
+    refusal: str = ""
+    replacement: PlannedPod | None = None
 
-    def __init__(
-        self, pod: Pod, ledgers: tuple[BudgetLedger, ...], workload: Workload | None
-    ) -> None:
-        self.pod = pod
-        self.ledgers = ledgers
-        self.workload = workload
-        self.node = pod.spec.node_name
-        self.ready = pod.ready()
-        self.going = pod.metadata.deletion_timestamp is not None
-        self.gone_ns: int | None = None
-        self.goes_ns: int | None = None
-        self.created_ns: int | None = None
-        self.placed_ns: int | None = None
-        self.ready_ns: int | None = None
-        self.held: tuple[str, str] | None = None
-        self.refusal = ""
-        self.replacement: PlannedPod | None = None
+    def __post_init__(self) -> None:
+        self.node, self.ready = self.pod.spec.node_name, self.pod.ready()
+        self.going = self.pod.metadata.deletion_timestamp is not None
 
     @property
     def uid(self) -> str:
@@ -97,24 +82,23 @@ class PlannedPod:
         return self.gone_ns is not None
 
 
+@dataclass(slots=True, eq=False)
 class Workload:
     """An owner while a plan is played.
 
     `ready`: Ready pods; `entries`: how that number went, as (instant, number).
     """
 
-    __slots__ = ("entries", "kind", "name", "namespace", "ready", "rule", "uid")
+    uid: str
+    namespace: str
+    kind: str
+    name: str
+    rule: Replacement
+    ready: int
+    entries: list[tuple[int, int]] = field(init=False)
 
-    def __init__(
-        self, uid: str, namespace: str, kind: str, name: str, rule: Replacement, ready: int
-    ) -> None:
-        self.uid = uid
-        self.namespace = namespace
-        self.kind = kind
-        self.name = name
-        self.rule = rule
-        self.ready = ready
-        self.entries: list[tuple[int, int]] = [(0, ready)]
+    def __post_init__(self) -> None:
+        self.entries = [(0, self.ready)]
 
     @property
     def keeps_names(self) -> bool:

@@ -217,8 +217,7 @@ def _patched(
     if controller_of(budget.metadata) is not None:
         return
     patch = shlex.quote(json.dumps({"spec": rule}, separators=(",", ":")))
-    what = f"{subject('pdb', budget.name)} -n {shlex.quote(budget.namespace)}"
-    command = f"kubectl patch {what} --type merge -p {patch}"
+    command = f"kubectl patch {_named('pdb', budget)} --type merge -p {patch}"
     # The controller writes a status for the new rules: none is there yet.
     unseen = replace(budget.metadata, generation=0)
     spec = replace(budget.spec, **fields)
@@ -229,8 +228,7 @@ def _patched(
 def _delete_budget(stuck: StuckPod) -> Iterator[RemedyCandidate]:
     for budget in stuck.budgets()[:_MOST_TRIED]:
         others = " and ".join(b.name for b in stuck.budgets() if b.key != budget.key)
-        what = f"{subject('pdb', budget.name)} -n {shlex.quote(budget.namespace)}"
-        text = f"kubectl delete {what}, or narrow its selector"
+        text = f"kubectl delete {_named('pdb', budget)}, or narrow its selector"
         yield RemedyCandidate(text, f"{others} alone guards the pod then", without=(budget,))
 
 
@@ -471,14 +469,8 @@ class _Unblocking:
         if operator is not None and self._first.gate == "pdb":
             name, way = operator
             return None, f"{name} pins this budget by design: {way}; without it data may be lost"
-        stuck = StuckPod(
-            pod,
-            self._first,
-            self._gate(pod),
-            self._scope.snapshot,
-            frozenset(self._named),
-            self._scope.times,
-        )
+        gate, of, named = self._gate(pod), self._scope, frozenset(self._named)
+        stuck = StuckPod(pod, self._first, gate, of.snapshot, named, of.times)
         in_turns = self._in_turns()
         if in_turns is not None:
             for also in _honor_taints(stuck) if stuck.gate == "landing" else ():

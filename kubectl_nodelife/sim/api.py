@@ -364,6 +364,11 @@ class BindPod(RecordEvent, frozen=True, kw_only=True, gc=False):
     node: str
 
 
+Templated = (
+    workload.ReplicaSet | workload.StatefulSet | workload.ReplicationController | workload.DaemonSet
+)
+"""What makes pods from a template that a play reads."""
+
 _HASH_LABELS = (LABEL_POD_TEMPLATE_HASH, wellknown.LABEL_CONTROLLER_REVISION_HASH)
 
 
@@ -482,17 +487,7 @@ class DefaultTolerationSeconds(msgspec.Struct, frozen=True):
 
 def template_of(owner: KubeObject | None) -> Mapping[str, Any]:
     """The template that the owner makes its pods from; empty where that was not read."""
-    if isinstance(
-        owner,
-        (
-            workload.ReplicaSet,
-            workload.StatefulSet,
-            workload.ReplicationController,
-            workload.DaemonSet,
-        ),
-    ):
-        return owner.spec.template
-    return {}
+    return owner.spec.template if isinstance(owner, Templated) else {}
 
 
 def _asked_for(template: Mapping[str, Any]) -> frozenset[str] | None:

@@ -157,9 +157,7 @@ def first_to_go(pods: Iterable[Pod], related: Iterable[Pod], now_ns: int) -> lis
     `related`: the active pods of all ReplicaSets of the same Deployment. Follows
     `ActivePodsWithRanks.Less`.
     """
-    on_node: dict[str, int] = {}
-    for pod in related:
-        on_node[pod.spec.node_name] = on_node.get(pod.spec.node_name, 0) + 1
+    on_node = Counter(pod.spec.node_name for pod in related)
 
     def less(one: Pod, other: Pod) -> int:
         plain, theirs = _rank(one, on_node), _rank(other, on_node)
@@ -176,7 +174,7 @@ def first_to_go(pods: Iterable[Pod], related: Iterable[Pod], now_ns: int) -> lis
     return sorted(pods, key=cmp_to_key(less))
 
 
-def _rank(pod: Pod, on_node: dict[str, int]) -> tuple[int, ...]:
+def _rank(pod: Pod, on_node: Mapping[str, int]) -> tuple[int, ...]:
     """The order before ages: unbound, phase, not Ready, deletion cost, related pods on its node."""
     cost = (pod.metadata.annotations or {}).get(POD_DELETION_COST, "0")
     return (
@@ -184,7 +182,7 @@ def _rank(pod: Pod, on_node: dict[str, int]) -> tuple[int, ...]:
         _PHASES.get(pod.status.phase, 0),
         int(pod.ready()),
         int(cost) if cost.lstrip("-").isdecimal() else 0,
-        -on_node.get(pod.spec.node_name, 0) if pod.spec.node_name else 0,
+        -on_node[pod.spec.node_name] if pod.spec.node_name else 0,
     )
 
 

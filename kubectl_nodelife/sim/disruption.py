@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from copy import copy
+from dataclasses import dataclass, field
 from itertools import starmap
 from typing import Final
 
@@ -64,6 +65,7 @@ _KIND = "PodDisruptionBudget"
 _SCALED = frozenset({"ReplicaSet", "Deployment", "StatefulSet", "ReplicationController"})
 
 
+@dataclass(slots=True, eq=False)
 class BudgetLedger:
     """A budget, the counts behind it, and the history of its status.
 
@@ -72,48 +74,30 @@ class BudgetLedger:
     from the recorded status, or else from the number of its pods.
     """
 
-    __slots__ = (
-        "_failures",
-        "_recorded_failure",
-        "_scales",
-        "_unknown",
-        "budget",
-        "disrupted",
-        "entries",
-        "guessed",
-        "healthy",
-        "last_spent_ns",
-        "matched",
-        "needs_sync",
-    )
+    budget: PodDisruptionBudget
+    healthy: int = 0
+    matched: int = 0
+    last_spent_ns: int | None = None
+    needs_sync: bool = False
+    guessed: str = ""
+    entries: list[LedgerEntry] = field(default_factory=list)
+    disrupted: dict[str, Time] = field(init=False)
+    _recorded_failure: str | None = field(init=False)
+    _scales: dict[str, list[int]] = field(default_factory=dict)
+    _failures: dict[str, int] = field(default_factory=dict)
+    _unknown: dict[str, int] = field(default_factory=dict)
 
-    def __init__(self, budget: PodDisruptionBudget) -> None:
-        self.budget = budget
-        self._recorded_failure = sync_failure(budget.status)
-        self._scales: dict[str, list[int]] = {}
-        self._failures: dict[str, int] = {}
-        self._unknown: dict[str, int] = {}
-        self.disrupted: dict[str, Time] = dict(budget.status.disrupted_pods or {})
-        self.healthy = 0
-        self.matched = 0
-        self.last_spent_ns: int | None = None
-        self.needs_sync = False
-        self.guessed = ""
-        self.entries: list[LedgerEntry] = []
+    def __post_init__(self) -> None:
+        self.disrupted = dict(self.budget.status.disrupted_pods or {})
+        self._recorded_failure = sync_failure(self.budget.status)
 
     def clone(self) -> BudgetLedger:
         """A ledger of its own with the same counts, for one run."""
-        copy = BudgetLedger(self.budget)
-        copy._recorded_failure = self._recorded_failure
-        copy._scales = {uid: list(counted) for uid, counted in self._scales.items()}
-        copy._failures = dict(self._failures)
-        copy._unknown = dict(self._unknown)
-        copy.disrupted = dict(self.disrupted)
-        copy.healthy, copy.matched = self.healthy, self.matched
-        copy.last_spent_ns = self.last_spent_ns
-        copy.needs_sync, copy.guessed = self.needs_sync, self.guessed
-        copy.entries = list(self.entries)
-        return copy
+        other = copy(self)
+        other._scales = {uid: list(counted) for uid, counted in self._scales.items()}
+        other._failures, other._unknown = dict(self._failures), dict(self._unknown)
+        other.disrupted, other.entries = dict(self.disrupted), list(self.entries)
+        return other
 
     # --- the true counts -------------------------------------------------------------------------
 

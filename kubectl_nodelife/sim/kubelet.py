@@ -508,12 +508,15 @@ class Kubelets:
         if lives:
             self._agenda.add(at_ns, KUBELET, self._finish, key, ending)
 
+    def _awaiting(self, awaited: Mapping[Key, object], key: Key, entry: object) -> Pod | None:
+        """The pod of that entry, if it still waits for it and its kubelet is alive."""
+        pod = self._api.store.pods.get(key) if awaited.get(key) is entry else None
+        return pod if pod is not None and self.alive(pod.spec.node_name) else None
+
     def _finish(self, key: Key, ending: Ending, at_ns: int) -> None:
         """The pod has stopped: its kubelet deletes the object, unless a finalizer holds it."""
-        pod = self._api.store.pods.get(key)
-        if pod is None or self._endings.get(key) is not ending or finalizers_that_hold(pod):
-            return
-        if not self.alive(pod.spec.node_name):
+        pod = self._awaiting(self._endings, key, ending)
+        if pod is None or finalizers_that_hold(pod):
             return
         if self._on_stop and any(ends_it(pod, ending.cause) for ends_it in self._on_stop):
             return
@@ -521,10 +524,8 @@ class Kubelets:
         self._agenda.at(written_ns, at_ns, KUBELET, self._remove, key, ending)
 
     def _remove(self, key: Key, ending: Ending, at_ns: int) -> None:
-        pod = self._api.store.pods.get(key)
-        if pod is None or self._endings.get(key) is not ending:
-            return
-        if not self.alive(pod.spec.node_name):
+        pod = self._awaiting(self._endings, key, ending)
+        if pod is None:
             return
         because = f"the kubelet of {pod.spec.node_name} has stopped the pod"
         delete_stopped(self._api, pod, deletion(pod, because, ending.cause, 0))
@@ -555,10 +556,8 @@ class Kubelets:
 
     def _run(self, key: Key, start: Start, at_ns: int) -> None:
         """The pod's containers run: it becomes Ready."""
-        pod = self._api.store.pods.get(key)
-        if pod is None or self._starting.get(key) is not start:
-            return
-        if not self.alive(pod.spec.node_name):
+        pod = self._awaiting(self._starting, key, start)
+        if pod is None:
             return
         if self._on_run and any(reports_it(pod) for reports_it in self._on_run):
             del self._starting[key]
@@ -567,10 +566,8 @@ class Kubelets:
         self._agenda.at(written_ns, at_ns, KUBELET, self._report_running, key, start)
 
     def _report_running(self, key: Key, start: Start, at_ns: int) -> None:
-        pod = self._api.store.pods.get(key)
-        if pod is None or self._starting.get(key) is not start:
-            return
-        if not self.alive(pod.spec.node_name):
+        pod = self._awaiting(self._starting, key, start)
+        if pod is None:
             return
         del self._starting[key]
         status = self._running.of(pod.status, start.at_ns)

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from copy import copy
+from dataclasses import dataclass
 from typing import Final
 
 import msgspec
@@ -176,25 +177,21 @@ class MachineFacts(msgspec.Struct, frozen=True):
         return replace(status, node_info=self.node_info, allocatable=self.allocatable)
 
 
+@dataclass(slots=True, eq=False)
 class Kubelet:
     """One kubelet: whether it is alive, since when and how often it renews, when it posts next, and
     the conditions that it sees. `facts`: what it reports of its machine; None: what the Node shows.
     `renewed_before`: its Lease is there before its first renewal, which follows an earlier one.
     """
 
-    __slots__ = (
-        "alive", "conditions", "every_ns", "facts", "first_ns", "name", "post_ns", "renewed_before",
-    )  # fmt: skip
-
-    def __init__(self, name: str, conditions: dict[str, NodeCondition], every_ns: int) -> None:
-        self.name = name
-        self.conditions = conditions
-        self.every_ns = every_ns
-        self.facts: MachineFacts | None = None
-        self.alive = False
-        self.first_ns = 0
-        self.post_ns = 0
-        self.renewed_before = False
+    name: str
+    conditions: dict[str, NodeCondition]
+    every_ns: int
+    facts: MachineFacts | None = None
+    alive: bool = False
+    first_ns: int = 0
+    post_ns: int = 0
+    renewed_before: bool = False
 
     @classmethod
     def joined(

@@ -108,12 +108,11 @@ class Machines:
 
     def lose(self, name: str, for_ns: int | None, *, link: bool) -> None:
         """The machine, or with `link` only its connection, goes off; `for_ns` None: for good."""
+        word = "LinkLost" if link else "MachineLost"
+        why = "its machine is off: its containers and its kubelet have ended"
         if link:
             why = "its connection is cut: its kubelet does not report, its pods go on serving"
-            done = self._silence(name, "LinkLost", why, None)
-        else:
-            why = "its machine is off: its containers and its kubelet have ended"
-            done = self._silence(name, "MachineLost", why, None)
+        done = self._silence(name, word, why, None)
         self._set_reach(name, Reach.CUT_OFF if link else Reach.OFF)
         if for_ns is None:
             return
@@ -168,8 +167,7 @@ class Machines:
         self._agenda.add(self._api.now_ns + delay_ns, KUBELET, happening, *arguments)
 
     def _silence(self, name: str, word: str, why: str, cause: Action | None) -> Action:
-        about: KubeObject | tuple[str, str, str] = ("Node", "", name)
-        about = self._api.store.nodes.get(name) or about
+        about = self._api.store.nodes.get(name) or ("Node", "", name)
         done = self._api.note(event_record(about, word, why, cause=cause))
         self._kubelets.stop(name, done)
         return done

@@ -403,7 +403,7 @@ class JobController:
                 if self._is_stuck(pod, job):
                     self._stuck.add(pod.uid)
                 elif self._is_tracked(pod) and self._has_ended(pod, job):
-                    state = self._state(job)
+                    state = self._queue.get(job.uid, _Queued())
                     self._see(job, state._replace(ended=(*state.ended, (pod, None))), pod, pod)
         for found in self._api.store.all("Job"):
             if isinstance(found, Job) and ignores_failures(found):
@@ -418,7 +418,7 @@ class JobController:
         job = _job_of(pod)
         if job is None:
             return
-        state = self._state(job)
+        state = self._queue.get(job.uid, _Queued())
         has_ended = new is None or self._has_ended(new, job)
         if new is not None and has_ended and self._is_tracked(new):
             others = (each for each in state.ended if each[0].uid != new.uid)
@@ -433,10 +433,6 @@ class JobController:
             job = _job_of(new)
             if job is not None and job.uid in self._queue:
                 self._see(job, self._queue[job.uid], old, new)
-
-    def _state(self, job: OwnerReference) -> _Queued:
-        state = self._queue.get(job.uid)
-        return _Queued() if state is None else state
 
     def _see(self, job: OwnerReference, state: _Queued, old: Pod | None, new: Pod | None) -> None:
         """A pod of the Job has changed."""

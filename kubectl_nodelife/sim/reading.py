@@ -439,27 +439,16 @@ def _runs(rounds: Sequence[_Round]) -> Iterator[Sequence[_Round]]:
 def _pod_loop(
     place: _Place, rounds: Sequence[_Round], untainted: Iterable[Happened[actions.RemoveTaints]]
 ) -> PodLoop:
-    kind, namespace, name, node = place
     (first, _), (created, last) = rounds[0], rounds[-1]
     at_once = _at_once(rounds)
     every_s = round(median(_gaps(rounds, at_once) or _gaps(rounds, 1)), 3)
     lasts_s = last.at - created.at + _PAUSES * every_s
     ends = (done for done in untainted if 0 <= done.at - created.at <= lasts_s)
     end = next(ends, None)
-    return PodLoop(
-        kind=kind,
-        namespace=namespace,
-        name=name,
-        node=node,
-        pods=len(rounds),
-        from_seconds=first.at,
-        until_seconds=last.at,
-        every_seconds=every_s,
-        made_by=first.action.controller,
-        because=last.action.because.partition(", counted from ")[0],
-        ended_by=_end_words(end) if end is not None else "",
-        at_once=at_once,
-    )
+    because = last.action.because.partition(", counted from ")[0]
+    ended_by = _end_words(end) if end is not None else ""
+    seconds, made_by = (first.at, last.at, every_s), first.action.controller
+    return PodLoop(*place, len(rounds), *seconds, made_by, because, ended_by, at_once)
 
 
 def _end_words(end: Happened[actions.RemoveTaints]) -> str:

@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
+from kubectl_nodelife.document import document
 from kubectl_nodelife.engine.cache import Cache, Key
 from kubectl_nodelife.engine.controller import Controller
 from kubectl_nodelife.engine.engine import Tick, drive
@@ -23,7 +24,7 @@ from kubectl_nodelife.kube.pod import Pod
 from kubectl_nodelife.kube.times import SECOND_NS, format_time
 from kubectl_nodelife.sim.present import Branch
 from kubectl_nodelife.sim.reading import Courses, NodeLoss, PodLoop, WorkloadLoss, pod_loops
-from kubectl_nodelife.sim.scenario import API_VERSION, Setting
+from kubectl_nodelife.sim.scenario import Setting
 from kubectl_nodelife.sim.timeline import Record, Timeline, without_collector
 from kubectl_nodelife.sim.upgrade_course import PlayedRun
 from kubectl_nodelife.sim.upgrade_run import MakeDecider, VirtualUpgrades
@@ -48,17 +49,16 @@ class RunSummary(msgspec.Struct, frozen=True):
     def document(self) -> dict[str, Any]:
         """The contract's Timeline."""
         final = {**self.final, "loops": self.loops} if self.loops else self.final
-        return {
-            "apiVersion": API_VERSION,
-            "kind": "Timeline",
-            "metadata": {"name": self.name},
-            "profile": self.settings.profile.name,
-            "flags": self.settings.flags,
-            "start": format_time(self.start_ns),
-            "duration": self.duration_ns / SECOND_NS,
-            "records": self.records,
-            "final": final,
-        }
+        return document(
+            "Timeline",
+            metadata={"name": self.name},
+            profile=self.settings.profile.name,
+            flags=self.settings.flags,
+            start=format_time(self.start_ns),
+            duration=self.duration_ns / SECOND_NS,
+            records=self.records,
+            final=final,
+        )
 
 
 def summarize_run(
@@ -169,16 +169,8 @@ def _final(
             entry["unschedulable"] = True
         nodes.append(entry)
         state = states.get(zone)
-        counts = zones.setdefault(
-            zone,
-            {
-                "name": zone,
-                "state": state and state.to,
-                "rate": state and state.rate,
-                "nodes": 0,
-                "notReady": 0,
-            },
-        )
+        judged = {"name": zone, "state": state and state.to, "rate": state and state.rate}
+        counts = zones.setdefault(zone, {**judged, "nodes": 0, "notReady": 0})
         counts["nodes"] += 1
         counts["notReady"] += entry["ready"] != "True"
     for name, counted in metrics.items():

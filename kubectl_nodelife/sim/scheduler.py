@@ -20,6 +20,7 @@ from __future__ import annotations
 import heapq
 from collections.abc import Callable, Hashable, Iterator, Mapping
 from copy import copy
+from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
 from msgspec.structs import asdict, replace
@@ -81,6 +82,7 @@ class _Waiting(NamedTuple):
     uid: str
 
 
+@dataclass(slots=True, eq=False)
 class _Line:
     """Pods that are alike and fit nowhere. `attempts` have failed, the last one at `tried_ns`.
 
@@ -88,14 +90,11 @@ class _Line:
     `backs_off`: that attempt is in the agenda.
     """
 
-    __slots__ = ("attempts", "backs_off", "moved", "pods", "tried_ns")
-
-    def __init__(self) -> None:
-        self.pods: dict[Key, _Waiting] = {}
-        self.attempts = 0
-        self.tried_ns = 0
-        self.moved = False
-        self.backs_off = False
+    pods: dict[Key, _Waiting] = field(default_factory=dict)
+    attempts: int = 0
+    tried_ns: int = 0
+    moved: bool = False
+    backs_off: bool = False
 
     def copy(self) -> _Line:
         """A copy with the same pods."""

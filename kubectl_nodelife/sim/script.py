@@ -53,6 +53,7 @@ LEASE_SECONDS = 40
 """leaseDurationSeconds of a kubelet by default."""
 
 _WHY = "the scenario says so"
+_CONTROLLERS = ("Controllers", "", "kube-controller-manager")
 _NEWEST = parse_profile(NEWEST)
 _SHOWN_AT_ONCE = (TaintEvent, CordonEvent, ApplyEvent)
 """Events that change objects for which controllers that join do nothing any more."""
@@ -149,9 +150,7 @@ class Script:
             if event.lost
             else "the controllers reach the API server again and list everything anew"
         )
-        self._api.note(
-            api.event_record(("Controllers", "", "kube-controller-manager"), reason, why)
-        )
+        self._api.note(api.event_record(_CONTROLLERS, reason, why))
         if event.lost:
             self._world.cut_off()
         else:
@@ -165,7 +164,7 @@ class Script:
             if stale
             else "the controllers' watch of Leases shows again what there is"
         )
-        record = api.event_record(("Controllers", "", "kube-controller-manager"), reason, why)
+        record = api.event_record(_CONTROLLERS, reason, why)
         self._world.leases.stand_still(stale, self._api.note(record))
 
     def _named(self, targets: Targets) -> list[str]:
@@ -214,12 +213,8 @@ class Script:
         return [nodes[name] for name in targets.nodes if name in nodes]
 
     def _kubelet(self, event: KubeletEvent) -> None:
-        if event.targets.selector is not None:
-            names = [node.name for node in self._nodes(event.targets)]
-        else:
-            names = list(event.targets.nodes)  # a kubelet outlives its Node object
         kubelets = self._world.kubelets
-        for name in names:
+        for name in self._named(event.targets):  # a kubelet outlives its Node object
             cause: Action | None = None
             about = self._api.store.nodes.get(name) or ("Node", "", name)
             if event.heartbeats == "stop":

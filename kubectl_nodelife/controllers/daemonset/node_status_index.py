@@ -178,6 +178,7 @@ class PodFacts(NamedTuple):
     finished: bool
 
 
+@dataclass(slots=True, eq=False)
 class NodeFacts:
     """One node's part in the counts of a set. Nodes with equal facts share one object.
 
@@ -186,17 +187,9 @@ class NodeFacts:
     the same.
     """
 
-    __slots__ = ("counted", "listed", "verdict")
-
-    def __init__(
-        self,
-        verdict: PlacementDecision | None,
-        counted: tuple[int, ...],
-        listed: tuple[int, ...],
-    ) -> None:
-        self.verdict = verdict
-        self.counted = counted
-        self.listed = listed
+    verdict: PlacementDecision | None
+    counted: tuple[int, ...]
+    listed: tuple[int, ...]
 
 
 class NodeStatusIndex:

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from copy import copy
+from dataclasses import dataclass, field
 from typing import Final, Generic, NamedTuple, Protocol, TypeVar
 
 from kubectl_nodelife.engine.calls.pod_calls import ASK_AGAIN, FAIL, WAIT, after_eviction
@@ -139,6 +140,7 @@ Say = Callable[[str, bool], None]
 """Takes a line that kubectl prints, and whether it is one of stderr."""
 
 
+@dataclass(slots=True, eq=False)
 class PodDeletion(Generic[PodT]):
     """One pod that kubectl set out to evict or delete.
 
@@ -148,30 +150,16 @@ class PodDeletion(Generic[PodT]):
     `message`: why it failed.
     """
 
-    __slots__ = (
-        "accepted_ns",
-        "actor",
-        "answers",
-        "looks",
-        "message",
-        "outcome",
-        "refusal",
-        "refused",
-        "version",
-        "waits_ns",
-    )
-
-    def __init__(self, actor: PodT) -> None:
-        self.actor = actor
-        self.accepted_ns: int | None = None
-        self.waits_ns: int | None = None
-        self.outcome: str | None = None
-        self.refusal: EvictionRefused | None = None
-        self.refused: list[int] = []
-        self.answers = 0
-        self.version = -1
-        self.looks = 0
-        self.message = ""
+    actor: PodT
+    accepted_ns: int | None = None
+    waits_ns: int | None = None
+    outcome: str | None = None
+    refusal: EvictionRefused | None = None
+    refused: list[int] = field(default_factory=list)
+    answers: int = 0
+    version: int = -1
+    looks: int = 0
+    message: str = ""
 
     def fork(self, actor: PodT) -> PodDeletion[PodT]:
         """The same in a fork of the cluster; `actor` is its pod there."""
@@ -180,49 +168,27 @@ class PodDeletion(Generic[PodT]):
         return other
 
 
+@dataclass(slots=True, eq=False)
 class NodeRun(Generic[PodT]):
     """One node's turn of `kubectl drain`: its filters, then an eviction or deletion of each pod.
 
     `decisions`: the filters' decision on each pod that was listed. `refused`: one of them objected
     and nothing was touched. `left`: how many targets are not finished. `deadline_ns`: when
     --timeout is over, None before it runs. `end_ns` is None for a turn that never ends. `dry_run`:
-    nothing that is sent is done.
+    nothing that is sent is done. `say`: takes each line that kubectl prints.
     """
 
-    __slots__ = (
-        "_options",
-        "_say",
-        "deadline_ns",
-        "decisions",
-        "dry_run",
-        "end_ns",
-        "left",
-        "name",
-        "refused",
-        "start_ns",
-        "targets",
-    )
-
-    def __init__(
-        self,
-        name: str,
-        options: DrainOptions,
-        start_ns: int = 0,
-        say: Say | None = None,
-        *,
-        dry_run: bool = False,
-    ) -> None:
-        self.name = name
-        self.start_ns = start_ns
-        self.decisions: list[tuple[PodT, Decision]] = []
-        self.refused = False
-        self.targets: list[PodDeletion[PodT]] = []
-        self.left = 0
-        self.deadline_ns: int | None = None
-        self.end_ns: int | None = None
-        self._options = options
-        self._say = say
-        self.dry_run = dry_run
+    name: str
+    options: DrainOptions
+    start_ns: int = 0
+    say: Say | None = None
+    dry_run: bool = field(default=False, kw_only=True)
+    decisions: list[tuple[PodT, Decision]] = field(default_factory=list)
+    refused: bool = False
+    targets: list[PodDeletion[PodT]] = field(default_factory=list)
+    left: int = 0
+    deadline_ns: int | None = None
+    end_ns: int | None = None
 
     def fork(self, listed: Callable[[PodT], PodT], moved: dict[object, object]) -> NodeRun[PodT]:
         """The same in a fork of the cluster; `moved` notes what this and its targets became."""
@@ -242,7 +208,7 @@ class NodeRun(Generic[PodT]):
     @property
     def waits(self) -> bool:
         """True if kubectl waits for pods to be gone; in a dry run there would be no end to that."""
-        if self.dry_run and not (self._options.disable_eviction and self._options.waits_in_dry_run):
+        if self.dry_run and not (self.options.disable_eviction and self.options.waits_in_dry_run):
             return False
         return any(t.waits_ns is not None and t.outcome is None for t in self.targets)
 
@@ -259,7 +225,7 @@ class NodeRun(Generic[PodT]):
 
         All pods go that the filters let go; where a filter refuses one, none is touched.
         """
-        options = self._options
+        options = self.options
         selector = options.selector() if options.pod_selector else None
         for actor in pods:
             pod = actor.pod
@@ -271,17 +237,17 @@ class NodeRun(Generic[PodT]):
         chosen = (actor for actor, decision in self.decisions if decision.verb == DELETE)
         self.targets = [PodDeletion(actor) for actor in chosen]
         self.left = len(self.targets)
-        if self._say is not None:
+        if self.say is not None:
             warned = warnings((actor.pod, decision) for actor, decision in self.decisions)
             if warned:
-                self._say(f"Warning: {warned}", True)
+                self.say(f"Warning: {warned}", True)
 
     # --- evicting and deleting -------------------------------------------------------------------
 
     def start_timeout(self, now_ns: int) -> None:
         """--timeout runs from here: before the first eviction, or after the last DELETE."""
-        if self._options.timeout_ns:
-            self.deadline_ns = now_ns + self._options.timeout_ns
+        if self.options.timeout_ns:
+            self.deadline_ns = now_ns + self.options.timeout_ns
 
     def is_overdue(self, now_ns: int) -> bool:
         """True if --timeout is over."""
@@ -291,9 +257,9 @@ class NodeRun(Generic[PodT]):
         """True if another eviction may be sent. An expired --timeout is detected here."""
         if target.outcome is not None:
             return False
-        if self._say is not None:
+        if self.say is not None:
             pod = target.actor.pod
-            self._say(f"evicting pod {pod.namespace}/{pod.name}{self.suffix}", False)
+            self.say(f"evicting pod {pod.namespace}/{pod.name}{self.suffix}", False)
         if self.is_overdue(now_ns):
             self.finish(target, TIMED_OUT)
             return False
@@ -327,13 +293,13 @@ class NodeRun(Generic[PodT]):
         self, target: PodDeletion[PodT], message: str, *, terminating: bool = False
     ) -> None:
         """Print that the eviction will be asked for again."""
-        if self._say is None:
+        if self.say is None:
             return
         pod = target.actor.pod
         what = f'pods/"{pod.name}" -n "{pod.namespace}"'
         if terminating:
             what = f'pod "{pod.name}" from terminating namespace "{pod.namespace}"'
-        self._say(f"error when evicting {what} (will retry after 5s): {message}", True)
+        self.say(f"error when evicting {what} (will retry after 5s): {message}", True)
 
     def deleted(self, target: PodDeletion[PodT], code: int, message: str, now_ns: int) -> bool:
         """Take the answer to a DELETE; True if the next one follows. A hard error ends the node."""
@@ -356,7 +322,7 @@ class NodeRun(Generic[PodT]):
 
     def skips(self, target: PodDeletion[PodT], time_ns: int) -> bool:
         """True if --skip-wait-for-delete-timeout ends the wait for the pod."""
-        return skips_deleted(target.actor.pod, self._options.skip_wait_seconds, time_ns)
+        return skips_deleted(target.actor.pod, self.options.skip_wait_seconds, time_ns)
 
     def next_look_ns(self, target: PodDeletion[PodT], seen_ns: int, at_least: int = 0) -> int:
         """At the ticker's next tick; one that came while a GET was under way is kept.
@@ -383,15 +349,15 @@ class NodeRun(Generic[PodT]):
             return
         target.outcome, target.message = outcome, message
         self.left -= 1
-        if self._say is None or target.waits_ns is None:
+        if self.say is None or target.waits_ns is None:
             return
-        pod, verb = target.actor.pod, "deleted" if self._options.disable_eviction else "evicted"
+        pod, verb = target.actor.pod, "deleted" if self.options.disable_eviction else "evicted"
         if outcome == GONE:
-            self._say(f"pod/{pod.name} {verb}", False)
+            self.say(f"pod/{pod.name} {verb}", False)
         elif outcome == SKIPPED:
-            seconds = self._options.skip_wait_seconds
+            seconds = self.options.skip_wait_seconds
             older = f"has DeletionTimestamp older than {seconds} seconds, skipping"
-            self._say(f'pod "{pod.name}" {older}', False)
+            self.say(f'pod "{pod.name}" {older}', False)
 
     # --- the end ---------------------------------------------------------------------------------
 
@@ -404,7 +370,7 @@ class NodeRun(Generic[PodT]):
 
     def _error_of(self, target: PodDeletion[PodT]) -> str:
         pod, timed_out = target.actor.pod, target.outcome == TIMED_OUT
-        if self._options.disable_eviction:
+        if self.options.disable_eviction:
             return DEADLINE_EXCEEDED if timed_out else target.message
         if target.waits_ns is not None:
             why = DEADLINE_EXCEEDED if timed_out else target.message
@@ -412,28 +378,28 @@ class NodeRun(Generic[PodT]):
             return f"error when waiting for pod {where} to terminate: {why}"
         why = target.message
         if timed_out:
-            why = f"global timeout reached: {format_duration(self._options.timeout_ns)}"
+            why = f"global timeout reached: {format_duration(self.options.timeout_ns)}"
         return f'error when evicting pods/"{pod.name}" -n "{pod.namespace}": {why}'
 
     def say_end(self) -> None:
         """Print whether the node is drained, and if not, why and which pods are left."""
-        if self._say is None:
+        if self.say is None:
             return
         if errors := self.errors():
             self.say_left(errors)
-            self._say(unable(self.name, aggregate(errors)), True)
+            self.say(unable(self.name, aggregate(errors)), True)
         else:
-            self._say(f"node/{self.name} drained{self.suffix}", False)
+            self.say(f"node/{self.name} drained{self.suffix}", False)
 
     def say_left(self, errors: list[str]) -> None:
         """Print which pods are left after these errors."""
         remaining = [t.actor.pod for t in self.targets if not t.actor.gone]
-        if self._say is None or not remaining:
+        if self.say is None or not remaining:
             return
         line = f'There are pending pods in node "{self.name}" when an error occurred: '
-        self._say(line + aggregate(errors), True)
+        self.say(line + aggregate(errors), True)
         for pod in sorted(remaining, key=lambda pod: pod.key):
-            self._say(f"pod/{pod.name}", True)
+            self.say(f"pod/{pod.name}", True)
 
 
 def aggregate(errors: list[str]) -> str:
