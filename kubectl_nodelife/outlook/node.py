@@ -418,7 +418,7 @@ class Outlook:
             return []
         if node.is_ready and any(t.key in LOST_NODE_TAINTS for t in taints):
             return []  # which node-lifecycle takes off, or should have
-        pending = {p.pod for p in self._eviction.pending(node.name)}
+        pending = {w.key for w in self._eviction.pending(node.name)}
         overdue = []
         for pod in self.cache.pods_on(node.name):
             leaves = pod.metadata.deletion_timestamp is not None
@@ -559,13 +559,13 @@ class Outlook:
             return []
         ends_pods = node.is_ready and not self._is_late(node)
         timers = []
-        for pending in self._eviction.pending(node.name):
-            pod, due_ns = self.cache.pod(*pending.pod), pending.due_ns
+        for work in self._eviction.pending(node.name):
+            pod, due_ns = self.cache.pods.get(work.key), work.due_ns
             deleted_ns = pod.metadata.deletion_timestamp if pod is not None else None
             is_gone = ends_pods and deleted_ns is not None and deleted_ns <= due_ns
             if not is_gone and not (pod is not None and pod.status.phase in TERMINAL_PHASES):
-                timer = EvictionTimer(*pending.pod, due_ns, pending.toleration_seconds, due_ns)
-                timers.append(timer)
+                seconds = work.schedule.toleration_seconds
+                timers.append(EvictionTimer(*work.key, due_ns, seconds, due_ns))
         return sorted(timers, key=lambda t: (t.due_ns, t.namespace, t.name))
 
     def _is_late(self, node: Node) -> bool:

@@ -295,7 +295,7 @@ def test_the_first_toleration_that_matches_counts() -> None:
         ]
     )
     world.at(1, node(LOST))
-    assert [p.pod[1] for p in world.controller.pending("n1")] == ["short-first", "other-taint"]
+    assert [w.key[1] for w in world.controller.pending("n1")] == ["short-first", "other-taint"]
     world.at(1000)
     assert world.deletes() == [(1, "negative"), (11, "short-first"), (301, "other-taint")]
 
@@ -341,9 +341,8 @@ def test_views_tell_what_waits() -> None:
         ]
     )
     quick, slow = world.controller.pending("n1")
-    assert (quick.pod, slow.pod) == (("d", "quick"), ("d", "slow"))
-    assert (slow.created_ns, slow.due_ns, slow.toleration_seconds) == (0, 60 * SECOND_NS, 60)
-    assert (slow.earliest_ns, slow.latest_ns, slow.doubt) == (slow.due_ns, slow.due_ns, "")
+    assert (quick.key, slow.key) == (("d", "quick"), ("d", "slow"))
+    assert (slow.due_ns, slow.schedule.toleration_seconds) == (60 * SECOND_NS, 60)
     assert world.controller.pending("n2") == []
     world.at(30)
     assert world.controller.pending("n1") == [slow]

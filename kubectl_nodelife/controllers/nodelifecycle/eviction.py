@@ -101,16 +101,23 @@ def _queue_for_tainting(
     earlier_ns = memory.zones.queued_earlier_ns(zone, node.name)
     standing = anew and not earlier_ns
     if queue.add(node.name, node.uid, now_ns - earlier_ns, standing=standing) and not waited:
-        queued = QueueNode(
-            controller=CONTROLLER,
-            because=f"Ready is {status}: it waits for its zone's rate limiter "
-            f"({memory.zones.rate(zone):g} nodes a second in {zone_display(zone) or 'no zone'})",
-            cause=memory.ready_cause.get(node.name),
-            **of_node(node),
-            zone=zone,
+        because = (
+            f"Ready is {status}: it waits for its zone's rate limiter "
+            f"({memory.zones.rate(zone):g} nodes a second in {zone_display(zone) or 'no zone'})"
         )
-        memory.queued_cause[node.name] = queued
-        yield queued
+        yield _queued(memory, node, zone, because)
+
+
+def _queued(memory: Memory, node: Node, zone: str, because: str) -> QueueNode:
+    """The node has come into the queue: that is the cause of what comes of it."""
+    queued = memory.queued_cause[node.name] = QueueNode(
+        controller=CONTROLLER,
+        because=because,
+        cause=memory.ready_cause.get(node.name),
+        **of_node(node),
+        zone=zone,
+    )
+    return queued
 
 
 def mark_reachable(memory: Memory, node: Node, zone: str, because: str) -> list[Action]:
@@ -290,16 +297,11 @@ def evict_or_cancel(
         )
     queue = memory.zones.queues.get(zone)  # a pod's worker may be ahead of a new zone's first pass
     if queue is not None and queue.add(node.name, node.uid, now_ns):
-        queued = QueueNode(
-            controller=CONTROLLER,
-            because=f"Ready is {status} for {format_duration(now_ns - since_ns)}, "
-            f"longer than pod-eviction-timeout {format_duration(timeout_ns)}",
-            cause=memory.ready_cause.get(node.name),
-            **of_node(node),
-            zone=zone,
+        because = (
+            f"Ready is {status} for {format_duration(now_ns - since_ns)}, "
+            f"longer than pod-eviction-timeout {format_duration(timeout_ns)}"
         )
-        memory.queued_cause[node.name] = queued
-        return (queued,)
+        return (_queued(memory, node, zone, because),)
     return ()
 
 

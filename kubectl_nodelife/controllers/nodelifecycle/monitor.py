@@ -426,14 +426,11 @@ def _plan_next_look(
         every_ns = heartbeat.beats_for_ever(memory.leases_count)
         if every_ns is not None and every_ns + memory.slack_ns < verdict.grace_ns:
             expires = None
-    if not memory.settings.taint_mode and verdict.current is not None:
-        timeout_ns = memory.settings.pod_eviction_timeout_ns
-        if verdict.current.status == "Unknown":
-            evicts = health.probe_ns + timeout_ns
-            expires = evicts if expires is None else min(expires, evicts)
-        elif verdict.current.status == "False":
-            evicts = health.ready_transition_ns + timeout_ns
-            expires = evicts if expires is None else min(expires, evicts)
+    status = verdict.current.status if verdict.current is not None else ""
+    if not memory.settings.taint_mode and status in ("False", "Unknown"):
+        since_ns = health.ready_transition_ns if status == "False" else health.probe_ns
+        evicts = since_ns + memory.settings.pod_eviction_timeout_ns
+        expires = evicts if expires is None else min(expires, evicts)
     if expires is None:
         memory.expiry.drop(name)
     else:

@@ -6,4 +6,3 @@ from kubectl_nodelife.controllers.tainteviction.controller import (
 from kubectl_nodelife.controllers.tainteviction.controller import (
     TaintEvictionController as TaintEvictionController,
 )
-from kubectl_nodelife.controllers.tainteviction.evictions import PendingEviction as PendingEviction

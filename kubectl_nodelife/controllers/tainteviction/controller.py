@@ -34,17 +34,14 @@ from kubectl_nodelife.controllers.tainteviction.evictions import (
     CONTROLLER,
     EvictionTerms,
     Key,
-    PendingEviction,
     TimedWorkers,
     Work,
     cancelling_event,
     mark_and_delete,
     marking_event,
     terms_of_stay,
-    timer_of_running,
     tolerated_stay,
-    view,
-    work_of_timer,
+    work_of_running,
 )
 from kubectl_nodelife.copy_on_write import fork_dict
 from kubectl_nodelife.engine.actions import Action, CancelEviction, DeletePod, Requeue
@@ -93,9 +90,9 @@ class TaintEvictionController:
 
     # Views for reports
 
-    def pending(self, node: str) -> list[PendingEviction]:
+    def pending(self, node: str) -> list[Work]:
         """The evictions that are due on a node later, the next one first."""
-        return [view(w) for w in sorted(self.workers.on(node), key=lambda w: (w.due_ns, w.key))]
+        return sorted(self.workers.on(node), key=lambda w: (w.due_ns, w.key))
 
     # The engine's side
 
@@ -255,10 +252,7 @@ class TaintEvictionController:
             return self._cancel(key, because, cause)
         if key in self.workers or (due_ns <= now_ns and self._ran(key, now_ns)):
             return cancelled
-        schedule = terms.schedule(pod, due_ns, cause)
-        node, because = pod.spec.node_name, terms.because_deleted
-        work = Work(key, node, now_ns, due_ns, schedule, because, due_ns, due_ns)
-        return cancelled + self._begin(work, cache, now_ns)
+        return cancelled + self._begin(terms.work(pod, due_ns, cause), cache, now_ns)
 
     def _begin(self, work: Work, cache: Cache, now_ns: int) -> list[Action | Requeue]:
         if self.workers.add(work, now_ns):
@@ -328,7 +322,7 @@ class TaintEvictionController:
         self, pod: Pod, taints: tuple[Taint, ...], cache: Cache, now_ns: int
     ) -> list[Action | Requeue]:
         """A pod's part of `join`. Where one whose time is over is terminating, that was done."""
-        timer = timer_of_running(
+        work = work_of_running(
             pod,
             taints,
             lambda present: tolerated_stay(
@@ -337,10 +331,9 @@ class TaintEvictionController:
             now_ns,
             self.dates_count_from_ns,
         )
-        if timer is None:
+        if work is None:
             return []
-        work = work_of_timer(pod, timer)
-        if timer.due_ns <= now_ns and pod.metadata.deletion_timestamp is not None:
+        if work.due_ns <= now_ns and pod.metadata.deletion_timestamp is not None:
             self.workers.add(work, now_ns)
             self.workers.finish(work.key)
             return []

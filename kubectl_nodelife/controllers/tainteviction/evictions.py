@@ -15,13 +15,13 @@ the work. A run is taken for a success as soon as it began, since success is nev
 takes that back. Left out on purpose: the races of real threads, which leave markers behind or
 delete what was cancelled an instant before.
 
-The timer that a running controller must have set for a pod (`timer_of_running`, for join) has no
+The timer that a running controller must have set for a pod (`work_of_running`, for join) has no
 upstream to follow. A timer starts when the pod meets its node's taints: at the taint's timeAdded,
 or when the pod was bound, if that was later. Taints that came one after another are played through
-in that order by the rules of `process_pod`. What cannot be seen from outside is given as a range:
-timeAdded is cut to whole seconds, and a taint set by hand often has none, so that its timer ends at
-the latest a full period from now, and may end at any moment before. Not visible at all: a taint
-that was exchanged for another one while the timer ran, which keeps the timer.
+in that order by the rules of `process_pod`. What cannot be seen from outside: timeAdded is cut to
+whole seconds, so that the timer ends up to a second later; a taint set by hand often has none, and
+counts as added now, so that its timer may end at any moment before; a taint that was exchanged for
+another one while the timer ran keeps the timer.
 """
 
 from __future__ import annotations
@@ -52,21 +52,13 @@ _CONDITION_MESSAGE = "Taint manager: deleting due to NoExecute taint"
 
 
 class Work(msgspec.Struct, gc=False):
-    """One deletion: upstream's worker is `created_ns` and its timer, which ends at `due_ns`.
-
-    `because` is the sentence of the deletion. Where a controller was joined, its own timer may end
-    elsewhere: between `earliest_ns` and `latest_ns`, and `doubt` says why (else it is empty).
-    """
+    """One deletion, whose timer ends at `due_ns`; `because` is the sentence of the deletion."""
 
     key: Key
     node: str
-    created_ns: int
     due_ns: int
     schedule: actions.ScheduleEviction
     because: str
-    earliest_ns: int
-    latest_ns: int
-    doubt: str = ""
 
 
 class TimedWorkers:
@@ -158,39 +150,6 @@ class TimedWorkers:
             del self._by_node[work.node]
 
 
-class PendingEviction(msgspec.Struct, frozen=True):
-    """A deletion that waits for its time, for reports. Instants in ns since the epoch.
-
-    `earliest_ns` and `latest_ns` differ from `due_ns` where a controller that was joined may have
-    set its own timer to another instant; `doubt` then says why.
-    """
-
-    pod: Key
-    node: str
-    due_ns: int
-    created_ns: int
-    toleration_seconds: int
-    because: str
-    earliest_ns: int
-    latest_ns: int
-    doubt: str
-
-
-def view(work: Work) -> PendingEviction:
-    """The work as reports see it."""
-    return PendingEviction(
-        pod=work.key,
-        node=work.node,
-        due_ns=work.due_ns,
-        created_ns=work.created_ns,
-        toleration_seconds=work.schedule.toleration_seconds,
-        because=work.schedule.because,
-        earliest_ns=work.earliest_ns,
-        latest_ns=work.latest_ns,
-        doubt=work.doubt,
-    )
-
-
 class EvictionTerms(msgspec.Struct, frozen=True, gc=False):
     """The stay that a list of tolerations allows on one node now, with its sentences made once."""
 
@@ -198,11 +157,9 @@ class EvictionTerms(msgspec.Struct, frozen=True, gc=False):
     because: str
     because_deleted: str
 
-    def schedule(
-        self, pod: Pod, due_ns: int, cause: actions.Action | None
-    ) -> actions.ScheduleEviction:
+    def work(self, pod: Pod, due_ns: int, cause: actions.Action | None) -> Work:
         """The pod will be deleted then."""
-        return actions.ScheduleEviction(
+        schedule = actions.ScheduleEviction(
             controller=CONTROLLER,
             because=self.because,
             cause=cause,
@@ -211,6 +168,7 @@ class EvictionTerms(msgspec.Struct, frozen=True, gc=False):
             toleration_seconds=self.stay.seconds or 0,
             taints=self.stay.taints,
         )
+        return Work(pod.key, pod.spec.node_name, due_ns, schedule, self.because_deleted)
 
 
 def terms_of_stay(stay: ToleratedStay, node: str, since_ns: int) -> EvictionTerms:
@@ -219,23 +177,6 @@ def terms_of_stay(stay: ToleratedStay, node: str, since_ns: int) -> EvictionTerm
         return EvictionTerms(stay, "", "")
     because = why_scheduled(stay, node, since_ns)
     return EvictionTerms(stay, because, why_deleted(stay, node, since_ns))
-
-
-def work_of_timer(pod: Pod, timer: RunningTimer) -> Work:
-    """The work that a running controller has for the pod."""
-    node = pod.spec.node_name
-    terms = terms_of_stay(timer.stay, node, timer.created_ns)
-    return Work(
-        pod.key,
-        node,
-        timer.created_ns,
-        timer.due_ns,
-        terms.schedule(pod, timer.due_ns, None),
-        terms.because_deleted,
-        timer.earliest_ns,
-        timer.latest_ns,
-        timer.doubt,
-    )
 
 
 class ToleratedStay(msgspec.Struct, frozen=True, gc=False):
@@ -311,24 +252,13 @@ def why_deleted(stay: ToleratedStay, node: str, since_ns: int) -> str:
 Judge = Callable[[Sequence[Taint]], ToleratedStay]
 
 
-class RunningTimer(msgspec.Struct, frozen=True):
-    """A timer as it was most likely set, and the range in which it may end (ns)."""
-
-    created_ns: int
-    due_ns: int
-    stay: ToleratedStay
-    earliest_ns: int
-    latest_ns: int
-    doubt: str
-
-
-def timer_of_running(
+def work_of_running(
     pod: Pod, taints: Sequence[Taint], judge: Judge, now_ns: int, counted_from_ns: int = 0
-) -> RunningTimer | None:
-    """The timer of a controller that saw these NoExecute taints come, or None. No time counts from
+) -> Work | None:
+    """The work of a controller that saw these NoExecute taints come, or None. No time counts from
     before `counted_from_ns`.
 
-    A timer that is over already is returned too: the pod should be terminating.
+    One whose timer is over already is returned too: the pod should be terminating.
     """
     bound_ns = min(max(_bound_ns(pod), counted_from_ns), now_ns)
     met = [max(bound_ns, min(_added_ns(taint, now_ns), now_ns)) for taint in taints]
@@ -344,29 +274,8 @@ def timer_of_running(
             begun = (at_ns, stay)
     if begun is None:
         return None
-    undated = [taint for taint in taints if taint.time_added is None]
-    return _timer(*begun, undated, judge, bound_ns, now_ns)
-
-
-def _timer(
-    created_ns: int,
-    stay: ToleratedStay,
-    undated: Sequence[Taint],
-    judge: Judge,
-    bound_ns: int,
-    now_ns: int,
-) -> RunningTimer:
-    """The timer with its range. A taint without a date may be as old as the pod on its node."""
-    due_ns = _end_ns(created_ns, stay)
-    doubt = "the API keeps whole seconds"
-    earliest_ns, latest_ns = due_ns, due_ns + SECOND_NS
-    for taint in undated:
-        alone = judge([taint])
-        if alone.seconds is not None and _end_ns(bound_ns, alone) < earliest_ns:
-            earliest_ns = max(_end_ns(bound_ns, alone), min(now_ns, due_ns))
-            latest_ns = due_ns
-            doubt = f"since when {taint} is there is unknown"
-    return RunningTimer(created_ns, due_ns, stay, earliest_ns, latest_ns, doubt)
+    created_ns, stay = begun
+    return terms_of_stay(stay, pod.spec.node_name, created_ns).work(pod, _end_ns(*begun), None)
 
 
 def _end_ns(created_ns: int, stay: ToleratedStay) -> int:

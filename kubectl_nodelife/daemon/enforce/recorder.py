@@ -271,7 +271,7 @@ def _unknown(cache: Cache) -> Iterator[str]:
 def _evictions(cache: Cache, eviction: TaintEvictionController, now_ns: int) -> Iterator[str]:
     for node in sorted(eviction.workers.nodes()):
         for work in eviction.pending(node):
-            namespace, name = work.pod
+            namespace, name = work.key
             remaining = format_duration(max(0, work.due_ns - now_ns) // SECOND_NS * SECOND_NS)
             command = f"kubectl delete pod {shlex.join(('-n', namespace, name))}"
             yield f"pod/{name} was to be evicted in {remaining}: {command}"
