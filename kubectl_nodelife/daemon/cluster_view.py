@@ -247,7 +247,7 @@ def _outlook(decisions: DecisionTask, now_ns: int, foretold: Foretold | None) ->
     shown.known_to = run.settled_controllers()
     if run.lifecycle is not None:
         running = (run.lifecycle, run.eviction)
-        return Outlook(shown, decisions.settings, *running, now_ns, foretold=foretold)
+        return Outlook(shown, decisions.settings, *running, now_ns, last_foretold=foretold)
     return join_controllers(shown, decisions.settings, now_ns)[0]
 
 

@@ -176,13 +176,13 @@ def _asked(
     if options.disable_eviction:
         return asked, spare
     selector = options.selector()
-    budgets = snapshot.budgets
     for name in nodes:
         for pod in snapshot.cache.pods_on(name):
-            labels = pod.metadata.labels
-            if not (is_healthy(pod) and moves_off(pod) and matches(selector, labels)):
+            if not (is_healthy(pod) and moves_off(pod)):
                 continue
-            asked_for = budgets.find(pod.metadata.namespace, labels)
+            if not matches(selector, pod.metadata.labels):
+                continue
+            asked_for = snapshot.budgets_of(pod)
             if len(asked_for) == 1:
                 key = asked_for[0].key
                 asked[name][key] = asked[name].get(key, 0) + 1

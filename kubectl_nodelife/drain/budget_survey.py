@@ -376,7 +376,7 @@ def _members(
     members: dict[tuple[str, str], list[Pod]] = {budget.key: [] for budget in budgets}
     for namespace in {budget.namespace for budget in budgets}:
         for pod in snapshot.pods_by_namespace.get(namespace, ()):
-            for budget in _budgets_of(snapshot, pod):
+            for budget in snapshot.budgets_of(pod):
                 members[budget.key].append(pod)
     return members
 
@@ -414,16 +414,12 @@ def _view(
         undrainable=[],
     )
     refused = [pod for pod in asking if _is_refused(pod, budget, snapshot.now_ns)]
-    if asking and all(len(_budgets_of(snapshot, pod)) > 1 for pod in asking):
+    if asking and all(len(snapshot.budgets_of(pod)) > 1 for pod in asking):
         view.state, refused = TWO, asking
     view.undrainable = sorted({pod.spec.node_name for pod in refused})
     empty = _scaled_to_zero(snapshot, budget) if view.state == UNUSED else []
     view.findings = list(findings(budget, pods, view, expectation, failure, floors, empty))
     return view
-
-
-def _budgets_of(snapshot: PlanSnapshot, pod: Pod) -> Sequence[PodDisruptionBudget]:
-    return list(snapshot.budgets.find(pod.namespace, pod.metadata.labels))
 
 
 def _is_refused(pod: Pod, budget: PodDisruptionBudget, now_ns: int) -> bool:

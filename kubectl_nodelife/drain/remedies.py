@@ -71,8 +71,7 @@ class StuckPod(NamedTuple):
 
     def budgets(self) -> list[PodDisruptionBudget]:
         """The budgets that match it."""
-        meta = self.pod.metadata
-        return list(self.snapshot.budgets.find(meta.namespace, meta.labels))
+        return self.snapshot.budgets_of(self.pod)
 
     def waiting(self) -> list[str] | None:
         """The budget's pods on no node; None where it is the pod's replacement that lacks one."""

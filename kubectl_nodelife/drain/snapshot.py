@@ -202,6 +202,10 @@ class PlanSnapshot:
         """The budgets, by what they select."""
         return budget_index(self.all_of(PodDisruptionBudget))
 
+    def budgets_of(self, pod: Pod) -> list[PodDisruptionBudget]:
+        """The budgets that match the pod."""
+        return self.budgets.find(pod.namespace, pod.metadata.labels)
+
     @cached_property
     def namespaces(self) -> dict[str, Namespace]:
         """The namespaces by name."""

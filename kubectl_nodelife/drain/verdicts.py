@@ -482,8 +482,5 @@ def _time_at_most(workload: Workload, limit: int) -> float | None:
     entries = workload.entries
     if entries[-1][1] <= limit:
         return None
-    total = 0
-    for (begin_ns, ready), (end_ns, _) in pairwise(entries):
-        if ready <= limit:
-            total += end_ns - begin_ns
-    return round(total / SECOND_NS, 1)
+    spans = ((end - begin, ready) for (begin, ready), (end, _) in pairwise(entries))
+    return round(sum(span_ns for span_ns, ready in spans if ready <= limit) / SECOND_NS, 1)

@@ -17,7 +17,7 @@ later.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import Final, NamedTuple
 
 from kubectl_nodelife.drain.play import DrainedBranch, PlannedPod, Play, WaveInPlay
@@ -75,14 +75,8 @@ def plan_waves(
     blocked = [[load.name] for load in sorted(last, key=lambda load: not load.refused)]
     caps = {key: max(1, cap_of(scope, key)) for load in good for key in load.budgets}
     limits = WaveLimits(waves.max_parallel, waves.max_per_zone)
-    cut = cut_waves(
-        good,
-        caps,
-        limits,
-        PlanCapacity(scope, waves).copy,
-        at_least - len(blocked),
-    )
-    return cut + blocked
+    capacity = PlanCapacity(scope, waves)
+    return cut_waves(good, caps, limits, capacity.copy, at_least - len(blocked)) + blocked
 
 
 def nodes_together(scope: Scope, options: DrainOptions) -> list[str]:
@@ -141,44 +135,42 @@ def play_waves(
     return play
 
 
+@dataclass(eq=False)
 class _WaveStarter:
     """Starts wave after wave."""
 
-    def __init__(
-        self, world: DrainedBranch, options: DrainOptions, waves: WaveOptions, cut: list[list[str]]
-    ) -> None:
-        self._world = world
-        self._options = options
-        self._waves = waves
-        self._cut = cut
-        self._running: list[KubectlDrain[PlannedPod]] = []
-        self._left = 0
-        self._starts: list[int] = []
-        self._ends: list[int] = []
-        self.processes: list[KubectlDrain[PlannedPod]] = []
-        self.ended_ns: int | None = None
+    world: DrainedBranch
+    options: DrainOptions
+    waves: WaveOptions
+    cut: list[list[str]]
+    processes: list[KubectlDrain[PlannedPod]] = field(default_factory=list)
+    ended_ns: int | None = None
+    _running: list[KubectlDrain[PlannedPod]] = field(default_factory=list)
+    _left: int = 0
+    _starts: list[int] = field(default_factory=list)
+    _ends: list[int] = field(default_factory=list)
 
     def begin(self) -> None:
         """All nodes are cordoned, unless each wave does that; then the first wave starts."""
-        if self._waves.cordon != CORDON_BY_WAVE:
-            self._world.cordon(*(name for wave in self._cut for name in wave))
+        if self.waves.cordon != CORDON_BY_WAVE:
+            self.world.cordon(*(name for wave in self.cut for name in wave))
         self._next()
 
     def _next(self) -> None:
-        now_ns = self._world.now_ns
-        if len(self._starts) == len(self._cut):
+        now_ns = self.world.now_ns
+        if len(self._starts) == len(self.cut):
             self.ended_ns = self._ends[-1] if self._ends else now_ns
             return
-        names = self._cut[len(self._starts)]
+        names = self.cut[len(self._starts)]
         self._starts.append(now_ns)
         self._left = len(names)
-        self._world.cordon(*names)
+        self.world.cordon(*names)
         self._running = [
             KubectlDrain(
-                self._world,
-                self._options,
+                self.world,
+                self.options,
                 (name,),
-                self._world.timing.requests,
+                self.world.timing.requests,
                 on_end=self._one_ended,
             )
             for name in names
@@ -194,17 +186,17 @@ class _WaveStarter:
 
     def _await_replacements(self, then: Callable[[], None], until_ns: int | None = None) -> None:
         """Go on when every replacement that will be Ready at all is Ready."""
-        now_ns = self._world.now_ns
+        now_ns = self.world.now_ns
         until_ns = now_ns + LONGEST_WAIT_NS if until_ns is None else until_ns
         if now_ns < until_ns and any(self._will_be_ready(actor) for actor in self._evicted()):
-            self._world.at(now_ns + WAIT_STEP_NS, self._await_replacements, then, until_ns)
+            self.world.at(now_ns + WAIT_STEP_NS, self._await_replacements, then, until_ns)
         else:
             then()
 
     def _drained(self) -> None:
-        now_ns = self._world.now_ns
+        now_ns = self.world.now_ns
         self._ends.append(now_ns)
-        self._world.at(now_ns + self._waves.maintenance_ns, self._maintained)
+        self.world.at(now_ns + self.waves.maintenance_ns, self._maintained)
 
     def _evicted(self) -> list[PlannedPod]:
         return [
@@ -218,17 +210,17 @@ class _WaveStarter:
         replacement = actor.replacement
         if replacement is None or replacement.ready or replacement.going or not replacement.node:
             return False
-        return self._world.scope.times.time_to_ready(replacement.pod) is not None
+        return self.world.scope.times.time_to_ready(replacement.pod) is not None
 
     def _maintained(self) -> None:
-        if not self._waves.maintenance_ns:
+        if not self.waves.maintenance_ns:
             self._next()
             return
-        self._world.uncordon(*self._cut[len(self._starts) - 1])
+        self.world.uncordon(*self.cut[len(self._starts) - 1])
         # Replacements that find room only on the nodes that come back become Ready.
-        if self._world.waiting:
-            tried_ns = self._world.now_ns + MAX_BACKOFF_NS + WAIT_STEP_NS
-            self._world.at(tried_ns, self._await_replacements, self._next)
+        if self.world.waiting:
+            tried_ns = self.world.now_ns + MAX_BACKOFF_NS + WAIT_STEP_NS
+            self.world.at(tried_ns, self._await_replacements, self._next)
         else:
             self._await_replacements(self._next)
 
@@ -258,7 +250,7 @@ class _WaveStarter:
                 self._starts[i] if i < len(self._starts) else None,
                 self._ends[i] if i < len(self._ends) else None,
             )
-            for i, names in enumerate(self._cut)
+            for i, names in enumerate(self.cut)
         ]
 
 

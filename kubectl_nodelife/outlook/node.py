@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
 from types import MappingProxyType
 from typing import Any, Final
@@ -238,39 +239,32 @@ class NodeOutlook(msgspec.Struct, frozen=True):
         return None if turn is None else turn.middle_ns
 
 
+@dataclass(eq=False)
 class Outlook:
-    """Answers about nodes and zones at one instant."""
+    """Answers about nodes and zones at one instant.
 
-    def __init__(
-        self,
-        cache: Cache,
-        settings: Settings,
-        lifecycle: NodeLifecycleController,
-        eviction: TaintEvictionController | None,
-        now_ns: int,
-        *,
-        first_look: bool = False,
-        doubts: Mapping[str, str] = MappingProxyType({}),
-        foretold: Foretold | None = None,
-    ) -> None:
-        """`first_look`: the cluster was not watched before this instant. `doubts`: node -> why its
-        age is unknown. `foretold`: what was read off a play not long ago."""
-        self.cache = cache
-        self.settings = settings
-        self.memory = lifecycle.memory
+    `first_look`: the cluster was not watched before this instant. `doubts`: node -> why its age is
+    unknown. `last_foretold`: what was read off a play not long ago. `plays`: the present may be
+    played for an answer, since nothing waits meanwhile, as a daemon's loop would.
+    """
+
+    cache: Cache
+    settings: Settings
+    lifecycle: NodeLifecycleController
+    eviction: TaintEvictionController | None
+    now_ns: int
+    first_look: bool = False
+    doubts: Mapping[str, str] = field(default_factory=dict)
+    last_foretold: Foretold | None = None
+    plays: bool = False
+
+    def __post_init__(self) -> None:
+        self.memory = self.lifecycle.memory
         self.zone_of = self.memory.zones.key
-        self._next_pass_ns = lifecycle.next_pass_ns
-        self._pace = pace_of(settings)
+        self._next_pass_ns = self.lifecycle.next_pass_ns
+        self._pace = pace_of(self.settings)
         self._late: dict[tuple[str, int], bool] = {}
-        self.now_ns = now_ns
-        self.first_look = first_look
-        self._doubts = doubts
-        self._foretold = foretold
-        self.plays = False
-        """True if the present may be played for an answer: nothing waits meanwhile, as a daemon's
-        loop would."""
         self._taints_due: list[tuple[Node, int]] | None = None
-        self._eviction = eviction
         self._places = {
             name: (zone, *places)
             for zone, queue in self.memory.zones.queues.items()
@@ -291,7 +285,7 @@ class Outlook:
         """What the controller does next, read off a play; None where no zone's state changes by it,
         where it cannot be played, or where a daemon has not played it yet."""
         if not self.plays:
-            return self._foretold
+            return self.last_foretold
         return self.foretell() if self.a_zone_may_change(*self._losses) else None
 
     @cached_property
@@ -369,7 +363,7 @@ class Outlook:
             late=self._is_late(node),
             first_look=self.first_look,
             leases_count=counts,
-            doubt=self._doubts.get(node.name, ""),
+            doubt=self.doubts.get(node.name, ""),
             renewed_ns=renew_ns,
             taint_overdue_ns=self._taint_overdue(node) if self._places else None,
             overdue=self._deletions.overdue.get(node.name, ()) if node.spec.taints else (),
@@ -414,11 +408,11 @@ class Outlook:
 
     def _overdue_pods(self, node: Node) -> list[EvictionTimer]:
         taints = no_execute_taints(node.spec.taints)
-        if self._eviction is None or not taints:
+        if self.eviction is None or not taints:
             return []
         if node.is_ready and any(t.key in LOST_NODE_TAINTS for t in taints):
             return []  # which node-lifecycle takes off, or should have
-        pending = {w.key for w in self._eviction.pending(node.name)}
+        pending = {w.key for w in self.eviction.pending(node.name)}
         overdue = []
         for pod in self.cache.pods_on(node.name):
             leaves = pod.metadata.deletion_timestamp is not None
@@ -555,11 +549,11 @@ class Outlook:
     def _pending(self, node: Node) -> list[EvictionTimer]:
         """Of a pod of which nothing runs any more the object may be deleted, but nobody loses it;
         one that is being deleted is gone by the end of its grace where its kubelet reports."""
-        if self._eviction is None:
+        if self.eviction is None:
             return []
         ends_pods = node.is_ready and not self._is_late(node)
         timers = []
-        for work in self._eviction.pending(node.name):
+        for work in self.eviction.pending(node.name):
             pod, due_ns = self.cache.pods.get(work.key), work.due_ns
             deleted_ns = pod.metadata.deletion_timestamp if pod is not None else None
             is_gone = ends_pods and deleted_ns is not None and deleted_ns <= due_ns
@@ -593,8 +587,5 @@ def join_controllers(
     eviction = TaintEvictionController(settings) if runs_eviction else None
     controllers: list[Controller] = [lifecycle, *([eviction] if eviction is not None else [])]
     overdue = list(Engine(controllers, cache, join=True).step(now_ns, ()))
-    outlook = Outlook(
-        cache, settings, lifecycle, eviction, now_ns, first_look=first_look, doubts=doubts
-    )
-    outlook.plays = True
-    return outlook, overdue
+    running = (lifecycle, eviction)
+    return Outlook(cache, settings, *running, now_ns, first_look, doubts, plays=True), overdue

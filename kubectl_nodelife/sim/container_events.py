@@ -160,7 +160,8 @@ class ContainerEvents:
         wrote counts, as to the pod's readiness gates.
         """
         machine = self._managers.of(pod.spec.node_name).machine
-        synced, now_ns = self._as_shown(pod, own), self._api.now_ns
+        # A sync has the pod as the API shows it, but a static pod as its file has it.
+        synced, now_ns = own if is_mirror_pod(pod) else pod, self._api.now_ns
         before = with_conditions_of_others(
             machine.statuses[own.uid].status, synced.status, machine.rules
         )
@@ -285,10 +286,6 @@ class ContainerEvents:
         if pod.key in self._api.store.pods:
             self._managers.record_holds(manager, pod)
             self._managers.wake(pod.spec.node_name)
-
-    def _as_shown(self, pod: Pod, own: Pod) -> Pod:
-        """The pod as a sync has it: as the API shows it, but a static pod as its file has it."""
-        return own if is_mirror_pod(pod) else pod
 
 
 def _named(event: ContainerEvent, pod: Pod) -> list[str]:

@@ -15,7 +15,7 @@ old ReplicaSets beyond revisionHistoryLimit, which have no pods.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from copy import copy
 from functools import cmp_to_key
 from typing import Any, Final, NamedTuple, cast
@@ -49,6 +49,7 @@ from kubectl_nodelife.kube.workload import (
 )
 from kubectl_nodelife.sim.api import Api, creation, event_record
 from kubectl_nodelife.sim.clients import in_turn
+from kubectl_nodelife.sim.owners import Place
 from kubectl_nodelife.sim.timeline import OWNER, Agenda, Happening
 from kubectl_nodelife.workloads.owners import LABEL_POD_TEMPLATE_HASH, is_active, replicas_of
 
@@ -203,10 +204,6 @@ def _compare_ages(one: Time | None, other: Time | None, now_ns: int) -> int:
     if one is None or other is None:
         return (one is not None) - (other is not None)
     return max(0, now_ns - one).bit_length() - max(0, now_ns - other).bit_length()
-
-
-Place = Callable[[Pod], str | None]
-"""Finds a node for a pod like this one, if it fits somewhere."""
 
 
 class Deployments:

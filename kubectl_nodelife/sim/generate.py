@@ -331,22 +331,22 @@ class _Maker:
                 labels=labels,
                 owner_references=owners,
             ),
-            spec=PodSpec(
-                node_name=node,
-                tolerations=spec.tolerations,
-                termination_grace_period_seconds=spec.termination_grace_period_seconds,
-                restart_policy=spec.restart_policy,
-                containers=spec.containers,
-            ),
+            spec=replace(spec, node_name=node),
             status=self._running,
         )
 
 
-_DAEMON_TOLERATIONS = (
-    *(
-        Toleration(key=key, operator="Exists", effect=wellknown.NO_EXECUTE)
+def _tolerations(seconds: int | None) -> tuple[Toleration, ...]:
+    return tuple(
+        Toleration(
+            key=key, operator="Exists", effect=wellknown.NO_EXECUTE, toleration_seconds=seconds
+        )
         for key in (wellknown.TAINT_NODE_NOT_READY, wellknown.TAINT_NODE_UNREACHABLE)
-    ),
+    )
+
+
+_DAEMON_TOLERATIONS = (
+    *_tolerations(None),
     *(
         Toleration(key=key, operator="Exists", effect=wellknown.NO_SCHEDULE)
         for key in (
@@ -357,15 +357,6 @@ _DAEMON_TOLERATIONS = (
         )
     ),
 )
-
-
-def _tolerations(seconds: int | None) -> tuple[Toleration, ...]:
-    return tuple(
-        Toleration(
-            key=key, operator="Exists", effect=wellknown.NO_EXECUTE, toleration_seconds=seconds
-        )
-        for key in (wellknown.TAINT_NODE_NOT_READY, wellknown.TAINT_NODE_UNREACHABLE)
-    )
 
 
 def _reference(kind: str, owner: KubeObject) -> OwnerReference:

@@ -10,6 +10,7 @@ Follows pkg/kubelet/kubelet_node_status.go (`initialNode`, `tryRegisterWithAPISe
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Final
 
@@ -76,27 +77,23 @@ class Reach(StrEnum):
 ReachListener = Callable[[str, Reach], None]
 
 
+@dataclass(eq=False)
 class Machines:
     """All machines of a world. `reach` has those that are off or cut off, by node."""
 
-    def __init__(
-        self, api: Api, agenda: Agenda, kubelets: Kubelets, managers: StatusManagers | None
-    ) -> None:
-        self._api = api
-        self._agenda = agenda
-        self._kubelets = kubelets
-        self._managers = managers
-        self._count = 0
-        self.reach: dict[str, Reach] = {}
-        self._listeners: list[ReachListener] = []
+    api: Api
+    agenda: Agenda
+    kubelets: Kubelets
+    managers: StatusManagers | None
+    reach: dict[str, Reach] = field(default_factory=dict)
+    _count: int = 0
+    _listeners: list[ReachListener] = field(default_factory=list)
 
     def fork(
         self, api: Api, agenda: Agenda, kubelets: Kubelets, managers: StatusManagers | None
     ) -> Machines:
         """The same for a fork of the world, without listeners yet."""
-        other = Machines(api, agenda, kubelets, managers)
-        other._count, other.reach = self._count, dict(self.reach)
-        return other
+        return Machines(api, agenda, kubelets, managers, dict(self.reach), self._count)
 
     def on_reach(self, listener: ReachListener) -> None:
         """Have `listener` called when a machine goes off, is cut off, or can be reached again."""
@@ -119,16 +116,16 @@ class Machines:
         if link:
             self._after(for_ns, self._linked, name, done)
         else:
-            back = Return(pods_after_ns=self._kubelets.terms.pod_start_ns)
+            back = Return(pods_after_ns=self.kubelets.terms.pod_start_ns)
             self._after(for_ns, self._booted, name, back, done)
 
     def _linked(self, name: str, cause: Action, at_ns: int) -> None:
         """The connection is back: the same kubelet renews and posts again."""
         self._set_reach(name, Reach.REACHED)
-        about = self._api.store.nodes.get(name) or ("Node", "", name)
+        about = self.api.store.nodes.get(name) or ("Node", "", name)
         why = "its connection is back: its kubelet renews its lease and posts its status"
-        done = self._api.note(event_record(about, "LinkBack", why, cause=cause))
-        self._kubelets.start(name, done, linked=True)
+        done = self.api.note(event_record(about, "LinkBack", why, cause=cause))
+        self.kubelets.start(name, done, linked=True)
 
     def _set_reach(self, name: str, reach: Reach) -> None:
         if reach is Reach.REACHED:
@@ -154,22 +151,22 @@ class Machines:
         self, name: str, newcomer: str, after_ns: int, back: Return, cause: Action | None
     ) -> None:
         """Delete the Node object; after `after_ns` another registers, with the same labels."""
-        node = self._api.store.nodes.get(name)
+        node = self.api.store.nodes.get(name)
         if node is None:
             return
         done = self._silence(name, "Replaced", "its machine is deleted", cause)
-        self._api.drop("Node", ("", name), done)
-        drivers = self._api.store.get("CSINode", ("", name))
-        self._api.drop("CSINode", ("", name), done)
+        self.api.drop("Node", ("", name), done)
+        drivers = self.api.store.get("CSINode", ("", name))
+        self.api.drop("CSINode", ("", name), done)
         self._after(after_ns, self._register, node, drivers, newcomer, back, done)
 
     def _after(self, delay_ns: int, happening: Happening, *arguments: Any) -> None:
-        self._agenda.add(self._api.now_ns + delay_ns, KUBELET, happening, *arguments)
+        self.agenda.add(self.api.now_ns + delay_ns, KUBELET, happening, *arguments)
 
     def _silence(self, name: str, word: str, why: str, cause: Action | None) -> Action:
-        about = self._api.store.nodes.get(name) or ("Node", "", name)
-        done = self._api.note(event_record(about, word, why, cause=cause))
-        self._kubelets.stop(name, done)
+        about = self.api.store.nodes.get(name) or ("Node", "", name)
+        done = self.api.note(event_record(about, word, why, cause=cause))
+        self.kubelets.stop(name, done)
         return done
 
     def _booted(self, name: str, back: Return, cause: Action, at_ns: int) -> None:
@@ -179,10 +176,10 @@ class Machines:
         def booted(facts: MachineFacts) -> MachineFacts:
             return back.refit(replace(facts, node_info=replace(facts.node_info, boot_id=boot_id)))
 
-        if self._managers is not None:
-            self._managers.restart(name)
+        if self.managers is not None:
+            self.managers.restart(name)
         self._started(name, replace(back, refit=booted), cause, at_ns)
-        pods = [p for p in self._api.store.pods_on(name) if p.status.phase not in TERMINAL_PHASES]
+        pods = [p for p in self.api.store.pods_on(name) if p.status.phase not in TERMINAL_PHASES]
         for pod in pods:
             if pod.status.phase == "Running":
                 self._interrupt(pod, cause)
@@ -191,22 +188,22 @@ class Machines:
 
     def _started(self, name: str, back: Return, cause: Action, at_ns: int) -> None:
         """The kubelet starts with what is on the machine now."""
-        node = self._api.store.nodes.get(name)
+        node = self.api.store.nodes.get(name)
         if node is None:
             return
-        kubelets = self._kubelets
+        kubelets = self.kubelets
         kubelets.equip(name, back.refit(MachineFacts.of(node)))
         ready = ReportedCondition("True") if back.ready else _NO_NETWORK
         kubelets.report(name, {"Ready": ready}, cause)
         if not back.drivers:
             self._lose_drivers(name, cause)
         why = "the kubelet starts: it renews its lease and posts its status"
-        kubelets.start(name, self._api.note(event_record(node, "KubeletStarted", why, cause=cause)))
+        kubelets.start(name, self.api.note(event_record(node, "KubeletStarted", why, cause=cause)))
 
     def _lose_drivers(self, name: str, cause: Action) -> None:
-        csi_node = self._api.store.get("CSINode", ("", name))
+        csi_node = self.api.store.get("CSINode", ("", name))
         if isinstance(csi_node, CSINode):
-            self._api.put("CSINode", CSINode(metadata=csi_node.metadata), cause)
+            self.api.put("CSINode", CSINode(metadata=csi_node.metadata), cause)
 
     def _register(
         self,
@@ -238,9 +235,9 @@ class Machines:
             ),
         )
         why = f"a new machine registers in place of {old.name}"
-        done = self._api.note(event_record(node, "Registered", why, cause=cause))
-        self._api.put("Node", node, done)
-        self._kubelets.start(name, done)
+        done = self.api.note(event_record(node, "Registered", why, cause=cause))
+        self.api.put("Node", node, done)
+        self.kubelets.start(name, done)
         if back.ready:
             after_ns = back.pods_after_ns or 0
             drivers = drivers if back.drivers else None
@@ -251,10 +248,10 @@ class Machines:
     ) -> None:
         """Its pods run: the network is there, and the CSI drivers of its model register."""
         if isinstance(drivers, CSINode):
-            self._api.put(
+            self.api.put(
                 "CSINode", CSINode(metadata=ObjectMeta(name=name), spec=drivers.spec), cause
             )
-        self._kubelets.report(name, {"Ready": ReportedCondition("True")}, cause)
+        self.kubelets.report(name, {"Ready": ReportedCondition("True")}, cause)
 
     def _interrupt(self, pod: Pod, cause: Action) -> None:
         """The pod's containers ended with the machine."""
@@ -276,17 +273,17 @@ class Machines:
 
     def _run_pods(self, name: str, boot_id: str, cause: Action, at_ns: int) -> None:
         """The containers run again, unless the machine has gone down once more."""
-        node = self._api.store.nodes.get(name)
+        node = self.api.store.nodes.get(name)
         if node is None or node.status.node_info.boot_id != boot_id:
             return
-        if not self._kubelets.alive(name):
+        if not self.kubelets.alive(name):
             return
-        for pod in self._api.store.pods_on(name):
+        for pod in self.api.store.pods_on(name):
             if pod.status.phase == "Running" and not pod.ready():
                 self._run_again(pod, boot_id, cause)
 
     def _run_again(self, pod: Pod, boot_id: str, cause: Action) -> None:
-        started = whole_seconds(self._api.now_ns)
+        started = whole_seconds(self.api.now_ns)
         running = ContainerState(running=ContainerStateRunning(started_at=started))
         status = replace(
             pod.status,
@@ -308,14 +305,14 @@ class Machines:
 
     def _write(self, pod: Pod, status: PodStatus, ready: str, why: str, cause: Action) -> None:
         """Post the status, with Ready and ContainersReady as they are now."""
-        now = whole_seconds(self._api.now_ns)
+        now = whole_seconds(self.api.now_ns)
         reason = "" if ready == "True" else "ContainersNotReady"
         for type_ in ("ContainersReady", "Ready"):
             condition = PodCondition(
                 type=type_, status=ready, reason=reason, last_transition_time=now
             )
             status = replace(status, conditions=put_condition(status.conditions, condition))
-        done = self._api.note(
+        done = self.api.note(
             SetPodCondition(
                 controller=CLUSTER,
                 because=why,
@@ -325,7 +322,7 @@ class Machines:
                 phase=status.phase if status.phase != pod.status.phase else "",
             )
         )
-        self._kubelets.write(replace(pod, status=status), done)
+        self.kubelets.write(replace(pod, status=status), done)
 
     def _next_uid(self) -> str:
         self._count += 1

@@ -24,7 +24,7 @@ from functools import cached_property
 from typing import Final, NamedTuple
 
 import msgspec
-from msgspec.structs import replace
+from msgspec.structs import asdict, replace
 
 from kubectl_nodelife.controllers import make_controllers
 from kubectl_nodelife.controllers.daemonset import DaemonSetController, hash_of_all
@@ -138,7 +138,7 @@ class Present(msgspec.Struct, frozen=True, dict=True):
         unsettled = cluster.unsettled_pods()
         waiting = volumes_elsewhere(cluster.pods.values(), unsettled, cluster.get)
         return LearntTerms(
-            **{name: getattr(terms, name) for name in terms.__struct_fields__},
+            **asdict(terms),
             times=TimesToReady(
                 cluster.pods_of,
                 lambda namespace: (p for p in cluster.pods.values() if p.namespace == namespace),
@@ -172,8 +172,9 @@ def join(
     """
     scenario = Scenario("", "present", join=True, kubelet=kubelet, scheduler=scheduler)
     read = frozenset(kinds_read)
-    setting = Setting(scenario, settings.profile, now_ns, cluster, read).under(settings)
-    setting = replace(setting, late_kubelets_renew=late_renew)
+    setting = Setting(
+        scenario, settings.profile, now_ns, cluster, read, late_kubelets_renew=late_renew
+    ).under(settings)
     unread = tuple(UnreadKind(k, means) for k, means in _MEANS.items() if k not in read)
     return Present(setting, settings, unread, next_pass_ns)
 

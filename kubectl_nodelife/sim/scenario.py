@@ -146,13 +146,11 @@ class Setting(msgspec.Struct, frozen=True):
         """The same with kubelets and an API server that behave as those settings have it."""
         kubelet = self.scenario.kubelet.for_leases(settings.leases_count)
         admission = DefaultTolerationSeconds(*settings.default_toleration_seconds)
-        scenario = replace(self.scenario, kubelet=kubelet)
-        counts = settings.leases_count
         return replace(
             self,
-            scenario=scenario,
+            scenario=replace(self.scenario, kubelet=kubelet),
             admission=admission,
-            leases_count=counts,
+            leases_count=settings.leases_count,
             pace=pace_of(settings),
         )
 

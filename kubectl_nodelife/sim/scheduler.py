@@ -335,7 +335,6 @@ class Scheduler:
     def _node_changed(self, old: Node | None, new: Node | None, cause: Action | None) -> None:
         if old is not None and new is not None and _seen_by_filters(old) == _seen_by_filters(new):
             return
-        self._cache.node_changed(old, new)
         self.placement.node_changed(old, new)
         self._something_changed()
 
@@ -441,9 +440,6 @@ class StoreCache:
             self._keep_off[new.key] = None
         elif old is not None and old.spec.affinity is not None:
             self._keep_off.pop(old.key, None)
-
-    def node_changed(self, old: Node | None, new: Node | None) -> None:
-        """Does nothing: no data on nodes is kept."""
 
     def object_changed(self, kind: str) -> None:
         """A volume may be free, or no longer; pods may be selected by others."""

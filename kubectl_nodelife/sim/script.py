@@ -245,29 +245,21 @@ class Script:
             events.fill_channel(name, event.status_channel == "full")
 
     def _taint(self, node: Node, event: TaintEvent) -> None:
-        taints = add_or_update_taints(node.spec.taints, event.add)
+        added = add_or_update_taints(node.spec.taints, event.add)
+        left = remove_taints(added, event.remove)
         cause: Action | None = None
-        if taints is not node.spec.taints:
-            cause = self._api.note(
-                AddTaints(
-                    controller=api.CLUSTER,
-                    because=_WHY,
-                    **of_node(node),
-                    taints=tuple(t for t in taints if t not in node.spec.taints),
+        for kind, fewer in ((AddTaints, node.spec.taints), (RemoveTaints, left)):
+            if fewer is not added:
+                cause = self._api.note(
+                    kind(
+                        controller=api.CLUSTER,
+                        because=_WHY,
+                        **of_node(node),
+                        taints=tuple(taint for taint in added if taint not in fewer),
+                    )
                 )
-            )
-        others = remove_taints(taints, event.remove)
-        if others is not taints:
-            cause = self._api.note(
-                RemoveTaints(
-                    controller=api.CLUSTER,
-                    because=_WHY,
-                    **of_node(node),
-                    taints=tuple(t for t in taints if t not in others),
-                )
-            )
         if cause is not None:
-            self._api.put("Node", replace(node, spec=replace(node.spec, taints=others)), cause)
+            self._api.put("Node", replace(node, spec=replace(node.spec, taints=left)), cause)
 
     def _cordon(self, node: Node, unschedulable: bool) -> None:
         if node.spec.unschedulable == unschedulable:

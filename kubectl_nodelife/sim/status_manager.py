@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from copy import copy
+from dataclasses import dataclass, field
 
 import msgspec
 from msgspec.structs import replace
@@ -42,7 +43,6 @@ from kubectl_nodelife.kubelet.releases import StatusRules
 from kubectl_nodelife.kubelet.status import with_conditions_of_others
 from kubectl_nodelife.sim.api import Api, deletion, event_record
 from kubectl_nodelife.sim.kubelet import Kubelets
-from kubectl_nodelife.sim.kubelet_state import KubeletTerms
 from kubectl_nodelife.sim.owners import delete_stopped
 from kubectl_nodelife.sim.timeline import KUBELET, Agenda
 
@@ -105,32 +105,24 @@ class StatusManager:
         return what_holds(self.left.get(uid, ()), status, self.reclaim, self.machine.rules)
 
 
+@dataclass(eq=False)
 class StatusManagers:
     """Those of all kubelets, by node name."""
 
-    def __init__(
-        self,
-        api: Api,
-        agenda: Agenda,
-        kubelets: Kubelets,
-        rules: StatusRules,
-        injected: Injected,
-    ) -> None:
-        self.api = api
-        self.rules = rules
-        self.kubelets = kubelets
-        self._agenda = agenda
-        self._terms: KubeletTerms = kubelets.terms
-        self._injected = injected
-        self._managers: dict[str, StatusManager] = {}
+    api: Api
+    agenda: Agenda
+    kubelets: Kubelets
+    rules: StatusRules
+    injected: Injected
+    _managers: dict[str, StatusManager] = field(default_factory=dict)
 
     def fork(
         self, api: Api, agenda: Agenda, kubelets: Kubelets, injected: Injected
     ) -> StatusManagers:
         """The same for a fork of the world."""
         other = copy(self)
-        other.api, other._agenda, other.kubelets = api, agenda, kubelets
-        other._injected = injected
+        other.api, other.agenda, other.kubelets = api, agenda, kubelets
+        other.injected = injected
         self._managers, other._managers = fork_dict(self._managers, StatusManager.fork)
         return other
 
@@ -145,16 +137,15 @@ class StatusManagers:
         for manager in self._managers.values():
             del manager.machine
         self._managers.clear()
-        del self._injected
+        del self.injected
 
     def of(self, node: str) -> StatusManager:
         """The manager of that node's kubelet."""
         manager = self._managers.get(node)
         if manager is None:
-            terms = ReclaimTerms(
-                self._terms.keep_terminated_pod_volumes, self._terms.cgroups_per_qos
-            )
-            manager = self._managers[node] = StatusManager(self.rules, terms)
+            terms = self.kubelets.terms
+            reclaim = ReclaimTerms(terms.keep_terminated_pod_volumes, terms.cgroups_per_qos)
+            manager = self._managers[node] = StatusManager(self.rules, reclaim)
         return manager
 
     def restart(self, node: str) -> None:
@@ -219,7 +210,7 @@ class StatusManagers:
         if since_ns is not None:
             batches = (self.api.now_ns - since_ns) // SYNC_PERIOD_NS + 1
             manager.batch_at_ns = since_ns + max(1, batches) * SYNC_PERIOD_NS
-            self._agenda.add(manager.batch_at_ns, KUBELET, self._batch, node)
+            self.agenda.add(manager.batch_at_ns, KUBELET, self._batch, node)
 
     def _pod_changed(self, old: Pod | None, new: Pod | None, cause: Action | None) -> None:
         """The kubelet's watch returns a pod. What the kubelet wrote itself is cached already."""
@@ -294,7 +285,7 @@ class StatusManagers:
             manager.watched.discard(pod.uid)
         elif pod.uid in manager.watched:
             at_ns = self.api.now_ns + HOUSEKEEPING_NS
-            self._agenda.add(at_ns, KUBELET, self._clean_up, pod)
+            self.agenda.add(at_ns, KUBELET, self._clean_up, pod)
         else:
             machine.remove_orphaned_statuses(machine.statuses.keys() - {pod.uid})
 
@@ -320,7 +311,7 @@ class StatusManagers:
             else:
                 del manager.changed[key]  # it is gone; the watch has yet to return that
         self._sync_pods(manager, at_ns)
-        if self._terms.pods_listed is not False:
+        if self.kubelets.terms.pods_listed is not False:
             manager.machine.list_pods()
         goes_on = self._send(node, manager.machine.sync_batch(at_ns))
         pending_deletions, manager.pending_deletions = manager.pending_deletions, []
@@ -366,7 +357,7 @@ class StatusManagers:
                 at_ns = self.kubelets.clients.next_token(node, self.api.now_ns)
                 if at_ns > self.api.now_ns:
                     manager.goes_on_ns = at_ns
-                    self._agenda.add(at_ns, KUBELET, self._go_on, node)
+                    self.agenda.add(at_ns, KUBELET, self._go_on, node)
                     return True
             self.kubelets.clients.request(node, self.api.now_ns)
             answer = self._answer(manager, call) if self.kubelets.alive(node) else None
@@ -403,7 +394,7 @@ class StatusManagers:
         uid = manager.machine.pods.translate_uid(pod.uid)
         news = manager.news.get(uid) or PodNews()
         actions = list(patch_actions(pod, status, news, manager.machine.statuses[uid].version))
-        if any(self._injected(action) for action in actions):
+        if any(self.injected(action) for action in actions):
             return None
         for action in actions:
             self.api.note(action)

@@ -72,8 +72,7 @@ class DrainFacts:
 
     def matching(self, pod: Pod) -> tuple[BudgetKey, ...]:
         """The budgets that match the pod."""
-        budgets = self.snapshot.budgets.find(pod.namespace, pod.metadata.labels)
-        return tuple(budget.key for budget in budgets)
+        return tuple(budget.key for budget in self.snapshot.budgets_of(pod))
 
     def asked(self, pod: Pod, matching: Iterable[BudgetKey]) -> list[PodDisruptionBudget]:
         """Of the budgets that match the pod those that its eviction spends, or that refuse it.

@@ -211,8 +211,8 @@ class PlacementRules:
         """
         if not self._spreading:
             return
-        counted_before = before if _counts_for_spread(old) else ""
-        counted_after = after if _counts_for_spread(new) else ""
+        counted_before = before if _is_counted(old) else ""
+        counted_after = after if _is_counted(new) else ""
         if counted_before != counted_after:
             self._spread(old, counted_before, -1)
             self._spread(new, counted_after, 1)
@@ -553,8 +553,4 @@ def has_affinity(spec: PodSpec) -> bool:
 
 
 def _is_counted(pod: Pod | None) -> bool:
-    return pod is not None and pod.metadata.deletion_timestamp is None
-
-
-def _counts_for_spread(pod: Pod | None) -> bool:
     return pod is not None and pod.metadata.deletion_timestamp is None

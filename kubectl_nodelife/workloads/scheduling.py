@@ -18,6 +18,7 @@ volumes that are reserved for a claim by name, and which of several free volumes
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
 from kubectl_nodelife.kube.node import Node, Taint
@@ -394,6 +395,7 @@ _UNSCHEDULABLE = Taint(key=TAINT_NODE_UNSCHEDULABLE, effect=NO_SCHEDULE)
 _DO_NOT_SCHEDULE = frozenset({NO_SCHEDULE, NO_EXECUTE})
 
 
+@dataclass(slots=True, eq=False)
 class PodRequirements:
     """The demands of one pod, or of every pod of one template, on a node.
 
@@ -402,25 +404,19 @@ class PodRequirements:
     `scored`: requests, with something for containers that name none; only scores look at it.
     """
 
-    __slots__ = ("interpod", "needs", "pod", "ports", "requests", "scored", "spread", "volumes")
+    pod: Pod
+    spread: TopologySpread | None = None
+    interpod: InterPodAffinity | None = None
+    needs: VolumeNeeds = NO_NEEDS
+    volumes: Volumes | None = None
+    requests: Mapping[str, int] = field(init=False)
+    scored: CpuAndMemory = field(init=False)
+    ports: tuple[HostPort, ...] = field(init=False)
 
-    def __init__(
-        self,
-        pod: Pod,
-        spread: TopologySpread | None = None,
-        interpod: InterPodAffinity | None = None,
-        needs: VolumeNeeds = NO_NEEDS,
-        volumes: Volumes | None = None,
-    ) -> None:
-        self.pod = pod
-        self.requests = pod_requests(pod)
-        scored = pod_requests(pod, ASSUMED_REQUESTS)
-        self.scored: CpuAndMemory = (scored.get("cpu", 0), scored.get("memory", 0))
-        self.ports = host_ports(pod)
-        self.spread = spread
-        self.interpod = interpod
-        self.needs = needs
-        self.volumes = volumes
+    def __post_init__(self) -> None:
+        self.requests, self.ports = pod_requests(self.pod), host_ports(self.pod)
+        scored = pod_requests(self.pod, ASSUMED_REQUESTS)
+        self.scored = (scored.get("cpu", 0), scored.get("memory", 0))
 
 
 def static_reason(pod: Pod, node: Node) -> str | None:

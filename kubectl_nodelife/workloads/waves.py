@@ -11,6 +11,7 @@ is for the simulated scheduler to decide.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, field
@@ -180,36 +181,19 @@ RANKS: Final[tuple[Rank, ...]] = (
 )
 
 
-class _Remaining:
-    """How much of each limit the nodes that are left still need, in waves."""
-
-    def __init__(
-        self, loads: Iterable[NodeLoad], caps: Mapping[BudgetKey, int], limits: WaveLimits
-    ) -> None:
-        self._caps = caps
-        self._limits = limits
-        self._budgets: dict[BudgetKey, int] = {}
-        self._zones: dict[str, int] = {}
-        for load in loads:
-            self._zones[load.zone] = self._zones.get(load.zone, 0) + 1
-            for key, count in load.budgets.items():
-                self._budgets[key] = self._budgets.get(key, 0) + min(count, caps[key])
-
-    def remove(self, load: NodeLoad) -> None:
-        """A node is in a wave now."""
-        self._zones[load.zone] -= 1
+def _needed_waves(
+    waiting: Iterable[NodeLoad], caps: Mapping[BudgetKey, int], limits: WaveLimits
+) -> dict[object, float]:
+    """The waves that each limit still needs for these nodes, by budget and by zone."""
+    budgets, zones = Counter[BudgetKey](), Counter[str]()
+    for load in waiting:
+        zones[load.zone] += 1
         for key, count in load.budgets.items():
-            self._budgets[key] -= min(count, self._caps[key])
-
-    def needs(self) -> dict[object, float]:
-        """The waves that each limit still needs, by budget and by zone."""
-        needed: dict[object, float] = {
-            key: count / self._caps[key] for key, count in self._budgets.items()
-        }
-        if self._limits.max_per_zone is not None:
-            for zone, count in self._zones.items():
-                needed[zone] = count / self._limits.max_per_zone
-        return needed
+            budgets[key] += min(count, caps[key])
+    needed: dict[object, float] = {key: count / caps[key] for key, count in budgets.items()}
+    if limits.max_per_zone is not None:
+        needed |= {zone: count / limits.max_per_zone for zone, count in zones.items()}
+    return needed
 
 
 def _cut(
@@ -220,12 +204,11 @@ def _cut(
     rank: Rank,
 ) -> list[list[str]]:
     """Cut wave after wave, the nodes that are hardest to place first."""
-    remaining = _Remaining(loads, caps, limits)
     shares = {load.name: _share(load, caps) for load in loads}
     waiting = list(loads)
     result: list[list[str]] = []
     while waiting:
-        needs = remaining.needs()
+        needs = _needed_waves(waiting, caps, limits)
         keys = {
             load.name: (*rank(_needs_of(load, needs), shares[load.name]), load.name)
             for load in waiting
@@ -236,8 +219,6 @@ def _cut(
         if not taken:  # no room even for one: it is tried, and the run shows the result
             taken = waiting[:1]
             wave.force(taken[0])
-        for load in taken:
-            remaining.remove(load)
         names = {load.name for load in taken}
         waiting = [load for load in waiting if load.name not in names]
         room.next_wave([load.name for load in taken])
@@ -256,39 +237,34 @@ def _needs_of(load: NodeLoad, needs: dict[object, float]) -> list[float]:
     return loads
 
 
+@dataclass
 class _Filling:
     """One wave while it is filled."""
 
-    def __init__(
-        self, caps: Mapping[BudgetKey, int], limits: WaveLimits, room: CapacityLeft
-    ) -> None:
-        self._caps = caps
-        self._limits = limits
-        self._room = room
-        self._count = 0
-        self._zones: dict[str, int] = {}
-        self._budgets: dict[BudgetKey, int] = {}
+    caps: Mapping[BudgetKey, int]
+    limits: WaveLimits
+    room: CapacityLeft
+    zones: Counter[str] = field(default_factory=Counter)
+    budgets: Counter[BudgetKey] = field(default_factory=Counter)
 
     def take(self, load: NodeLoad) -> bool:
         """Add the node if every limit allows it."""
-        limit = self._limits.max_per_zone
-        if self._count >= self._limits.max_parallel:
+        limit = self.limits.max_per_zone
+        if self.zones.total() >= self.limits.max_parallel:
             return False
-        if limit is not None and self._zones.get(load.zone, 0) >= limit:
+        if limit is not None and self.zones[load.zone] >= limit:
             return False
         for key, count in load.budgets.items():
-            used = self._budgets.get(key, 0)
-            if used and used + count > self._caps[key]:
+            used = self.budgets[key]
+            if used and used + count > self.caps[key]:
                 return False
-        if not self._room.holds(load.moving, load.pods, load.name):
+        if not self.room.holds(load.moving, load.pods, load.name):
             return False
         self.force(load)
         return True
 
     def force(self, load: NodeLoad) -> None:
         """Add the node."""
-        self._count += 1
-        self._zones[load.zone] = self._zones.get(load.zone, 0) + 1
-        for key, count in load.budgets.items():
-            self._budgets[key] = self._budgets.get(key, 0) + count
-        self._room.take(load.moving, load.pods, load.name)
+        self.zones[load.zone] += 1
+        self.budgets.update(load.budgets)
+        self.room.take(load.moving, load.pods, load.name)

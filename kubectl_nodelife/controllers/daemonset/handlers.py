@@ -13,6 +13,7 @@ at most) and a token bucket shared by all keys (10 a second, 100 at once).
 from __future__ import annotations
 
 from copy import copy
+from dataclasses import dataclass, field
 
 from msgspec.structs import replace
 
@@ -68,48 +69,40 @@ def _without_conditions(node: Node) -> Node:
     return replace(node, metadata=replace(node.metadata, resource_version=""), status=status)
 
 
+@dataclass(eq=False)
 class EventHandlers:
     """The handlers, over one index, queue and set of expectations."""
 
-    def __init__(
-        self,
-        rules: Behaviour,
-        index: SetIndex,
-        queue: WorkQueue,
-        expectations: ControllerExpectations,
-    ) -> None:
-        self._rules = rules
-        self._index = index
-        self._queue = queue
-        self._expectations = expectations
-        self.nodes: NodeQueue = {}
+    rules: Behaviour
+    index: SetIndex
+    queue: WorkQueue
+    expectations: ControllerExpectations
+    nodes: NodeQueue = field(default_factory=dict)
 
     def fork(
         self, index: SetIndex, queue: WorkQueue, expectations: ControllerExpectations
     ) -> EventHandlers:
         """Others, over forks of index, queue and expectations."""
-        other = EventHandlers(self._rules, index, queue, expectations)
-        other.nodes = dict(self.nodes)
-        return other
+        return EventHandlers(self.rules, index, queue, expectations, dict(self.nodes))
 
     def daemon_set(
         self, old: DaemonSet | None, new: DaemonSet | None, cache: Cache, cause: Action | None
     ) -> None:
         """A set came, changed or went; a change of uid is both. `addDaemonset` and its like."""
         if old is not None and (new is None or new.uid != old.uid):
-            self._index.remove(old.key)
-            self._expectations.delete(old.key)
-            self._queue.add(old.key, cause)
+            self.index.remove(old.key)
+            self.expectations.delete(old.key)
+            self.queue.add(old.key, cause)
         if new is None:
             return
-        tracked = self._index.by_key.get(new.key)
+        tracked = self.index.by_key.get(new.key)
         if tracked is None:
-            self._index.add(new, self._rules, cache)
+            self.index.add(new, self.rules, cache)
         else:
-            self._index.update(tracked, new)
+            self.index.update(tracked, new)
         if old is not None and old.spec is new.spec and old.metadata is new.metadata:
             cause = None  # a status was written: nothing that follows follows from that
-        self._queue.add(new.key, cause)
+        self.queue.add(new.key, cause)
 
     def revision(
         self,
@@ -118,14 +111,14 @@ class EventHandlers:
         cause: Action | None,
     ) -> None:
         """A revision came, changed or went. `addHistory`, `updateHistory`, `deleteHistory`."""
-        self._index.observe_revision(old, new)
+        self.index.observe_revision(old, new)
         if old is None and new is not None:
             if new.metadata.deletion_timestamp is not None:
-                self._add(self._index.resolve(new), cause)
+                self._add(self.index.resolve(new), cause)
             elif controller_of(new.metadata) is None:
                 self._add_matching(new, cause)
         elif new is None and old is not None:
-            self._add(self._index.resolve(old), cause)
+            self._add(self.index.resolve(old), cause)
         elif old is not None and new is not None and not _is_resync(old, new, cause):
             self._owner_or_orphan(old, new, cause)
 
@@ -134,7 +127,7 @@ class EventHandlers:
         old, new = change.old, change.new
         if new is not None and _may_be_a_daemons(new.metadata):
             return False
-        if self._rules.simulated_predicates or self._rules.suspends:
+        if self.rules.simulated_predicates or self.rules.suspends:
             return False  # then any pod takes room that a set may wait for
         if old is None or (new is not None and old.metadata is new.metadata):
             return True
@@ -144,8 +137,8 @@ class EventHandlers:
         self, old: Pod | None, new: Pod | None, cache: Cache, now: int, cause: Action | None
     ) -> None:
         """A pod came, changed or went. `addPod`, `updatePod`, `deletePod`."""
-        self._index.observe_pod(old, new)
-        if self._rules.simulated_predicates:
+        self.index.observe_pod(old, new)
+        if self.rules.simulated_predicates:
             self._mark_for_all(old, new)
         if old is None and new is not None:
             self._pod_added(new, now, cause)
@@ -158,16 +151,16 @@ class EventHandlers:
         if pod.metadata.deletion_timestamp is not None:
             self._pod_deleted(pod, now, cause)
         elif controller_of(pod.metadata) is not None:
-            tracked = self._index.resolve(pod)
+            tracked = self.index.resolve(pod)
             if tracked is not None:
-                self._expectations.creation_observed(tracked.key)
+                self.expectations.creation_observed(tracked.key)
                 self._add(tracked, cause)
         else:
             self._add_matching(pod, cause)
 
     def _pod_updated(self, old: Pod, new: Pod, now: int, cause: Action | None) -> None:
         terminates = new.metadata.deletion_timestamp is not None
-        if terminates and self._rules.deletion_observed_at_the_mark:
+        if terminates and self.rules.deletion_observed_at_the_mark:
             self._pod_deleted(new, now, cause)
             return
         tracked = self._owner_or_orphan(old, new, cause)
@@ -175,38 +168,38 @@ class EventHandlers:
             return
         seconds = tracked.daemon_set.spec.min_ready_seconds
         if seconds > 0 and not old.ready() and new.ready():
-            self._queue.add_after(tracked.key, now + (seconds + 1) * SECOND_NS)
+            self.queue.add_after(tracked.key, now + (seconds + 1) * SECOND_NS)
 
     def await_availability(self, cache: Cache, now: int) -> None:
         """Delay each set until its Ready pods have been so for minReadySeconds, as `updatePod` of a
         controller that saw them become Ready has done.
         """
-        for tracked in self._index.by_key.values():
+        for tracked in self.index.by_key.values():
             seconds = tracked.daemon_set.spec.min_ready_seconds
             for pod in cache.pods_of(tracked.daemon_set.uid) if seconds > 0 else ():
                 ready = pod.status.condition("Ready")
                 if ready is not None and ready.status == TRUE:
                     at_ns = (ready.last_transition_time or 0) + (seconds + 1) * SECOND_NS
                     if at_ns > now:
-                        self._queue.add_after(tracked.key, at_ns)
+                        self.queue.add_after(tracked.key, at_ns)
 
     def _pod_deleted(self, pod: Pod, now: int, cause: Action | None) -> None:
-        tracked = self._index.resolve(pod)
+        tracked = self.index.resolve(pod)
         if tracked is not None:
-            self._expectations.deletion_observed(tracked.key)
+            self.expectations.deletion_observed(tracked.key)
             self._add(tracked, cause)
-        elif self._rules.suspends and pod.spec.node_name:
+        elif self.rules.suspends and pod.spec.node_name:
             self._requeue_suspended(pod.spec.node_name, now)
 
     def _requeue_suspended(self, node: str, now: int) -> None:
         """Room came free on a node for which sets wait. `requeueSuspendedDaemonPods`."""
-        for key, tracked in self._index.by_key.items():
+        for key, tracked in self.index.by_key.items():
             if node in tracked.node_index.suspended:
-                self._queue.add_rate_limited(key, now)
+                self.queue.add_rate_limited(key, now)
 
     def _mark_for_all(self, old: Pod | None, new: Pod | None) -> None:
         nodes = {pod.spec.node_name for pod in (old, new) if pod is not None}
-        for tracked in self._index.by_key.values():
+        for tracked in self.index.by_key.values():
             for node in nodes - {""}:
                 tracked.node_index.mark(node)
 
@@ -214,23 +207,23 @@ class EventHandlers:
         """A node came, changed or went. `addNode`, `updateNode`; one that goes wakes no sync."""
         present = new if new is not None else old
         assert present is not None
-        if old is not None and new is not None and should_ignore_node_update(old, new, self._rules):
+        if old is not None and new is not None and should_ignore_node_update(old, new, self.rules):
             return
-        for tracked in self._index.by_key.values():
+        for tracked in self.index.by_key.values():
             tracked.node_index.mark(present.name)
         if new is None:
             return
-        if self._rules.node_queue:
+        if self.rules.node_queue:
             self.nodes.setdefault(new.name, cause)
         elif old is None:
-            for tracked in self._index.by_key.values():
+            for tracked in self.index.by_key.values():
                 if tracked.node_index.verdict(new).should_run:
                     self._add(tracked, cause)
         else:
             self._node_changed(old, new, cause)
 
     def _node_changed(self, old: Node, new: Node, cause: Action | None) -> None:
-        for tracked in self._index.by_key.values():
+        for tracked in self.index.by_key.values():
             before, after = tracked.node_index.verdict(old), tracked.node_index.verdict(new)
             if (before.should_run, before.should_continue_running) != (
                 after.should_run,
@@ -250,7 +243,7 @@ class EventHandlers:
             if node is None:
                 continue
             there = {_owner_key(pod) for pod in cache.pods_on(name)}
-            for tracked in self._index.by_key.values():
+            for tracked in self.index.by_key.values():
                 verdict = tracked.node_index.verdict(node)
                 scheduled = tracked.key in there
                 if (
@@ -268,9 +261,9 @@ class EventHandlers:
         old_owner, new_owner = controller_of(old.metadata), controller_of(new.metadata)
         changed = old_owner != new_owner
         if changed and old_owner is not None:
-            self._add(self._index.resolve(old), cause)
+            self._add(self.index.resolve(old), cause)
         if new_owner is not None:
-            tracked = self._index.resolve(new)
+            tracked = self.index.resolve(new)
             self._add(tracked, cause)
             return tracked
         if changed or (old.metadata.labels or {}) != (new.metadata.labels or {}):
@@ -279,10 +272,10 @@ class EventHandlers:
 
     def _add(self, tracked: TrackedSet | None, cause: Action | None) -> None:
         if tracked is not None:
-            self._queue.add(tracked.key, cause)
+            self.queue.add(tracked.key, cause)
 
     def _add_matching(self, obj: KubeObject, cause: Action | None) -> None:
-        for tracked in self._index.matching(obj):
+        for tracked in self.index.matching(obj):
             self._add(tracked, cause)
 
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from copy import copy
+from dataclasses import dataclass, field
 from typing import Any, Final, Generic, Protocol, TypeVar
 
 from msgspec.structs import replace
@@ -215,33 +216,26 @@ def _make(call: Callable[..., None], arguments: tuple[Any, ...], at_ns: int) -> 
     call(*arguments)
 
 
+@dataclass(eq=False)
 class KubectlDrain(Generic[AskedT]):
-    """One `kubectl drain NODE...` process in a world. `runs` holds the turns that have begun."""
+    """One `kubectl drain NODE...` process in a world. `say`: takes each line that kubectl prints;
+    `runs` holds the turns that have begun.
+    """
 
-    def __init__(
-        self,
-        cluster: KubectlRequests[AskedT],
-        options: DrainOptions,
-        nodes: tuple[str, ...],
-        times: RequestTimes = SMALL_CLUSTER,
-        *,
-        on_node: Callable[[NodeRun[AskedT]], None] | None = None,
-        on_end: Callable[[], None] | None = None,
-        say: Say | None = None,
-    ) -> None:
-        """`say`: takes each line that kubectl prints."""
-        self._cluster = cluster
-        self._times = times
-        self._options = options
-        self._nodes = nodes
-        self._on_node = on_node
-        self._on_end = on_end
-        self._say = say
+    cluster: KubectlRequests[AskedT]
+    options: DrainOptions
+    nodes: tuple[str, ...]
+    times: RequestTimes = SMALL_CLUSTER
+    on_node: Callable[[NodeRun[AskedT]], None] | None = None
+    on_end: Callable[[], None] | None = None
+    say: Say | None = None
+    runs: list[NodeRun[AskedT]] = field(default_factory=list)
+    ended_ns: int | None = None
+
+    def __post_init__(self) -> None:
         self._core, self._policy, self._apps = (client_bucket() for _ in range(3))
-        self._may_skip = options.skip_wait_seconds > 0
+        self._may_skip = self.options.skip_wait_seconds > 0
         self._conflicts: dict[int, int] = {}
-        self.runs: list[NodeRun[AskedT]] = []
-        self.ended_ns: int | None = None
 
     def fork(
         self,
@@ -255,7 +249,7 @@ class KubectlDrain(Generic[AskedT]):
         `listed`: a pod as it is there; `moved` maps each turn and each of its targets to its copy.
         """
         other = copy(self)
-        other._cluster, other._on_node = cluster, on_node
+        other.cluster, other.on_node = cluster, on_node
         other._core, other._policy, other._apps = map(copy, (self._core, self._policy, self._apps))
         other._conflicts = dict(self._conflicts)
         other.runs = [run.fork(listed, moved) for run in self.runs]
@@ -263,67 +257,67 @@ class KubectlDrain(Generic[AskedT]):
 
     def start(self, at_ns: int, *, cordon: bool = True) -> None:
         """The command is run at that instant. `cordon` False: the nodes are cordoned already."""
-        self._cluster.at(at_ns + self._times.startup_ns, self._begin, cordon)
+        self.cluster.at(at_ns + self.times.startup_ns, self._begin, cordon)
 
     def _begin(self, cordon: bool) -> None:
-        now_ns, reads = self._cluster.now_ns, client_bucket()
-        for _ in self._nodes:
-            now_ns = reads.reserve(now_ns) + self._times.request_ns
+        now_ns, reads = self.cluster.now_ns, client_bucket()
+        for _ in self.nodes:
+            now_ns = reads.reserve(now_ns) + self.times.request_ns
         if cordon:
-            to_cordon = self._cluster.to_cordon(self._nodes)
+            to_cordon = self.cluster.to_cordon(self.nodes)
             for _ in to_cordon:
-                now_ns = self._core.reserve(now_ns) + self._times.request_ns
-            if self._say is not None:
-                for name in self._nodes:
+                now_ns = self._core.reserve(now_ns) + self.times.request_ns
+            if self.say is not None:
+                for name in self.nodes:
                     already = "" if name in to_cordon else "already "
-                    self._say(f"node/{name} {already}cordoned", False)
-            self._cluster.cordon(*self._nodes)
-        self._cluster.at(now_ns, self._next_node)
+                    self.say(f"node/{name} {already}cordoned", False)
+            self.cluster.cordon(*self.nodes)
+        self.cluster.at(now_ns, self._next_node)
 
     def _next_node(self) -> None:
-        now_ns = self._cluster.now_ns
-        if len(self.runs) == len(self._nodes):
+        now_ns = self.cluster.now_ns
+        if len(self.runs) == len(self.nodes):
             self.ended_ns = now_ns
             self._say_end()
-            if self._on_end is not None:
-                self._on_end()
+            if self.on_end is not None:
+                self.on_end()
             return
-        name = self._nodes[len(self.runs)]
-        run: NodeRun[AskedT] = NodeRun(name, self._options, now_ns, self._say)
+        name = self.nodes[len(self.runs)]
+        run: NodeRun[AskedT] = NodeRun(name, self.options, now_ns, self.say)
         self.runs.append(run)
-        listed_ns = self._core.reserve(now_ns) + self._times.request_ns
-        self._cluster.at(listed_ns, self._listed, run)
+        listed_ns = self._core.reserve(now_ns) + self.times.request_ns
+        self.cluster.at(listed_ns, self._listed, run)
 
     def _say_end(self) -> None:
         """Print the last lines: the nodes that are not drained, and why, each error on a line."""
-        if self._say is None:
+        if self.say is None:
             return
         failed = [run for run in self.runs if not run.drained]
         errors = [error for run in failed for error in run.errors()]
         for line in (*pending_nodes(run.name for run in failed), *errors):
-            self._say(line, True)
+            self.say(line, True)
 
     def _listed(self, run: NodeRun[AskedT]) -> None:
         """The pods are listed: filter them, and begin."""
-        now_ns = self._cluster.now_ns
-        run.listed(self._cluster.pods_on(run.name), self._cluster.owners, self._cluster.time_ns())
+        now_ns = self.cluster.now_ns
+        run.listed(self.cluster.pods_on(run.name), self.cluster.owners, self.cluster.time_ns())
         for actor, _ in run.decisions:
-            if asked_daemon_set(actor.pod, self._options):
-                now_ns = self._apps.reserve(now_ns) + self._times.request_ns
+            if asked_daemon_set(actor.pod, self.options):
+                now_ns = self._apps.reserve(now_ns) + self.times.request_ns
         if not run.targets:
-            self._cluster.at(now_ns, self._end_of, run)
-        elif self._options.disable_eviction:
-            self._cluster.at(now_ns, self._delete, run, 0)
+            self.cluster.at(now_ns, self._end_of, run)
+        elif self.options.disable_eviction:
+            self.cluster.at(now_ns, self._delete, run, 0)
         else:
-            self._cluster.at(now_ns + self._times.request_ns, self._evict_all, run)
+            self.cluster.at(now_ns + self.times.request_ns, self._evict_all, run)
 
     def _end_of(self, run: NodeRun[AskedT]) -> None:
         if run.end_ns is None:
-            run.end_ns = self._cluster.now_ns
+            run.end_ns = self.cluster.now_ns
             run.say_end()
-            if self._on_node is not None:
-                self._on_node(run)
-            self._cluster.at(run.end_ns, self._next_node)
+            if self.on_node is not None:
+                self.on_node(run)
+            self.cluster.at(run.end_ns, self._next_node)
 
     # --- evicting --------------------------------------------------------------------------------
 
@@ -333,9 +327,9 @@ class KubectlDrain(Generic[AskedT]):
             self._try(run, target)
 
     def _start_timeout(self, run: NodeRun[AskedT]) -> None:
-        run.start_timeout(self._cluster.now_ns)
+        run.start_timeout(self.cluster.now_ns)
         if run.deadline_ns is not None:
-            self._cluster.alarm_at(run.deadline_ns, self._deadline, run)
+            self.cluster.alarm_at(run.deadline_ns, self._deadline, run)
 
     def _deadline(self, run: NodeRun[AskedT]) -> None:
         run.expire()
@@ -347,28 +341,28 @@ class KubectlDrain(Generic[AskedT]):
 
     def _try(self, run: NodeRun[AskedT], target: PodDeletion[AskedT]) -> None:
         if target.refusal is not None:
-            self._cluster.read_again(target.actor)
-        if run.may_try(target, self._cluster.now_ns):
+            self.cluster.read_again(target.actor)
+        if run.may_try(target, self.cluster.now_ns):
             target.answers = 0
             self._send(run, target)
         elif run.left == 0:
             self._end_of(run)
 
     def _send(self, run: NodeRun[AskedT], target: PodDeletion[AskedT]) -> None:
-        sent_ns = self._policy.reserve(self._cluster.now_ns) + self._times.request_ns
-        file = self._cluster.at if target.refusal is None else self._cluster.ask_again_at
+        sent_ns = self._policy.reserve(self.cluster.now_ns) + self.times.request_ns
+        file = self.cluster.at if target.refusal is None else self.cluster.ask_again_at
         file(sent_ns, self._post, run, target, False)
 
     def _post(self, run: NodeRun[AskedT], target: PodDeletion[AskedT], again: bool) -> None:
         """The API server answers the eviction."""
         if target.outcome is not None:
             return
-        now_ns = self._cluster.now_ns
-        answer = self._cluster.evict(target.actor, self._options.requested_grace, again=again)
+        now_ns = self.cluster.now_ns
+        answer = self.cluster.evict(target.actor, self.options.requested_grace, again=again)
         if answer is CONFLICT:
             met = self._conflicts[now_ns] = self._conflicts.get(now_ns, 0) + 1
-            again_ns = now_ns + self._times.conflict_ns + met * _APART_NS
-            self._cluster.at(again_ns, self._post, run, target, True)
+            again_ns = now_ns + self.times.conflict_ns + met * _APART_NS
+            self.cluster.at(again_ns, self._post, run, target, True)
         elif isinstance(answer, EvictionRefused):
             self._refused(run, target, answer)
         elif run.evicted(target, OK if answer is ACCEPTED else NOT_FOUND, "", now_ns) == WAIT:
@@ -380,9 +374,9 @@ class KubectlDrain(Generic[AskedT]):
     def _accepted(self, target: PodDeletion[AskedT]) -> None:
         deleted = target.actor.pod.metadata.deletion_timestamp
         if self._may_skip and deleted is not None:
-            since_ns = self._cluster.time_ns() - self._cluster.now_ns
-            skipped_ns = deleted + (self._options.skip_wait_seconds + 1) * SECOND_NS
-            self._cluster.alarm_at(skipped_ns - since_ns, self._let_time_pass)
+            since_ns = self.cluster.time_ns() - self.cluster.now_ns
+            skipped_ns = deleted + (self.options.skip_wait_seconds + 1) * SECOND_NS
+            self.cluster.alarm_at(skipped_ns - since_ns, self._let_time_pass)
 
     def _let_time_pass(self) -> None:
         pass
@@ -390,36 +384,36 @@ class KubectlDrain(Generic[AskedT]):
     def _refused(
         self, run: NodeRun[AskedT], target: PodDeletion[AskedT], refusal: EvictionRefused
     ) -> None:
-        now_ns = self._cluster.now_ns
-        target.refusal, target.version = refusal, self._cluster.version
+        now_ns = self.cluster.now_ns
+        target.refusal, target.version = refusal, self.cluster.version
         target.refused.append(now_ns)
         target.answers += 1
         if refusal.retry_after_seconds and target.answers <= RETRIES:
             again_ns = now_ns + refusal.retry_after_seconds * SECOND_NS
-            self._cluster.ask_again_at(again_ns, self._send, run, target)
+            self.cluster.ask_again_at(again_ns, self._send, run, target)
             return
         terminating = refusal.gate == GATE_NAMESPACE
         then = run.evicted(target, refusal.code, refusal.message, now_ns, terminating=terminating)
         if then == WAIT:
             self._look(run, target)
         elif then == ASK_AGAIN:
-            self._cluster.ask_again_at(now_ns + EVICTION_RETRY_NS, self._read_again, run, target)
+            self.cluster.ask_again_at(now_ns + EVICTION_RETRY_NS, self._read_again, run, target)
         else:
             self._end_if_over(run)
 
     def _read_again(self, run: NodeRun[AskedT], target: PodDeletion[AskedT]) -> None:
         if target.outcome is None:
-            read_ns = self._core.reserve(self._cluster.now_ns) + self._times.request_ns
-            self._cluster.ask_again_at(read_ns, self._try, run, target)
+            read_ns = self._core.reserve(self.cluster.now_ns) + self.times.request_ns
+            self.cluster.ask_again_at(read_ns, self._try, run, target)
 
     def _look(self, run: NodeRun[AskedT], target: PodDeletion[AskedT]) -> None:
         """GET the pod that is being deleted: at once, and then every second."""
         if target.outcome is not None:
             return
-        seen_ns = self._core.reserve(self._cluster.now_ns) + self._times.request_ns
+        seen_ns = self._core.reserve(self.cluster.now_ns) + self.times.request_ns
         goes_ns = target.actor.goes_ns
         if goes_ns is None or goes_ns <= seen_ns or self._may_skip or run.is_overdue(seen_ns):
-            self._cluster.ask_again_at(seen_ns, self._looked, run, target)
+            self.cluster.ask_again_at(seen_ns, self._looked, run, target)
         else:
             # It will still be there when the answer is made: no need to wait for that.
             self._look_again(run, target, seen_ns)
@@ -427,14 +421,14 @@ class KubectlDrain(Generic[AskedT]):
     def _looked(self, run: NodeRun[AskedT], target: PodDeletion[AskedT]) -> None:
         if target.outcome is not None:
             return
-        over = run.seen(target, self._cluster.time_ns())
-        if not over and run.is_overdue(self._cluster.now_ns):  # it was accepted after the --timeout
+        over = run.seen(target, self.cluster.time_ns())
+        if not over and run.is_overdue(self.cluster.now_ns):  # it was accepted after the --timeout
             run.finish(target, TIMED_OUT)
             over = True
         if over:
             self._end_if_over(run)
         else:
-            self._look_again(run, target, self._cluster.now_ns)
+            self._look_again(run, target, self.cluster.now_ns)
 
     def _look_again(self, run: NodeRun[AskedT], target: PodDeletion[AskedT], seen_ns: int) -> None:
         since_ns, goes_ns, at_least = target.waits_ns, target.actor.goes_ns, 0
@@ -443,24 +437,24 @@ class KubectlDrain(Generic[AskedT]):
             # So few requests queue that none delays another: the GETs in between find nothing.
             at_least = (goes_ns - since_ns) // LOOK_NS
         next_ns = run.next_look_ns(target, seen_ns, at_least)
-        self._cluster.ask_again_at(next_ns, self._look, run, target)
+        self.cluster.ask_again_at(next_ns, self._look, run, target)
 
     # --- deleting --------------------------------------------------------------------------------
 
     def _delete(self, run: NodeRun[AskedT], index: int) -> None:
         """--disable-eviction: one DELETE after another; the first hard error ends the node."""
-        now_ns = self._cluster.now_ns
+        now_ns = self.cluster.now_ns
         if index == len(run.targets):
             self._start_timeout(run)
             self._look_round(run, now_ns, 0)
             return
-        sent_ns = self._core.reserve(now_ns) + self._times.request_ns
-        self._cluster.at(sent_ns, self._deleted, run, index)
+        sent_ns = self._core.reserve(now_ns) + self.times.request_ns
+        self.cluster.at(sent_ns, self._deleted, run, index)
 
     def _deleted(self, run: NodeRun[AskedT], index: int) -> None:
         target = run.targets[index]
-        answer = self._cluster.delete(target.actor, self._options.requested_grace)
-        now_ns, code, message = self._cluster.now_ns, OK, ""
+        answer = self.cluster.delete(target.actor, self.options.requested_grace)
+        now_ns, code, message = self.cluster.now_ns, OK, ""
         if isinstance(answer, EvictionRefused):
             target.refusal, code, message = answer, answer.code, answer.message
             target.refused.append(now_ns)
@@ -484,16 +478,16 @@ class KubectlDrain(Generic[AskedT]):
         since_ns: int,
         rounds: int,
     ) -> None:
-        now_ns = self._cluster.now_ns
+        now_ns = self.cluster.now_ns
         if run.end_ns is not None:
             return
         if index == len(remaining):
             rounds = max(rounds + 1, (now_ns - since_ns) // LOOK_NS)
             next_ns = max(now_ns, since_ns + rounds * LOOK_NS)
-            self._cluster.ask_again_at(next_ns, self._look_round, run, since_ns, rounds)
+            self.cluster.ask_again_at(next_ns, self._look_round, run, since_ns, rounds)
             return
-        seen_ns = self._core.reserve(now_ns) + self._times.request_ns
-        self._cluster.ask_again_at(seen_ns, self._seen, run, remaining, index, since_ns, rounds)
+        seen_ns = self._core.reserve(now_ns) + self.times.request_ns
+        self.cluster.ask_again_at(seen_ns, self._seen, run, remaining, index, since_ns, rounds)
 
     def _seen(
         self,
@@ -503,7 +497,7 @@ class KubectlDrain(Generic[AskedT]):
         since_ns: int,
         rounds: int,
     ) -> None:
-        run.seen(remaining[index], self._cluster.time_ns())
+        run.seen(remaining[index], self.cluster.time_ns())
         self._end_if_over(run)
         self._look_at(run, remaining, index + 1, since_ns, rounds)
 
@@ -524,9 +518,9 @@ class KubectlDrain(Generic[AskedT]):
             return False
         if run.deadline_ns is None:
             return True
-        if run.deadline_ns - self._cluster.now_ns <= PLAYED_NS:
+        if run.deadline_ns - self.cluster.now_ns <= PLAYED_NS:
             return False
-        self._cluster.at(self._given_up(run, unfinished), self._give_up, run)
+        self.cluster.at(self._given_up(run, unfinished), self._give_up, run)
         return False
 
     def _may_still_move(self, run: NodeRun[AskedT], target: PodDeletion[AskedT]) -> bool:
@@ -535,9 +529,9 @@ class KubectlDrain(Generic[AskedT]):
 
     def _is_answered(self, run: NodeRun[AskedT], target: PodDeletion[AskedT]) -> bool:
         if target.waits_ns is not None:
-            skips = self._may_skip and run.skips(target, self._cluster.time_ns())
+            skips = self._may_skip and run.skips(target, self.cluster.time_ns())
             return not (target.actor.gone or skips)
-        return target.refusal is not None and target.version == self._cluster.version
+        return target.refusal is not None and target.version == self.cluster.version
 
     def answered(self) -> bool:
         """True if every repeated request gets the same answer, until something changes."""
@@ -549,8 +543,8 @@ class KubectlDrain(Generic[AskedT]):
     def _given_up(self, run: NodeRun[AskedT], unfinished: list[PodDeletion[AskedT]]) -> int:
         """When the last of them detects that the time is over."""
         assert run.deadline_ns is not None
-        end_ns = max(run.deadline_ns, self._cluster.now_ns)
-        pause_ns = EVICTION_RETRY_NS + 2 * self._times.request_ns
+        end_ns = max(run.deadline_ns, self.cluster.now_ns)
+        pause_ns = EVICTION_RETRY_NS + 2 * self.times.request_ns
         for target in unfinished:
             if target.accepted_ns is None and target.refusal is not None:
                 last_ns, wait_s = target.refused[-1], target.refusal.retry_after_seconds
