@@ -165,7 +165,7 @@ class Workers:
             due_ns=due_ns,
             toleration_seconds=0,
         )
-        work = Work(key, "node", created_ns, due_ns, schedule, "", due_ns, due_ns)
+        work = Work(key, "node", due_ns, schedule, "")
         if self.workers.add(work, self.now_ns):
             self._run(work)
         elif due_ns > self.now_ns:
