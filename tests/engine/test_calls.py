@@ -22,27 +22,27 @@ from kubectl_nodelife.engine.calls import (
     request_of,
     request_of_call,
 )
-from kubectl_nodelife.kube.meta import KubeObject, ObjectMeta, OwnerReference, Time
-from kubectl_nodelife.kube.node import Node, NodeCondition, NodeSpec, NodeStatus, Taint
-from kubectl_nodelife.kube.pod import Pod, PodCondition, PodSpec, PodStatus
+from kubectl_nodelife.kube.meta import KubeObject, OwnerReference, Time
+from kubectl_nodelife.kube.node import Node, NodeCondition, Taint
+from kubectl_nodelife.kube.pod import Pod, PodCondition
 from kubectl_nodelife.kube.times import MILLISECOND_NS, SECOND_NS
 from kubectl_nodelife.kube.workload import DaemonSet, DaemonSetStatus
+from tests import objects
 from tests.call_cases import CASES
+from tests.objects import owner, typed, workload
+from tests.planned import create_pod, lost, not_ready, of_node, of_pod, tainted
 
 NOW = 1_800_000_000 * SECOND_NS
 WHO: dict[str, Any] = {"controller": "c", "because": "b"}
 OLD = Taint("old", "NoSchedule")
 
 
-def node(*taints: Taint, version: str = "7", uid: str = "u-n", ready: str = "True") -> Node:
-    meta = ObjectMeta(name="n1", uid=uid, resource_version=version)
-    status = NodeStatus(conditions=(NodeCondition("Ready", ready),))
-    return Node(metadata=meta, spec=NodeSpec(taints=taints), status=status)
+def node(*taints: Taint, version: str = "7", ready: str = "True", **more: Any) -> Node:
+    return typed(objects.node("n1", ready, taints=taints, version=version, **more))
 
 
-def pod(version: str = "5", uid: str = "u-p", phase: str = "Running", **meta: Any) -> Pod:
-    metadata = ObjectMeta(name="p", namespace="d", uid=uid, resource_version=version, **meta)
-    return Pod(metadata=metadata, spec=PodSpec(node_name="n1"), status=PodStatus(phase=phase))
+def pod(version: str = "5", **more: Any) -> Pod:
+    return typed(objects.pod(version=version, **more))
 
 
 def play(action: Action, seen: KubeObject | None, *answers: Answer) -> tuple[list[str], Result]:
@@ -85,74 +85,48 @@ GONE = no(404, "NotFound")
 CONFLICT = no(409, "Conflict")
 LOST = no(0)
 
-MARK = actions.MarkPodNotReady(
-    **WHO, namespace="d", pod="p", pod_uid="u-p", condition=PodCondition("Ready", "False")
-)
-TAINT = actions.AddTaints(**WHO, node="n1", node_uid="u-n", taints=(Taint("k", "NoExecute"),))
-UNTAINT = actions.RemoveTaints(**WHO, node="n1", node_uid="u-n", taints=(OLD,))
-UNKNOWN = actions.SetNodeConditions(
-    **WHO, node="n1", node_uid="u-n", conditions=(NodeCondition("Ready", "Unknown"),)
-)
-LABEL = actions.SetNodeLabels(**WHO, node="n1", node_uid="u-n", labels={"a": "b"})
-DELETE = actions.DeletePod(**WHO, namespace="d", pod="p", pod_uid="u-p")
+MARK = not_ready()
+TAINT = tainted("n1", Taint("k", "NoExecute"))
+UNTAINT = of_node(actions.RemoveTaints, taints=(OLD,))
+UNKNOWN = lost(conditions=(NodeCondition("Ready", "Unknown"),))
+LABEL = of_node(actions.SetNodeLabels, labels={"a": "b"})
+DELETE = of_pod(actions.DeletePod)
 ORPHAN = replace(DELETE, grace_period_seconds=0, force=True, if_node_gone="n1")
 OUT = replace(DELETE, grace_period_seconds=0, force=True, if_node_out_of_service="n1")
-TARGETED = actions.SetPodCondition(
-    **WHO, namespace="d", pod="p", pod_uid="u-p", condition=PodCondition("DisruptionTarget", "True")
-)
-CREATE = actions.CreatePod(
-    **WHO,
-    namespace="d",
-    pod="s-abcde",
-    manifest={"metadata": {"name": "s-abcde", "labels": {"controller-revision-hash": "h"}}},
-    node="n1",
+TARGETED = of_pod(actions.SetPodCondition, condition=PodCondition("DisruptionTarget", "True"))
+HASH = {"controller-revision-hash": "h"}
+CREATE = create_pod(
+    "s-abcde",
     owner="s",
-    owner_uid="u-s",
+    manifest={"metadata": {"name": "s-abcde", "labels": HASH}},
     revision="h",
 )
 
 
 def listed(*pods: tuple[str, str, str]) -> Answer:
     """A list of pods: name, node, uid of the set that owns it."""
-    items = [
-        {
-            "metadata": {
-                "name": name,
-                "namespace": "d",
-                "uid": f"u-{name}",
-                "ownerReferences": [
-                    {"kind": "DaemonSet", "name": "s", "uid": owner, "controller": True}
-                ],
-            },
-            "spec": {"nodeName": node},
-        }
-        for name, node, owner in pods
-    ]
+    items = [objects.pod(name, on, owner=owner("DaemonSet", "s", of)) for name, on, of in pods]
     return Answer(200, raw={"kind": "PodList", "items": items}, now_ns=NOW)
 
 
-EVICT = actions.EvictPod(**WHO, namespace="d", pod="p", pod_uid="u-p")
+EVICT = of_pod(actions.EvictPod)
 STATUS = actions.UpdateDaemonSetStatus(
     **WHO,
-    namespace="d",
+    namespace="default",
     name="s",
-    object_uid="u-s",
+    object_uid="uid-s",
     status=DaemonSetStatus(desired_number_scheduled=3),
 )
-SET = DaemonSet(
-    metadata=ObjectMeta(name="s", namespace="d", uid="u-s", resource_version="3"),
-)
+SET: DaemonSet = typed(workload("DaemonSet", "s", version="3"))
 ADOPT = actions.AdoptObject(
     **WHO,
     kind="Pod",
-    namespace="d",
+    namespace="default",
     name="p",
-    object_uid="u-p",
-    owner=OwnerReference("DaemonSet", "s", "u-s", "apps/v1", True, True),
+    object_uid="uid-p",
+    owner=OwnerReference("DaemonSet", "s", "uid-s", "apps/v1", True, True),
 )
-MARKED = actions.SetPodPhase(
-    **WHO, namespace="d", pod="p", pod_uid="u-p", phase="Failed", if_node_gone="n1"
-)
+MARKED = of_pod(actions.SetPodPhase, phase="Failed", if_node_gone="n1")
 DELETING = Time(NOW)
 OUT_TAINT = Taint("node.kubernetes.io/out-of-service", "NoExecute")
 
@@ -281,16 +255,16 @@ OUT_TAINT = Taint("node.kubernetes.io/out-of-service", "NoExecute")
         ),
         pytest.param(
             OUT,
-            pod(deletion_timestamp=DELETING),
-            [ok(pod(deletion_timestamp=DELETING)), ok(node(OUT_TAINT, ready="False")), ok()],
+            pod(deleted=NOW),
+            [ok(pod(deleted=NOW)), ok(node(OUT_TAINT, ready="False")), ok()],
             ["GET Pod", "GET Node", "DELETE Pod"],
             200,
             id="out-of-service",
         ),
         pytest.param(
             OUT,
-            pod(deletion_timestamp=DELETING),
-            [ok(pod(deletion_timestamp=DELETING)), ok(node(OUT_TAINT))],
+            pod(deleted=NOW),
+            [ok(pod(deleted=NOW)), ok(node(OUT_TAINT))],
             ["GET Pod", "GET Node"],
             409,
             id="out-of-service-but-ready-again",
@@ -316,7 +290,7 @@ OUT_TAINT = Taint("node.kubernetes.io/out-of-service", "NoExecute")
         pytest.param(
             CREATE,
             None,
-            [LOST, listed(("s-other", "n2", "u-s"), ("s-abcde", "n1", "u-s"))],
+            [LOST, listed(("s-other", "n2", "uid-s"), ("s-abcde", "n1", "uid-s"))],
             ["POST Pod", "GET PodList"],
             200,
             id="create-lost-and-done",
@@ -324,7 +298,7 @@ OUT_TAINT = Taint("node.kubernetes.io/out-of-service", "NoExecute")
         pytest.param(
             CREATE,
             None,
-            [LOST, listed(("x", "n1", "u-s"))],
+            [LOST, listed(("x", "n1", "uid-s"))],
             ["POST Pod", "GET PodList"],
             200,
             id="create-lost-and-the-owner-has-a-pod-there",
@@ -332,7 +306,12 @@ OUT_TAINT = Taint("node.kubernetes.io/out-of-service", "NoExecute")
         pytest.param(
             CREATE,
             None,
-            [LOST, listed(("s-abcde", "n1", "u-other")), no(409), listed(("s-abcde", "n1", "u-s"))],
+            [
+                LOST,
+                listed(("s-abcde", "n1", "uid-other")),
+                no(409),
+                listed(("s-abcde", "n1", "uid-s")),
+            ],
             ["POST Pod", "GET PodList", "wait 1000ms", "POST Pod", "GET PodList"],
             200,
             id="create-lost-and-on-its-way-still",
@@ -410,14 +389,14 @@ def test_conversation(
 @pytest.mark.parametrize(
     "action, seen, metadata",
     [
-        pytest.param(UNKNOWN, node(), {"uid": "u-n", "resourceVersion": "7"}, id="node-status"),
+        pytest.param(UNKNOWN, node(), {"uid": "uid-n1", "resourceVersion": "7"}, id="node-status"),
         pytest.param(TAINT, node(), {"resourceVersion": "7"}, id="taints-as-upstream"),
         pytest.param(
-            LABEL, node(), {"labels": {"a": "b"}, "uid": "u-n"}, id="labels-without-a-version"
+            LABEL, node(), {"labels": {"a": "b"}, "uid": "uid-n1"}, id="labels-without-a-version"
         ),
-        pytest.param(MARK, pod(), {"uid": "u-p", "resourceVersion": "5"}, id="mark"),
-        pytest.param(TARGETED, pod(), {"uid": "u-p"}, id="disruption-target-as-upstream"),
-        pytest.param(STATUS, SET, {"uid": "u-s", "resourceVersion": "3"}, id="set-status"),
+        pytest.param(MARK, pod(), {"uid": "uid-p", "resourceVersion": "5"}, id="mark"),
+        pytest.param(TARGETED, pod(), {"uid": "uid-p"}, id="disruption-target-as-upstream"),
+        pytest.param(STATUS, SET, {"uid": "uid-s", "resourceVersion": "3"}, id="set-status"),
     ],
 )
 def test_preconditions(action: Action, seen: KubeObject, metadata: dict[str, str]) -> None:
@@ -449,7 +428,7 @@ def test_unknown_fields_of_a_taint_stay() -> None:
 def test_every_delete_carries_the_uid() -> None:
     for action in (DELETE, replace(ORPHAN, if_node_gone="")):
         request = request_of(action, pod())
-        assert request is not None and request.body["preconditions"]["uid"] == "u-p"
+        assert request is not None and request.body["preconditions"]["uid"] == "uid-p"
 
 
 ENGINE = "kubectl_nodelife.engine."
