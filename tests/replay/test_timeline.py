@@ -4,12 +4,13 @@ from typing import Any
 
 import pytest
 
-from kubectl_nodelife.kube.codec import decode
 from kubectl_nodelife.kube.node import Node
 from kubectl_nodelife.kube.pod import Pod
 from kubectl_nodelife.kube.times import format_time
 from kubectl_nodelife.kube.workload import Event
 from kubectl_nodelife.outlook.replay.timeline import ReplaySources, timeline
+from tests import objects
+from tests.objects import typed
 from tests.replay.told import ALL, UNREACHABLE, at, change, event, node, pod, told, wrote
 
 LOST = change(1, 40, "SetNodeCondition", "node/a1", settled=42.2, type="Ready", status="Unknown")
@@ -175,30 +176,23 @@ def test_a_drain_of_ours_is_told_by_the_journal_of_acts() -> None:
 
 def test_a_lifecycle_condition_names_its_writer_and_why() -> None:
     """KEP-5683: the only place where the API keeps why a node is out of service."""
-    raw = {"type": "DrainInProgress", "status": "True", "reason": "AdminRequested"}
+    says = ("DrainInProgress", "True", "AdminRequested", "disk swap, ticket 7")
     writer = {
         "manager": "kubectl-drain-tool",
         "time": format_time(at(20)),
         "subresource": "status",
         "fieldsV1": {"f:status": {"f:conditions": {'k:{"type":"DrainInProgress"}': {}}}},
     }
-    raw |= {"message": "disk swap, ticket 7", "lastTransitionTime": format_time(at(20))}
-    made = decode(
-        "Node",
-        {"metadata": {"name": "a1", "managedFields": [writer]}, "status": {"conditions": [raw]}},
-    )
-    assert isinstance(made, Node)
-    (line,) = timeline(ReplaySources(nodes=[made]), ALL)
+    seen = [objects.condition(*says, changed=at(20))]
+    made = objects.node("a1", None, conditions=seen, metadata={"managedFields": [writer]})
+    (line,) = timeline(ReplaySources(nodes=[typed(made)]), ALL)
     assert (line.actor.name, line.why) == ("kubectl-drain-tool (a user)", "disk swap, ticket 7")
     assert line.detail == "DrainInProgress=True (AdminRequested)"
 
 
 def test_what_a_kubelet_says_in_a_condition_is_not_told() -> None:
-    raw = {"type": "Ready", "status": "False", "reason": "KubeletNotReady", "message": "s3cret"}
-    raw |= {"lastTransitionTime": format_time(at(20))}
-    made = decode("Node", {"metadata": {"name": "a1"}, "status": {"conditions": [raw]}})
-    assert isinstance(made, Node)
-    (line,) = timeline(ReplaySources(nodes=[made]), ALL)
+    made = objects.node("a1", "False", "KubeletNotReady", message="s3cret", since=at(20))
+    (line,) = timeline(ReplaySources(nodes=[typed(made)]), ALL)
     assert (line.detail, line.why) == ("Ready=False (KubeletNotReady)", "")
 
 
