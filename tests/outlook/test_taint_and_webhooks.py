@@ -66,6 +66,33 @@ def test_a_pod_that_tolerates_by_comparison_stays_where_the_gate_is_on(ask: Ask)
         assert on in after, words
 
 
+def test_the_audit_of_a_lost_node_compares_values_where_the_gate_is_on(ask: Ask) -> None:
+    """Beside the controller's own taint the node has one that the pod tolerates by Gt."""
+    lost = {"key": "node.kubernetes.io/unreachable", "effect": "NoExecute"}
+    level = {"key": "level", "value": "5", "effect": "NoExecute"}
+    tolerations = [
+        {"key": lost["key"], "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 300},
+        {"key": "level", "operator": "Gt", "value": "3", "effect": "NoExecute"},
+    ]
+    since = "2026-01-01T00:20:00Z"
+    conditions = [{"type": "Ready", "status": "Unknown", "lastTransitionTime": since}]
+    tainted = node(
+        "a1",
+        spec={"taints": [{**taint, "timeAdded": since} for taint in (lost, level)]},
+        status={"conditions": conditions},
+    )
+    running = {"name": "c", "ready": True, "state": {"running": {"startedAt": since}}}
+    stale = pod("high", "a1", spec={"tolerations": tolerations})
+    stale["status"]["containerStatuses"] = [running]
+    gate = ("--profile", "v1.36", "--set", "feature-gates=TaintTolerationComparisonOperators=true")
+    for more, because in (
+        (gate[:2], "it does not tolerate level=5:NoExecute"),
+        (gate, "it tolerates that for 300s"),
+    ):
+        found = ask([tainted, stale], "audit", *more, "-o", "json").out
+        assert because in found
+
+
 def test_other_effects_put_nobody_out(ask: Ask) -> None:
     assert told(ask, "--taint", "maintenance:NoSchedule") == [
         "Nothing: NoSchedule keeps new pods away and puts none out."

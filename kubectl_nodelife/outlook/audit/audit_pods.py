@@ -301,7 +301,7 @@ def readiness(
         name=class_.name,
         pod=pod,
         node=node,
-        rules=context.rules,
+        context=context,
         because=_SENTENCES[class_.name](pod, node, class_),
         remedy=_remedy(pod, node, class_),
         since_ns=since_ns,

@@ -112,7 +112,7 @@ class PodFinding(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     name: str
     pod: Pod
     node: NodeReadiness
-    rules: StatusRules
+    context: AuditContext
     because: str
     since_ns: int | None = None
     since_field: str = ""
@@ -144,7 +144,7 @@ class PodFinding(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     @property
     def evidence(self) -> tuple[Evidence, ...]:
         """The fields that it stands on."""
-        return tuple(evidence_of(self.name, self.pod, self.node, self.rules))
+        return tuple(evidence_of(self.name, self.pod, self.node, self.context.rules))
 
     @property
     def eviction(self) -> ExpectedEviction | None:
@@ -155,8 +155,10 @@ class PodFinding(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         node = self.node
         if self.name not in _MAY_BE_EVICTED or not (node.exists and node.is_down):
             return None
-        taints = no_execute_taints(node.taints)
-        outcome = eviction_forecast(self.pod, taints or (_coming_taint(node),))
+        taints, operators = no_execute_taints(node.taints), self.context.operators
+        outcome = eviction_forecast(
+            self.pod, taints or (_coming_taint(node),), comparison_operators=operators
+        )
         due_ns = eviction_due(taints, outcome)
         if outcome.after_seconds is None:
             return ExpectedEviction(None, f"never evicted: {outcome.because}")
@@ -194,7 +196,7 @@ def terminating(pod: Pod, node: NodeReadiness, context: AuditContext) -> Iterato
         name=name,
         pod=pod,
         node=node,
-        rules=context.rules,
+        context=context,
         because=because,
         remedy=remedy,
         since_ns=deleted_ns,
@@ -252,7 +254,7 @@ def not_starting(pod: Pod, node: NodeReadiness, context: AuditContext) -> Iterat
         name=classes.NOT_STARTING,
         pod=pod,
         node=node,
-        rules=context.rules,
+        context=context,
         because=f"bound {human_duration(context.now_ns - since_ns)} ago, and still {word}",
         since_ns=since_ns,
         since_field=field,
@@ -274,7 +276,7 @@ def not_evicted(pod: Pod, node: NodeReadiness, context: AuditContext) -> Iterato
         name=classes.NOT_EVICTED,
         pod=pod,
         node=node,
-        rules=context.rules,
+        context=context,
         because=f"its deletion is overdue since {format_time(due_ns)} ({late}): {forecast.because}",
         since_ns=due_ns,
         since_field="node.spec.taints",
@@ -288,7 +290,7 @@ def orphaned(pod: Pod, node: NodeReadiness, context: AuditContext) -> PodFinding
         name=classes.ORPHANED,
         pod=pod,
         node=node,
-        rules=context.rules,
+        context=context,
         because=f"bound to node {node.name}, which does not exist",
     )
 
@@ -312,7 +314,7 @@ def evicted_leftover(pod: Pod, node: NodeReadiness, context: AuditContext) -> It
         name=classes.EVICTED_LEFTOVER,
         pod=pod,
         node=node,
-        rules=context.rules,
+        context=context,
         because=because,
         remedy="leave it: its Job counts it, and removes it by its own rules" if job else "",
         since_ns=since[0],
@@ -334,7 +336,7 @@ def never_evicted(pod: Pod, node: NodeReadiness, context: AuditContext) -> Itera
         name=classes.DAEMONSET_NEVER_EVICTED if is_daemon_pod(pod) else classes.NEVER_EVICTED,
         pod=pod,
         node=node,
-        rules=context.rules,
+        context=context,
         because=f"node {node.name} is Ready={node.ready}, and it tolerates that for ever",
         since_ns=node.ready_since_ns,
         since_field=NODE_READY_SINCE,
