@@ -308,7 +308,6 @@ def readiness(
         since_field=since_field,
         issues=_issues(pod, node, class_, context.rules),
         classification=class_,
-        now_ns=context.now_ns,
     )
 
 

@@ -144,7 +144,9 @@ def pod_audit(view: ClusterView, seen: AuditInput) -> PodAudit:
     audited = audit(seen, view.settings, view.now_ns)
     overdue = any(f.is_overdue or f.name == NOT_EVICTED for f in audited.findings)
     if overdue and is_at_work(view.cache.pods.values(), view.now_ns):
-        waiting = tuple(replace(f, now_ns=0) for f in audited.findings if f.name != NOT_EVICTED)
+        waiting = tuple(
+            replace(f, evictions_go_on=True) for f in audited.findings if f.name != NOT_EVICTED
+        )
         counts = {name: count for name, count in audited.counts.items() if name != NOT_EVICTED}
         audited = replace(audited, findings=waiting, counts=counts)
     audited = replace(audited, findings=tuple(with_late_taints(view, audited.findings)))

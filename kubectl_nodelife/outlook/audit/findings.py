@@ -104,8 +104,8 @@ class PodFinding(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """One thing that is wrong or worth knowing about one pod.
 
     `since_ns`: it can be so since then at the earliest; `since_field` says where that is written.
-    `because` is this pod's own sentence; meaning, remedy and risk are those of the class. `now_ns`:
-    the moment of the audit, 0 where nothing depends on it, or taint-eviction is seen at work.
+    `because` is this pod's own sentence; meaning, remedy and risk are those of the class.
+    `evictions_go_on`: taint-eviction is seen at work, so that no eviction is overdue.
     `taint_due_ns`: since when its node should have a NoExecute taint, where that is overdue.
     """
 
@@ -120,7 +120,7 @@ class PodFinding(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     remedy: str = ""
     advice: ForceAdvice | None = None
     classification: Classification | None = None
-    now_ns: int = 0
+    evictions_go_on: bool = False
     taint_due_ns: int | None = None
 
     @property
@@ -133,8 +133,9 @@ class PodFinding(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     @property
     def is_overdue(self) -> bool:
         """True if its eviction should have come, and there was time enough to see that."""
-        due_ns = eviction.due_ns if self.now_ns and (eviction := self.eviction) else None
-        return due_ns is not None and self.now_ns - due_ns > OVERDUE_NS
+        eviction = None if self.evictions_go_on else self.eviction
+        due_ns = eviction.due_ns if eviction is not None else None
+        return due_ns is not None and self.context.now_ns - due_ns > OVERDUE_NS
 
     @property
     def note(self) -> classes.ClassNote:
@@ -280,7 +281,6 @@ def not_evicted(pod: Pod, node: NodeReadiness, context: AuditContext) -> Iterato
         because=f"its deletion is overdue since {format_time(due_ns)} ({late}): {forecast.because}",
         since_ns=due_ns,
         since_field="node.spec.taints",
-        now_ns=context.now_ns,
     )
 
 
