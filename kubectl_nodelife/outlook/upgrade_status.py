@@ -49,13 +49,6 @@ Json = dict[str, Any]
 T = TypeVar("T")
 
 
-GONE: Final = "Gone"
-SKIPPED: Final = "Skipped"
-WAITING: Final = "Waiting"
-UNREADABLE: Final = "Unreadable"
-NOT_SELECTED: Final = "NotSelected"
-
-
 def upgrade_status(
     nodes: Iterable[Node],
     lease: Lease | None,
@@ -343,7 +336,7 @@ class RunNodes:
         """The rows of these nodes. `every`: those of all that the run is about."""
         because = "the run is not about this node" if self.run else "no run is under way"
         return {
-            name: every.get(name) or self._row(name, NOT_SELECTED, because)
+            name: every.get(name) or self._row(name, "NotSelected", because)
             for name in names
             if name in every or name in self.nodes
         }
@@ -360,21 +353,21 @@ class RunNodes:
         followed = set()
         for name, mark in self.marks.items():
             if mark is None:
-                yield self._row(name, UNREADABLE, "its annotation cannot be read")
+                yield self._row(name, "Unreadable", "its annotation cannot be read")
             elif self._is_of_another(mark):
                 because = f"{mark.state} in run {mark.run}; this run leaves it alone"
-                yield self._row(name, SKIPPED, because) | {"run": mark.run}
+                yield self._row(name, "Skipped", because) | {"run": mark.run}
             else:
                 followed.add(mark.for_)
                 yield self._marked(name, mark)
         for name, why in self._unclaimed():
             held = self.report.holds.get(name, "its turn has not come")
-            yield self._row(name, SKIPPED if why else WAITING, why or str(held))
+            yield self._row(name, "Skipped" if why else "Waiting", why or str(held))
         run = self.run
         gone = gone_nodes(run.step.nodes, run.failed, self.nodes) if run is not None else {}
         for name, entry in gone.items():
             if name not in followed:
-                row = self._row(name, GONE, "its object is gone; waiting for its newcomer")
+                row = self._row(name, "Gone", "its object is gone; waiting for its newcomer")
                 yield row | {"pool": entry.pool, "zone": entry.zone}
 
     def _unclaimed(self) -> Iterator[tuple[str, str]]:

@@ -166,7 +166,8 @@ def drain_answer(drain: LeavingPods, facts: DrainFacts) -> DrainVerdict:
     if 0 < facts.options.timeout_ns < low * SECOND_NS:
         never = never or f"it takes at least {low:.0f}s, more than --drain-timeout"
     verdict, sentence = READY, "every pod goes at the first try"
-    short = (b for b in map(facts.budgets.__getitem__, needs) if _is_short(b, needs))
+    asked_of = map(facts.budgets.__getitem__, needs)  # short: it does not let all pods go at once
+    short = (b for b in asked_of if b.status.disruptions_allowed < needs[b.key])
     if (budget := next(short, None)) is not None:
         verdict, sentence = SLOW, f"{numbers(budget)} and spares fewer than leave the node"
     if drain.doubt:
@@ -183,11 +184,6 @@ def drain_answer(drain: LeavingPods, facts: DrainFacts) -> DrainVerdict:
         tuple(evictable),
         is_short=budget is not None,
     )
-
-
-def _is_short(budget: PodDisruptionBudget, needs: Mapping[BudgetKey, int]) -> bool:
-    """True if the budget does not let all its pods here go at once."""
-    return budget.status.disruptions_allowed < needs[budget.key]
 
 
 def _has_turn(key: BudgetKey, needed: int, facts: DrainFacts) -> bool:

@@ -5,7 +5,7 @@ import json
 import pytest
 from msgspec.structs import replace
 
-from kubectl_nodelife.acts.upgrade.lease import check_start, with_policy
+from kubectl_nodelife.acts.upgrade.lease import check_start, go_on_by
 from kubectl_nodelife.controllers.upgrade.document import (
     ANNOTATION_REQUEST,
     ANNOTATION_RUN,
@@ -79,7 +79,7 @@ def test_resuming_by_another_order_keeps_what_was_asked_and_ends_a_pause() -> No
     run = RunDocument(run="r1", policy=policy_digest(POLICY), phase=RunPhase.PAUSED)
     waits = UpgradeRequest(verb=Verb.RESUME, retry=("b7",))
     for asked, retry in ((None, ()), (waits, ("b7",)), (UpgradeRequest(verb=Verb.PAUSE), ())):
-        changes = with_policy(other)(_lease(run, asked))
+        changes = go_on_by(other, _lease(run, asked))
         assert changes is not None
         lease = Lease(metadata=ObjectMeta(name="l", annotations=dict(changes)))
         run_then, request = document_of(lease), request_on(lease)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 from kubectl_nodelife.acts.session import ActSession, Carrier, Show
@@ -15,7 +16,7 @@ from kubectl_nodelife.acts.upgrade.lease import (
     RunLease,
     document_or_refused,
     edit_run,
-    ending,
+    end,
     read_lease,
 )
 from kubectl_nodelife.controllers.upgrade.document import OVER, RunPhase, Verb, readable_request
@@ -65,7 +66,7 @@ class Cleaner:
             if (run_lease := await read_lease(self.session, namespace)) is not None:
                 proof_only = check_over(run_lease)
                 names = tuple(sorted(one.node.name for one in marks if one.stays))
-                edit = ending(names)
+                edit = partial(end, names)
                 await edit_run(self.session, self.carrier, namespace, edit, "the run is aborted")
             clean = True
             for leftover in marks:

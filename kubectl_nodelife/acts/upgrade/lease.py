@@ -17,6 +17,7 @@ import asyncio
 import contextlib
 import secrets
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
+from functools import partial
 from typing import Any, Final
 
 from msgspec.structs import replace
@@ -244,66 +245,45 @@ async def edit_run(
     raise Failed("it was changed by others each time", on=_name(namespace))
 
 
-def asking(request: UpgradeRequest) -> Edit:
-    """An edit that asks something of the leader. An order that waits already is replaced.
+def ask(request: UpgradeRequest, lease: Lease) -> Changes | None:
+    """Ask something of the leader. An order that waits already is replaced.
 
     A run without a leader is paused at once.
     """
-
-    def edit(lease: Lease) -> Changes | None:
-        run = open_document(lease)
-        if request.verb is Verb.PAUSE and not lease.spec.holder_identity:
-            if run.phase is not RunPhase.RUNNING:
-                return None
-            paused = replace(run, phase=RunPhase.PAUSED, because=request.because)
-            return {ANNOTATION_RUN: encode_document(paused)}
-        return {ANNOTATION_REQUEST: encode_document(request)}
-
-    return edit
-
-
-def beginning(run: RunDocument) -> Edit:
-    """An edit that puts a new run's document there, where no other run is open."""
-
-    def edit(lease: Lease) -> Changes | None:
-        there = document_or_refused(lease)
-        if there is not None and there.phase not in OVER:
-            raise Refused(f"run {there.run} is {there.phase}", on=_name(lease.namespace))
-        return {ANNOTATION_RUN: encode_document(run), ANNOTATION_REQUEST: None}
-
-    return edit
-
-
-def with_policy(policy: UpgradePolicy) -> Edit:
-    """An edit by which an open run goes on by this policy, and a pause ends."""
-
-    def edit(lease: Lease) -> Changes | None:
-        run, request = open_document(lease), readable_request(lease)
-        if request is None or request.verb is not Verb.RESUME:
-            request = UpgradeRequest(verb=Verb.RESUME)
-        changed = replace(run, policy=policy_digest(policy), spec=shown_policy(policy))
-        return {
-            ANNOTATION_RUN: encode_document(changed),
-            ANNOTATION_REQUEST: encode_document(request),
-        }
-
-    return edit
-
-
-def ending(for_a_person: tuple[str, ...]) -> Edit:
-    """An edit by which a run that nobody leads is Aborted. `for_a_person`: what is left to one."""
-
-    def edit(lease: Lease) -> Changes | None:
-        run, request = document_or_refused(lease), readable_request(lease)
-        if run is None or run.phase in OVER:
+    run = open_document(lease)
+    if request.verb is Verb.PAUSE and not lease.spec.holder_identity:
+        if run.phase is not RunPhase.RUNNING:
             return None
-        because = run.because if request is None else request.because
-        ended = replace(
-            run, phase=RunPhase.ABORTED, because=because, step=Step(), left=for_a_person
-        )
-        return {ANNOTATION_RUN: encode_document(ended), ANNOTATION_REQUEST: None}
+        paused = replace(run, phase=RunPhase.PAUSED, because=request.because)
+        return {ANNOTATION_RUN: encode_document(paused)}
+    return {ANNOTATION_REQUEST: encode_document(request)}
 
-    return edit
+
+def begin(run: RunDocument, lease: Lease) -> Changes | None:
+    """Put a new run's document there, where no other run is open."""
+    there = document_or_refused(lease)
+    if there is not None and there.phase not in OVER:
+        raise Refused(f"run {there.run} is {there.phase}", on=_name(lease.namespace))
+    return {ANNOTATION_RUN: encode_document(run), ANNOTATION_REQUEST: None}
+
+
+def go_on_by(policy: UpgradePolicy, lease: Lease) -> Changes | None:
+    """Let an open run go on by this policy, and end a pause."""
+    run, request = open_document(lease), readable_request(lease)
+    if request is None or request.verb is not Verb.RESUME:
+        request = UpgradeRequest(verb=Verb.RESUME)
+    changed = replace(run, policy=policy_digest(policy), spec=shown_policy(policy))
+    return {ANNOTATION_RUN: encode_document(changed), ANNOTATION_REQUEST: encode_document(request)}
+
+
+def end(for_a_person: tuple[str, ...], lease: Lease) -> Changes | None:
+    """Abort a run that nobody leads. `for_a_person`: the nodes that are left to one."""
+    run, request = document_or_refused(lease), readable_request(lease)
+    if run is None or run.phase in OVER:
+        return None
+    because = run.because if request is None else request.because
+    ended = replace(run, phase=RunPhase.ABORTED, because=because, step=Step(), left=for_a_person)
+    return {ANNOTATION_RUN: encode_document(ended), ANNOTATION_REQUEST: None}
 
 
 def open_document(lease: Lease | None) -> RunDocument:
@@ -407,7 +387,7 @@ async def open_run(
     if not proof_only and check_start(lease, nodes, policy, now_ns, resumes=resumes):
         assert there is not None
         if resumes:
-            edit = with_policy(policy)
+            edit = partial(go_on_by, policy)
             return open_document(
                 await edit_run(session, carrier, namespace, edit, "the run goes on")
             )
@@ -425,7 +405,7 @@ async def open_run(
         started=times.format_time(now_ns),
         proof_only=proof_only,
     )
-    await edit_run(session, carrier, namespace, beginning(run), "a run begins")
+    await edit_run(session, carrier, namespace, partial(begin, run), "a run begins")
     return run
 
 

@@ -14,11 +14,12 @@ import asyncio
 import contextlib
 import signal
 from collections.abc import Iterator
+from functools import partial
 from typing import Final
 
 from kubectl_nodelife.acts.session import ActOrder, ActSession, LiveCarrier, Show, act_session
 from kubectl_nodelife.acts.upgrade.leader import Leader, LeadOrder
-from kubectl_nodelife.acts.upgrade.lease import RunLease, asking, edit_run, open_run, read_lease
+from kubectl_nodelife.acts.upgrade.lease import RunLease, ask, edit_run, open_run, read_lease
 from kubectl_nodelife.acts.upgrade.live_cache import LiveCache
 from kubectl_nodelife.controllers.upgrade.controller import READS
 from kubectl_nodelife.controllers.upgrade.document import UpgradeRequest, Verb
@@ -178,6 +179,7 @@ class _Running:
         request = UpgradeRequest(verb=verb, because=because, by=user_and_host())
         namespace = self._order.policy.lease_namespace
         try:
-            await edit_run(self._session, self._carrier, namespace, asking(request), because)
+            edit = partial(ask, request)
+            await edit_run(self._session, self._carrier, namespace, edit, because)
         except NodelifeError as error:
             self._warn(f"the run could not be asked: {error}")

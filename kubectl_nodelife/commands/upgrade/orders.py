@@ -11,6 +11,7 @@ import contextlib
 import difflib
 import shlex
 from collections.abc import AsyncIterator, Callable, Iterable
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import click
@@ -181,7 +182,7 @@ async def _ask_leader(
     """
     import asyncio
 
-    from kubectl_nodelife.acts.upgrade.lease import asking, edit_run, read_lease
+    from kubectl_nodelife.acts.upgrade.lease import ask, edit_run, read_lease
     from kubectl_nodelife.controllers.upgrade.document import ANNOTATION_REQUEST
 
     def asked(lease: Lease | None) -> str | None:
@@ -189,7 +190,7 @@ async def _ask_leader(
         return (notes or {}).get(ANNOTATION_REQUEST)
 
     because = f"{request.verb} is asked for"
-    lease = await edit_run(session, carrier, namespace, asking(request), because)
+    lease = await edit_run(session, carrier, namespace, partial(ask, request), because)
     text = asked(lease)
     if text is None or not lease.spec.holder_identity:
         return text is None

@@ -60,9 +60,8 @@ def time_left(p: UpgradePass) -> TimeLeft | None:
     if times.work_ns is not None:
         policy = replace(policy, expect_work_ns=Duration(times.work_ns))
     candidates = p.memory.candidates if p.phase is not RunPhase.ABORTING else {}
-    waiting = [c for n, c in candidates.items() if n not in p.marks and not isinstance(c, str)]
-    skipped = _skipped(p)
-    waiting = [c for c in waiting if c.name not in skipped]
+    marked = p.marks.keys() | _skipped(p).keys()
+    waiting = [c for n, c in candidates.items() if n not in marked and not isinstance(c, str)]
     count = len(p.in_flight) + len(p.gone) + len(waiting)
     if not count or p.document.proof_only or BLIND in p.gates:
         return None
