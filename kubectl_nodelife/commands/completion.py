@@ -182,7 +182,7 @@ _ACTS: Final[Mapping[str, tuple[str, ...]]] = {
 }
 """The verbs of what-if -> what they are about."""
 
-_METAVAR_SOURCES: Final[Mapping[str, Source]] = {
+METAVAR_SOURCES: Final[Mapping[str, Source]] = {
     "FLAG=VALUE": lambda *_: _settings(),
     "v1.N": lambda *_: _profiles(),
     "WHAT": lambda *_: [("node", ""), ("zone", ""), ("label=", ""), ("pair-of", "")],
@@ -205,11 +205,6 @@ FOLDER_FLAGS: Final = frozenset({"--cache-dir"})
 
 
 SECONDS = 0.2
-
-
-def is_known(metavar: str) -> bool:
-    """True if something can be said about a parameter of that metavar."""
-    return metavar in _METAVAR_SOURCES or metavar in FILE_METAVARS
 
 
 def complete(command: click.Command, words: Sequence[str]) -> int:
@@ -253,8 +248,8 @@ def _values(ctx: click.Context, param: click.Parameter, word: str) -> tuple[int,
             return NO_FILES, list(_FLAG_SOURCES[flag](ctx, word))
         if flag in FOLDER_FLAGS:
             return FOLDERS, []
-    if metavar in _METAVAR_SOURCES:
-        return NO_FILES, list(_METAVAR_SOURCES[metavar](ctx, word))
+    if metavar in METAVAR_SOURCES:
+        return NO_FILES, list(METAVAR_SOURCES[metavar](ctx, word))
     if metavar in FILE_METAVARS:
         return FILES, []
     return NO_FILES, _items(param.shell_complete(ctx, word))

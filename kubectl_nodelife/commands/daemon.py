@@ -25,7 +25,7 @@ from kubectl_nodelife.commands.flags import (
 )
 from kubectl_nodelife.commands.writing import need_terminal
 from kubectl_nodelife.daemon import client, paths
-from kubectl_nodelife.daemon.flags import DEFAULTS, DaemonFlags, Options, daemon_flags
+from kubectl_nodelife.daemon.flags import DEFAULTS, DaemonFlags, Options, flags_named
 from kubectl_nodelife.daemon.instance import (
     AlreadyRuns,
     Instance,
@@ -69,7 +69,7 @@ def daemon(connection: Connection) -> None:
 
 
 @daemon.command("start")
-@daemon_flags
+@flags_named()
 @connection_flags
 def start(flags: DaemonFlags, connection: Connection) -> None:
     """Start the daemon of this cluster behind the terminal, if it does not run yet.
@@ -107,7 +107,7 @@ def begin(connection: Connection) -> None:
 
 
 @daemon.command("run")
-@daemon_flags
+@flags_named()
 @click.option("--in-cluster", is_flag=True, help="As the service account of this pod.")
 @click.option("--ready-fd", type=int, hidden=True, help="Where to say that it is ready.")
 @click.option("--secrets-fd", type=int, hidden=True, help="Where a token is read from.")

@@ -2,7 +2,7 @@
 
 That is all that a new flag takes: the command's option, `--help`, the value that the daemon finds
 in `options.flags`, and the arguments by which another one like it is started all follow from it
-(`daemon_flags` makes the options). What cannot be told from the value alone is in `check`. With the
+(`flags_named` makes the options). What cannot be told from the value alone is in `check`. With the
 environment, and the parent that waits for it, if any, they are the options of a daemon process
 (`Options`). Nothing heavy is imported here, as each `--help` and each completion reads this file.
 """
@@ -361,17 +361,10 @@ def parse_flags(given: Mapping[str, Any]) -> DaemonFlags:
     return flags._replace(**groups)
 
 
-def daemon_flags(callback: Callback) -> Callback:
-    """The flags of `daemon start` and `daemon run`, in one argument `flags`: a DaemonFlags.
-
-    What goes together is for the command to check, once it has the secrets too.
-    """
-    return flags_named()(callback)
-
-
 def flags_named(*names: str, **helps: str) -> Callable[[Callback], Callback]:
-    """A decorator for these of the flags, all where none is named; `helps`: other words of help, by
-    the flag's name without its first dashes and with underscores.
+    """A decorator for these of the flags, all where none is named: in one argument `flags`, a
+    DaemonFlags. `helps`: other words of help, by the flag's name without its first dashes and with
+    underscores. What goes together is for the command to check, once it has the secrets too.
     """
     rows = [row for row in FLAGS if not names or row[2].name in names]
 

@@ -71,7 +71,7 @@ def port_forward_url(to: PodPort) -> str:
 
 
 class Session:
-    """Connections to one target with valid credentials.
+    """Connections to one target with valid credentials. `serial`: the number of those in use.
 
     Credentials that are renewed end no watch: servers go on with it, and so do we.
     """
@@ -88,7 +88,7 @@ class Session:
         self._authorization = ""
         self._expires: int | None = None
         self._token_read_at = 0.0
-        self._serial = 0
+        self.serial = 0
         self._retired: list[tuple[float, Transport]] = []
         self._connecting = asyncio.Lock()
         self._failure: NodelifeError | None = None
@@ -112,11 +112,6 @@ class Session:
         """True if the server is spoken to over TLS. Without it no credential is sent."""
         return self.target.server.startswith("https://")
 
-    @property
-    def serial(self) -> int:
-        """The number of the credentials in use."""
-        return self._serial
-
     async def request(
         self, url: str, headers: Mapping[str, str], timeout: aiohttp.ClientTimeout
     ) -> tuple[aiohttp.ClientResponse, int]:
@@ -126,7 +121,7 @@ class Session:
         aiohttp.ClientError.
         """
         transport = await self._ready()
-        serial = self._serial
+        serial = self.serial
         all_headers = self._headers()
         all_headers.update(headers)
         url = self.target.server + url
@@ -155,7 +150,7 @@ class Session:
         """
         if self._plugin is None and not self.target.user.token_file:
             return False
-        if refused == self._serial:
+        if refused == self.serial:
             self._retire()
         return True
 
@@ -182,7 +177,7 @@ class Session:
             while self._transport is None:
                 await self._close_retired(_RETIRED_S)
                 target, transport = self.target, await self._connect()
-                self._serial += 1
+                self.serial += 1
                 self._transport = transport
                 if self.target is not target:  # others were taken meanwhile
                     self._retire()

@@ -81,7 +81,7 @@ class WritingSession(Session):
         transport = await self._ready()
         if not may_send():
             raise Withheld
-        serial = self._serial
+        serial = self.serial
         all_headers = self._headers()
         all_headers.update(headers)
         url = self.target.server + url

@@ -82,40 +82,21 @@ def _version_of(group_version: str) -> dict[str, str]:
 def resource_list(group_version: str) -> dict[str, Any] | None:
     """GET /api/v1 and /apis/GROUP/VERSION; None where there is no such version."""
     resources: list[dict[str, Any]] = []
-    for resource in _served_in(group_version):
-        resources.append(
-            {
-                "name": resource.plural,
-                "singularName": resource.kind.lower(),
-                "namespaced": resource.namespaced,
-                "kind": resource.kind,
-                "verbs": _VERBS,
-                "shortNames": list(resource.short_names),
-            }
-        )
-        for sub in resource.subresources:
-            group, version_, kind, verbs = _subresource(resource, sub)
-            resources.append(
-                {
-                    "name": f"{resource.plural}/{sub}",
-                    "singularName": "",
-                    "namespaced": resource.namespaced,
-                    "group": group,
-                    "version": version_,
-                    "kind": kind,
-                    "verbs": verbs,
-                }
-            )
-    for name, kind in _REVIEWS.get(group_version, {}).items():
-        resources.append(
-            {
-                "name": name,
-                "singularName": kind.lower(),
-                "namespaced": False,
-                "kind": kind,
-                "verbs": ["create"],
-            }
-        )
+    for item in _discovered(group_version):
+        namespaced = item["scope"] == "Namespaced"
+        resource = {
+            "name": item["resource"],
+            "singularName": item["singularResource"],
+            "namespaced": namespaced,
+            "kind": item["responseKind"]["kind"],
+            "verbs": item["verbs"],
+        }
+        short = {"shortNames": item["shortNames"]} if "shortNames" in item else {}
+        resources.append({**resource, **short})
+        for sub in item.get("subresources", ()):
+            name = f"{item['resource']}/{sub['subresource']}"
+            about = {"name": name, "singularName": "", "namespaced": namespaced}
+            resources.append({**about, **sub["responseKind"], "verbs": sub["verbs"]})
     if not resources:
         return None
     return {

@@ -177,7 +177,7 @@ class Reader:
         while True:
             changed = collection.changed
             if version < collection.oldest:
-                yield _error_line(expired())
+                yield event_line("ERROR", msgspec.json.encode(expired().document()))
                 return
             changes = list(collection.since(version))
             if changes:
@@ -255,10 +255,6 @@ class _View:
         meta = {"resourceVersion": str(entry.version)}
         rows = table(self._plan.resource, [entry], meta, self._clock(), self._accept.include)
         return event_line(type_, msgspec.json.encode(rows))
-
-
-def _error_line(error: StatusError) -> bytes:
-    return event_line("ERROR", msgspec.json.encode(error.document()))
 
 
 def _number(query: Mapping[str, str], name: str) -> int:

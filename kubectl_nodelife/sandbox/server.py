@@ -330,7 +330,7 @@ def read_path(method: str, path: str, query: Mapping[str, str]) -> ResourceReque
     if verb == "delete" and on_collection:
         verb = "deletecollection"
     elif verb is None or (verb == "create") != (on_collection or target.subresource in _POSTED):
-        raise _not_allowed(method)
+        raise StatusError(405, "MethodNotAllowed", f"{method} is not supported here")
     return ResourceRequest(verb, target)
 
 
@@ -348,10 +348,6 @@ def _target(api_version: str, rest: list[str]) -> writing.WriteTarget:
     if resource.namespaced and name and not namespace:
         raise no_such_path()
     return writing.WriteTarget(resource, namespace, name, subresource)
-
-
-def _not_allowed(method: str) -> StatusError:
-    return StatusError(405, "MethodNotAllowed", f"{method} is not supported here")
 
 
 def review(body: Any, faults: Faults, user: str) -> dict[str, Any]:

@@ -220,10 +220,6 @@ def _nodes_lost_needlessly(run: ReadRun) -> float:
     return _minutes(sum(worked))
 
 
-def _evictions(run: ReadRun) -> float:
-    return len(run.evicted)
-
-
 def _needless_evictions(run: ReadRun) -> float:
     ready = run.replaced_at()
     count = 0
@@ -284,7 +280,7 @@ def _peak_writes(run: ReadRun) -> float:
 MEASURES: Final[Mapping[str, Callable[[ReadRun], float]]] = {
     "nodeMinutesLost": _nodes_lost,
     "needlessNodeMinutes": _nodes_lost_needlessly,
-    "evictions": _evictions,
+    "evictions": lambda run: len(run.evicted),
     "needlessEvictions": _needless_evictions,
     "unavailablePodMinutes": lambda run: _minutes(run.figures["unavailable_pod_seconds"]),
     "atZeroMinutes": lambda run: _minutes(run.figures["seconds_at_zero"]),

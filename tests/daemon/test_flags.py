@@ -7,7 +7,7 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from kubectl_nodelife.daemon.flags import DEFAULTS, FLAGS, SECRETS, DaemonFlags, daemon_flags
+from kubectl_nodelife.daemon.flags import DEFAULTS, FLAGS, SECRETS, DaemonFlags, flags_named
 from kubectl_nodelife.errors import BadInput
 from kubectl_nodelife.live.connection import DeclaredFlag
 
@@ -17,7 +17,7 @@ def parsed(*words: str) -> DaemonFlags:
     found: list[DaemonFlags] = []
 
     @click.command()
-    @daemon_flags
+    @flags_named()
     def command(flags: DaemonFlags) -> None:
         found.append(flags)
 
