@@ -50,10 +50,11 @@ def claim_for_proof(p: UpgradePass) -> bool:
     """
     waiting = []
     for name in p.selected:
-        why = "" if name in p.marks else why_not_taken(p, p.nodes[name])
-        if why:
+        if name in p.marks:
+            continue
+        if why := why_not_taken(p, p.nodes[name]):
             p.skipped[name] = why
-        elif name not in p.marks:
+        else:
             waiting.append(name)
     _note_unproven(p)
     gate = next((ClaimHold(*gate) for gate in p.gates.items()), None)

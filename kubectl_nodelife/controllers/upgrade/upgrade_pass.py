@@ -1,6 +1,6 @@
 """One pass of the upgrade controller: what it sees, and what it has decided so far.
 
-The files of the states read from here and decide by `change`, `emit` and `edit`. A change of a
+The files of the states read from here and decide by `advance`, `emit` and `edit`. A change of a
 node's state is one PATCH, and an Event that says why.
 """
 
