@@ -135,9 +135,7 @@ def identify(kind: Kind, document: bytes, why: object, namespace: str = "") -> U
     return _named(kind, meta, node, why, namespace)
 
 
-def identify_plain(
-    kind: Kind, document: Any, why: object, namespace: str = ""
-) -> Unreadable | None:
+def identify_plain(kind: Kind, document: Any, why: object, namespace: str) -> Unreadable | None:
     """The same for an object that is plain Python objects already."""
     spec = document.get("spec") if isinstance(document, dict) else None
     meta = document.get("metadata") if isinstance(document, dict) else None

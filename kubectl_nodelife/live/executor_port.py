@@ -81,11 +81,6 @@ def _dropped(item: object) -> None:
     """An outcome or a bug of which nothing else is kept."""
 
 
-def _always(action: Action) -> bool:
-    """Each action may wait for its next try."""
-    return True
-
-
 class ExecutorPort(msgspec.Struct):
     """The executor's inputs. Clocks in ns since the epoch: `now_ns` is the one by which is decided,
     `monotonic_ns` one that nobody can set (`live.clock.MonotonicClock`), for guard and limits.
@@ -110,7 +105,7 @@ class ExecutorPort(msgspec.Struct):
     on_bug: Callable[[Bug], None] = _dropped
     """Receives an exception of ours while an action was carried out: nothing more of it is sent."""
 
-    waits: Callable[[Action], bool] = _always
+    waits: Callable[[Action], bool] = lambda action: True
     """True if an action may wait for a next try within its conversation, such as an eviction that a
     budget refuses. False where its controller looks again, and may not want it any more.
     """

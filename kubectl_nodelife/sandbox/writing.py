@@ -403,7 +403,7 @@ def _strategic_list(field: str, present: list[Any], patch: list[Any]) -> list[An
         return present + [item for item in patch if item not in present]
     key = _MERGE_KEYS.get(field)
     if key is None or not all(isinstance(item, dict) and key in item for item in [*present]):
-        return [item for item in patch if not _is_directive(item)]
+        return [item for item in patch if not (isinstance(item, dict) and "$patch" in item)]
     merged = list(present)
     for item in patch:
         if not isinstance(item, dict):
@@ -422,10 +422,6 @@ def _strategic_list(field: str, present: list[Any], patch: list[Any]) -> list[An
         else:
             merged[at] = strategic_patch(merged[at], item)
     return merged
-
-
-def _is_directive(item: Any) -> bool:
-    return isinstance(item, dict) and "$patch" in item
 
 
 def json_patch(document: dict[str, Any], operations: Sequence[Any]) -> dict[str, Any]:
