@@ -127,6 +127,9 @@ def _hindrance(view: SetView, node: str, pod: Pod) -> RolloutVerdict | None:
         return _terminating(view, node, pod, trouble)
     if trouble.kind is TroubleKind.FINISHED:
         return RolloutVerdict(SLOW, f"{pod.name} has {trouble.words} on {node}", node, pod.name)
+    if pod.key in view.doomed and not trouble.node_down:
+        because = f"{pod.name} on {node} is to be deleted: {view.doomed[pod.key]}"
+        return RolloutVerdict(GOES_ON, because, node, pod.name)
     if trouble.kind is TroubleKind.UNSCHEDULED:
         return _pending(view, node, pod, trouble)
     if trouble.kind is TroubleKind.NODE_DOWN:

@@ -221,12 +221,17 @@ class SetView:
         return dict(decisions(self._context, self.node_index, self.revision_hash))
 
     @cached_property
+    def doomed(self) -> dict[Key, str]:
+        """The pods that the create step deletes, and why."""
+        decided = self.decisions.values()
+        return {each.pod.key: each.because for decision in decided for each in decision.delete}
+
+    @cached_property
     def after_create_step(self) -> SetView:
         """The set once the pods of the create step are made and deleted, which a sync waits for
         before it updates (`updateDaemonSet`); this view where there are none.
         """
-        decided = self.decisions
-        doomed = {each.pod.key for decision in decided.values() for each in decision.delete}
+        decided, doomed = self.decisions, self.doomed
         wanted = [(node, each.create_because) for node, each in decided.items()]
         taken: set[str] = set()
         made = [
