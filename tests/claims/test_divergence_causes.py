@@ -169,6 +169,12 @@ def test_the_cause_that_is_named_is_the_right_one(seeds: range) -> None:
         assert lies_of_causes(case, watched(case.story, seed)) == [], seed
 
 
+def test_a_manager_that_was_stopped_is_not_said_to_have_one_controller_disabled() -> None:
+    """Its Lease is not there, and what was due next was due seconds after its last write."""
+    case = wrong(737)
+    assert lies_of_causes(case, watched(case.story, 737)) == []
+
+
 LIES = (
     ("flags", "settings", {"object": {"name": "node-startup-grace-period"}}),
     ("flags", "missing", {"kind": "disabled", "object": {"name": "pod-gc"}}),

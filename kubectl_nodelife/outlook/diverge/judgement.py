@@ -235,6 +235,8 @@ def _silent_controllers(
         patience = _patience_ns(record) + (overdue.GC_NS if name == observations.POD_GC else 0)
         if wrote or now_ns - due_ns <= patience:
             continue
+        if record.lease.error and (record.last_write_ns or 0) < due_ns:
+            continue  # nothing shows that the others are at work since
         upstream = UPSTREAM_NAMES.get(name, name)
         alive = (
             f"its lease is renewed by {record.lease.holder}"
