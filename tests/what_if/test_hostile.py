@@ -55,9 +55,9 @@ def test_a_cluster_that_never_rests_for_a_day() -> None:
     [
         (["lose", "node", "--and"], 2),
         (["--and", "lose", "node", "worker-a1"], 2),
-        (["lose", "node", "x\x1b[31m\nevil"], 1),
-        (["lose", "zone", "‮"], 1),
-        (["lose", "node", "x" * 100_000], 1),
+        (["lose", "node", "x\x1b[31m\nevil"], 2),
+        (["lose", "zone", "‮"], 2),
+        (["lose", "node", "x" * 100_000], 2),
         (["lose", "nodes", "-l", "a=("], 2),
         (["taint", "node", "worker-a1", "k=\x07:NoExecute"], 2),
         (["set", "node-monitor-grace-period=-1s"], 2),

@@ -16,7 +16,7 @@ import msgspec
 
 from kubectl_nodelife.engine.cache import Cache
 from kubectl_nodelife.engine.pace import ENFORCED_BURST, ENFORCED_QPS
-from kubectl_nodelife.errors import BadInput, Failed, NotFound
+from kubectl_nodelife.errors import BadInput
 from kubectl_nodelife.kube.names import (
     NODE,
     POD,
@@ -111,7 +111,7 @@ class ActWords(NamedTuple):
 
 
 def read_acts(words: Sequence[str], cluster: Cache, *, beta_zone_labels_only: bool) -> list[Act]:
-    """The acts, resolved on a cluster. Raises BadInput, Failed."""
+    """The acts, resolved on a cluster. Raises BadInput."""
     resolver = _Resolver(cluster, beta_zone_labels_only)
     return [resolver.act(i, each) for i, each in enumerate(split_words(words))]
 
@@ -123,7 +123,7 @@ class Narrowing(NamedTuple):
     zones: tuple[str, ...] = ()
 
     def nodes(self, cluster: Cache, *, beta_zone_labels_only: bool) -> list[str]:
-        """Their names, in order. Raises Failed where there are none."""
+        """Their names, in order. Raises BadInput where there are none."""
         resolver = _Resolver(cluster, beta_zone_labels_only)
         names = sorted(cluster.nodes)
         if self.selector is not None:
@@ -133,7 +133,7 @@ class Narrowing(NamedTuple):
             names = [name for name in names if name in there]
             if not names:
                 what = f"no node of {', '.join(self.zones)} matches"
-                raise Failed(what, on=f"--selector {self.selector}", remedy="check the labels")
+                raise BadInput(what, on=f"--selector {self.selector}", remedy="check the labels")
         return names
 
 
@@ -239,7 +239,7 @@ class _Resolver:
         return zones
 
     def act(self, index: int, words: ActWords) -> Act:
-        """The act. Raises BadInput, Failed."""
+        """The act. Raises BadInput."""
         make: Callable[[ActWords], Act] = getattr(self, f"_{words.verb}")
         act = make(words)
         return msgspec.structs.replace(act, index=index)
@@ -306,7 +306,7 @@ class _Resolver:
             key = (namespace or "default", name)
             targets.append("/".join(key))
             if key not in self._cluster.pods:
-                raise NotFound("pods", targets[-1], remedy="write NAMESPACE/NAME")
+                raise BadInput(f'pods "{targets[-1]}" not found', remedy="write NAMESPACE/NAME")
             events.append({"delete": {"kind": "Pod", "namespace": key[0], "name": key[1]}})
         _needed("delete", targets)
         return _made("delete pod", targets, [], words, events[0], more=events[1:])
@@ -340,7 +340,7 @@ class _Resolver:
     def _group(
         self, verb: str, targets: Sequence[str], words: ActWords, more: tuple[str, ...] = ()
     ) -> tuple[str, list[str]]:
-        """(kind, nodes) of `node A B`, `nodes -l SELECTOR`, `zone A`. Raises BadInput, Failed."""
+        """(kind, nodes) of `node A B`, `nodes -l SELECTOR`, `zone A`. Raises BadInput."""
         flags = {"--at", "-l", "--selector", *(("--for",) if "lose" in verb else ()), *more}
         for name in words.options:
             if name not in flags:
@@ -360,7 +360,9 @@ class _Resolver:
                 near = get_close_matches(name, self._cluster.nodes, 1)
                 if self._cluster.is_quarantined("Node", ("", name)):
                     raise BadInput(f"node {name} cannot be read")
-                raise NotFound("nodes", name, remedy=_meant(near, self._cluster.nodes))
+                raise BadInput(
+                    f'nodes "{name}" not found', remedy=_meant(near, self._cluster.nodes)
+                )
         return list(names)
 
     def of_zone(self, zone: str) -> list[str]:
@@ -369,16 +371,16 @@ class _Resolver:
         name = zone if zone in self._zones else last.get(zone, "")
         if not name:
             near = get_close_matches(zone, self._zones, 1)
-            raise NotFound("zones", zone, remedy=_meant(near, self._zones))
+            raise BadInput(f"no zone {zone!r}", on="zone", remedy=_meant(near, self._zones))
         return self._zones[name]
 
     def matching(self, selector: str) -> list[str]:
-        """The nodes that a selector matches. Raises Failed where it is none of them."""
+        """The nodes that a selector matches. Raises BadInput where it is none of them."""
         wanted, nodes = label_selector(selector), self._cluster.nodes
         names = sorted(n for n, node in nodes.items() if matches(wanted, node.metadata.labels))
         if not names:
             what = f"no node of {len(nodes)} matches"
-            raise Failed(what, on=f"--selector {selector}", remedy="check the labels")
+            raise BadInput(what, on=f"--selector {selector}", remedy="check the labels")
         return names
 
 

@@ -128,7 +128,7 @@ def targets_of(
     each: str, cluster: Cache, among: Narrowing = _ALL, *, beta_zone_labels_only: bool
 ) -> tuple[list[TargetGroup], int]:
     """(the targets by name, how many nodes are in none). Targets are those that have a node of
-    `among`, whole, as an act hits them. Raises BadInput, Failed."""
+    `among`, whole, as an act hits them. Raises BadInput."""
     groups: dict[str, list[str]] = {}
     without = 0
     chosen = frozenset(among.nodes(cluster, beta_zone_labels_only=beta_zone_labels_only))
