@@ -464,9 +464,7 @@ class Enforcement:
         def answered(action: Action, answer: Answer, took_s: float) -> None:
             if answer.code == NO_ANSWER or took_s > _SLOW_S:
                 tripwires.trouble(self.monotonic_ns())
-            if (
-                400 <= answer.code < 500 and answer.reason
-            ):  # by the API server, not on the way to it
+            if 400 <= answer.code < 500 and answer.reason:  # which a proxy on the way does not give
                 tripwires.refused(action)
             self._forbidden.note(action, answer)
 
