@@ -154,7 +154,7 @@ def test_the_bar_knows_how_much_there_is(
 def test_pages_also_when_a_token_expires(
     cluster: RawServer, monkeypatch: pytest.MonkeyPatch, expire: int
 ) -> None:
-    monkeypatch.setattr(file.pages, "__defaults__", (3,))
+    monkeypatch.setattr(file, "PAGE_SIZE", 3)
     tokens = iter(range(expire))
 
     async def too_old(request: Request) -> bool:
@@ -174,7 +174,7 @@ def test_pages_also_when_a_token_expires(
 def test_a_failure_on_the_way_leaves_the_old_file(
     cluster: RawServer, monkeypatch: pytest.MonkeyPatch, capsys: Capture
 ) -> None:
-    monkeypatch.setattr(file.pages, "__defaults__", (3,))
+    monkeypatch.setattr(file, "PAGE_SIZE", 3)
     Path("s.json").write_text("old")
 
     async def no_second_page(request: Request) -> bool:
