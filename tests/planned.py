@@ -12,13 +12,13 @@ from kubectl_nodelife.kube.pod import PodCondition
 Planned = TypeVar("Planned")
 
 
-def of_node(kind: Callable[..., Planned], name: str = "n1", **fields: Any) -> Planned:
+def on_node(kind: Callable[..., Planned], name: str = "n1", **fields: Any) -> Planned:
     """An action on a node."""
     own = {"controller": "node-lifecycle", "because": "b", "node_uid": f"uid-{name}"}
     return kind(node=name, **{**own, **fields})
 
 
-def of_pod(kind: Callable[..., Planned], name: str = "p", **fields: Any) -> Planned:
+def on_pod(kind: Callable[..., Planned], name: str = "p", **fields: Any) -> Planned:
     """An action on a pod."""
     own = {"controller": "taint-eviction", "because": "b"}
     own |= {"namespace": "default", "pod_uid": f"uid-{name}"}
@@ -28,20 +28,20 @@ def of_pod(kind: Callable[..., Planned], name: str = "p", **fields: Any) -> Plan
 def lost(name: str = "n1", **fields: Any) -> SetNodeConditions:
     """The node is called lost."""
     unknown = NodeCondition("Ready", "Unknown", "NodeStatusUnknown")
-    return of_node(SetNodeConditions, name, **{"conditions": (unknown,), **fields})
+    return on_node(SetNodeConditions, name, **{"conditions": (unknown,), **fields})
 
 
 def tainted(name: str, *taints: Taint, **fields: Any) -> AddTaints:
-    return of_node(AddTaints, name, taints=taints, **fields)
+    return on_node(AddTaints, name, taints=taints, **fields)
 
 
 def not_ready(name: str = "p", **fields: Any) -> MarkPodNotReady:
     """A pod of a lost node is marked."""
     own = {"controller": "node-lifecycle", "condition": PodCondition("Ready", "False")}
-    return of_pod(MarkPodNotReady, name, **{**own, **fields})
+    return on_pod(MarkPodNotReady, name, **{**own, **fields})
 
 
 def create_pod(name: str = "p", node: str = "n1", owner: str = "ds", **fields: Any) -> CreatePod:
     """A DaemonSet gets its pod on a node."""
     own = {"controller": "daemonset", "manifest": {}, "owner_uid": f"uid-{owner}", "revision": "1"}
-    return of_pod(CreatePod, name, node=node, owner=owner, **{**own, **fields})
+    return on_pod(CreatePod, name, node=node, owner=owner, **{**own, **fields})

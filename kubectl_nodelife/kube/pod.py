@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Final
 
 from msgspec import field
+from msgspec.structs import replace
 
 from kubectl_nodelife.kube.meta import (
     ApiStruct,
@@ -430,6 +431,14 @@ def put_condition(
             changed[i] = condition
             return tuple(changed)
     return (*conditions, condition)
+
+
+def with_condition(pod: Pod, condition: PodCondition) -> Pod:
+    """The pod with this condition; the same object where it has it."""
+    conditions = put_condition(pod.status.conditions, condition)
+    if conditions is pod.status.conditions:
+        return pod
+    return replace(pod, status=replace(pod.status, conditions=conditions))
 
 
 def disruption_target(

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from kubectl_nodelife.kube.codec import encode
 from kubectl_nodelife.kube.deletion import delete_pod, marked_deleting
 from kubectl_nodelife.kube.meta import Time
-from kubectl_nodelife.kube.pod import Pod, PodCondition, put_condition
+from kubectl_nodelife.kube.pod import Pod, PodCondition, with_condition
 from kubectl_nodelife.kube.selectors import matches
 from kubectl_nodelife.kube.times import format_time
 from kubectl_nodelife.kube.wellknown import EVICTION_BY_EVICTION_API
@@ -114,8 +114,7 @@ class Deleter:
             message="Eviction API: evicting",
             last_transition_time=Time(self._api.now_ns),
         )
-        conditions = put_condition(pod.status.conditions, condition)
-        self._api.put("Pod", replace(pod, status=replace(pod.status, conditions=conditions)))
+        self._api.put("Pod", with_condition(pod, condition))
         marked = self._writer.find(target)
         assert isinstance(marked.obj, Pod)
         deleted = self._delete_pod(target, marked, marked.obj, options)

@@ -38,7 +38,7 @@ from kubectl_nodelife.kube.meta import (
     controller_of,
 )
 from kubectl_nodelife.kube.node import Node
-from kubectl_nodelife.kube.pod import TERMINAL_PHASES, Pod, PodCondition, put_condition
+from kubectl_nodelife.kube.pod import TERMINAL_PHASES, Pod, PodCondition, with_condition
 from kubectl_nodelife.kube.selectors import matches_set
 from kubectl_nodelife.kube.service import Service
 from kubectl_nodelife.kube.storage import PersistentVolume, PersistentVolumeClaim, StorageClass
@@ -209,8 +209,7 @@ class Scheduler:
             message=f"{self.placement.no_room(pod)}.",
             last_transition_time=whole_seconds(self._api.now_ns),
         )
-        conditions = put_condition(pod.status.conditions, condition)
-        return replace(pod, status=replace(pod.status, conditions=conditions))
+        return with_condition(pod, condition)
 
     def place(self, pod: Pod) -> str | None:
         """A node for a pod like this one, wherever it may be now; None where it fits nowhere."""
@@ -383,11 +382,10 @@ class Scheduler:
 
 def _bound(pod: Pod, node: str) -> Pod:
     """The pod as the binding leaves it. Follows `assignPod` of the API server's registry."""
-    status, scheduled = pod.status, pod.status.condition(_SCHEDULED)
+    scheduled = pod.status.condition(_SCHEDULED)
     if scheduled is None or scheduled.status != "True":
-        done = PodCondition(type=_SCHEDULED, status="True")
-        status = replace(status, conditions=put_condition(status.conditions, done))
-    return replace(pod, spec=replace(pod.spec, node_name=node), status=status)
+        pod = with_condition(pod, PodCondition(type=_SCHEDULED, status="True"))
+    return replace(pod, spec=replace(pod.spec, node_name=node))
 
 
 def _seen_by_filters(node: Node) -> tuple[object, ...]:

@@ -7,7 +7,7 @@ from kubectl_nodelife.daemon.journal import Journal
 from kubectl_nodelife.engine import actions
 from tests import planned
 from tests.daemon.lab import SECOND, T0, unreachable
-from tests.planned import of_pod
+from tests.planned import on_pod
 
 HOUR = 3600 * SECOND
 
@@ -19,11 +19,11 @@ def tainted(cause: Any = None, name: str = "n1") -> actions.AddTaints:
 
 def scheduled(cause: Any = None, due_s: int = 300) -> actions.ScheduleEviction:
     due = {"due_ns": T0 + due_s * SECOND, "toleration_seconds": 300}
-    return of_pod(actions.ScheduleEviction, "p1", because="tainted", cause=cause, **due)
+    return on_pod(actions.ScheduleEviction, "p1", because="tainted", cause=cause, **due)
 
 
 def deleted(cause: Any = None) -> actions.DeletePod:
-    return of_pod(actions.DeletePod, "p1", because="its time is over", cause=cause)
+    return on_pod(actions.DeletePod, "p1", because="its time is over", cause=cause)
 
 
 def event(cause: Any) -> actions.RecordEvent:

@@ -12,7 +12,7 @@ from kubectl_nodelife.daemon.ledger import planned_action
 from kubectl_nodelife.engine.actions import CancelEviction, QueueNode
 from tests.daemon.lab import SECOND, T0
 from tests.daemon.plans import deleted, event, outcomes, scheduled, tainted, zone_state
-from tests.planned import lost, of_pod
+from tests.planned import lost, on_pod
 
 
 async def test_numbers_causes_and_one_record_a_taint(tmp_path: Path) -> None:
@@ -88,7 +88,7 @@ async def test_a_decision_is_told_as_decided_and_chosen_as_such(tmp_path: Path) 
 async def test_a_newer_decision_takes_the_place_of_the_one_that_stood(tmp_path: Path) -> None:
     journal = open_journal(str(tmp_path / "j.db"))
     journal.ledger.note(scheduled(), T0, "n1", "")
-    cancel = of_pod(CancelEviction, "p1", because="the taint is gone", due_ns=T0)
+    cancel = on_pod(CancelEviction, "p1", because="the taint is gone", due_ns=T0)
     journal.ledger.note(cancel, T0, "n1", "")
     journal.ledger.note(event(cancel), T0, "n1", "")
     loss = lost()

@@ -32,7 +32,7 @@ from kubectl_nodelife.live.executor import LiveExecutor
 from kubectl_nodelife.live.executor_port import ControllerWriter, ExecutorPort
 from tests import objects
 from tests.objects import UNREACHABLE, lease, node, put, typed
-from tests.planned import lost, not_ready, of_node, of_pod, tainted
+from tests.planned import lost, not_ready, on_node, on_pod, tainted
 
 POSTED = "the kubelet posted its status"
 NOW = 1_000 * SECOND_NS
@@ -45,7 +45,7 @@ def pod(name: str) -> Pod:
 
 LOST = lost("n")
 MARK = not_ready()
-TARGET = of_pod(SetPodCondition, condition=PodCondition("DisruptionTarget", "True"))
+TARGET = on_pod(SetPodCondition, condition=PodCondition("DisruptionTarget", "True"))
 TAINT = tainted("n", Taint(UNREACHABLE, "NoExecute"))
 NOT_READY = RecordEvent(
     controller="node-lifecycle",
@@ -56,7 +56,7 @@ NOT_READY = RecordEvent(
     object_uid="uid-p",
     reason="NodeNotReady",
 )
-DELETE = of_pod(DeletePod)
+DELETE = on_pod(DeletePod)
 OTHER = replace(DELETE, pod="q", pod_uid="uid-q")
 
 
@@ -372,7 +372,7 @@ def test_no_taint_for_a_node_that_could_not_be_called_lost(later_ns: int) -> Non
 
 def test_of_a_taint_that_fails_only_the_exchange_hangs() -> None:
     """The loop of 100 ms may decide at the instant of a pass: the pass marks pods all the same."""
-    off = of_node(RemoveTaints, "n", taints=TAINT.taints)
+    off = on_node(RemoveTaints, "n", taints=TAINT.taints)
     lab = Lab(lambda call: Answer(500, message="no") if call.kind == "Node" else Answer(200))
     lab.play(TAINT, off, MARK, NOT_READY)
     assert "Patch p" in lab.log and "event p" in lab.log
@@ -470,7 +470,7 @@ def test_concurrency(actions: tuple[Action, ...], at_once: int) -> None:
 
 def test_a_cancelled_eviction_is_not_sent() -> None:
     lab = Lab()
-    cancel = of_pod(CancelEviction, due_ns=NOW)
+    cancel = on_pod(CancelEviction, due_ns=NOW)
     lab.play(DELETE, replace(DELETE), cancel)
     assert lab.log.count("Delete p") <= 1
 
@@ -562,7 +562,7 @@ def test_a_deletion_waits_for_the_removal_of_its_taint_that_is_on_its_way(taken_
 
     lab = Lab(answer)
     lab.cache.apply(Put("Node", tainted), NOW)
-    off = of_node(RemoveTaints, "n", taints=(taint,))
+    off = on_node(RemoveTaints, "n", taints=(taint,))
     due = replace(DELETE, taints=(taint,))
 
     async def later() -> None:

@@ -25,7 +25,7 @@ from tests.enforce.simulated_api import MOST_DELAY_S, Fault, Sent
 from tests.enforce.simulation import CONTROLLERS, GRACE_S, Run, play, story
 from tests.enforce.test_executor import NOW, Lab, pod
 from tests.enforce.virtual_time import EPOCH_NS
-from tests.planned import of_pod
+from tests.planned import on_pod
 
 Json = dict[str, Any]
 SET_BY_S: dict[str, list[tuple[float, float]]] = {
@@ -181,6 +181,6 @@ def test_an_eviction_is_asked_for_again_after_five_seconds(
 
     lab = Lab(answer)
     monkeypatch.setattr(action_sender.asyncio, "sleep", sleep)
-    lab.play(of_pod(EvictPod))
+    lab.play(on_pod(EvictPod))
     assert len(asked) == 2
     assert max(slept) == pytest.approx(5, abs=0.1)

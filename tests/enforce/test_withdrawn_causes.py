@@ -25,7 +25,7 @@ from tests.enforce.test_executor import (
     pod,
 )
 from tests.enforce.withdrawn_causes import WithdrawnCauses
-from tests.planned import of_node
+from tests.planned import on_node
 
 RENEWED = Result(NOT_SENT, "its Lease was renewed 0s ago: the watch had not shown it")
 
@@ -136,7 +136,7 @@ def test_a_taint_that_a_guard_holds_again_and_again_lets_marks_have_their_turn()
     assert "Patch p" in lab.log
 
 
-CHANGE = of_node(NodeMarkPatch, "n", annotations={"a": "b"})
+CHANGE = on_node(NodeMarkPatch, "n", annotations={"a": "b"})
 REPORT = RecordEvent(
     controller="node-lifecycle", because="b", cause=CHANGE, kind="Node", name="n", reason="Upgrade"
 )
@@ -199,7 +199,7 @@ def decision(dice: random.Random) -> list[Action]:
         actions.append(replace(TAINT, cause=lost))
     if dice.random() < 0.3:
         off = replace(TAINT.taints[0], key="node.kubernetes.io/not-ready")
-        actions.append(of_node(RemoveTaints, "n", taints=(off,)))
+        actions.append(on_node(RemoveTaints, "n", taints=(off,)))
     actions += marked
     if dice.random() < 0.5:
         actions += [target, replace(DELETE, pod="q", pod_uid="uid-q")]

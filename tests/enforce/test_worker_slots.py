@@ -22,7 +22,7 @@ from kubectl_nodelife.live.executor_port import ControllerWriter, ExecutorPort
 from kubectl_nodelife.live.worker_slots import Slots, WorkerSlots
 from tests import objects
 from tests.objects import UNREACHABLE, put
-from tests.planned import create_pod, lost, not_ready, of_pod, tainted
+from tests.planned import create_pod, lost, not_ready, on_pod, tainted
 
 NOW = 1_000 * SECOND_NS
 
@@ -36,7 +36,7 @@ def numbered(*actions: Action) -> list[Action]:
 
 
 def collect(pod: str, **more: Any) -> Action:
-    return of_pod(DeletePod, pod, controller="pod-gc", **more)
+    return on_pod(DeletePod, pod, controller="pod-gc", **more)
 
 
 class Busy:

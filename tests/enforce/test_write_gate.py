@@ -14,11 +14,11 @@ from kubectl_nodelife.kube.node import Taint
 from kubectl_nodelife.kube.times import SECOND_NS
 from kubectl_nodelife.kube.wellknown import NO_EXECUTE, TAINT_NODE_UNREACHABLE
 from tests.objects import node, put
-from tests.planned import of_pod, tainted
+from tests.planned import on_pod, tainted
 
 NOW = 1_000 * SECOND_NS
 UNREACHABLE = Taint(TAINT_NODE_UNREACHABLE, NO_EXECUTE)
-DELETE = of_pod(DeletePod)
+DELETE = on_pod(DeletePod)
 
 
 def taint(node: str) -> AddTaints:

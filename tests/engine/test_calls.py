@@ -30,7 +30,7 @@ from kubectl_nodelife.kube.workload import DaemonSet, DaemonSetStatus
 from tests import objects
 from tests.call_cases import CASES
 from tests.objects import owner, typed, workload
-from tests.planned import create_pod, lost, not_ready, of_node, of_pod, tainted
+from tests.planned import create_pod, lost, not_ready, on_node, on_pod, tainted
 
 NOW = 1_800_000_000 * SECOND_NS
 WHO: dict[str, Any] = {"controller": "c", "because": "b"}
@@ -87,13 +87,13 @@ LOST = no(0)
 
 MARK = not_ready()
 TAINT = tainted("n1", Taint("k", "NoExecute"))
-UNTAINT = of_node(actions.RemoveTaints, taints=(OLD,))
+UNTAINT = on_node(actions.RemoveTaints, taints=(OLD,))
 UNKNOWN = lost(conditions=(NodeCondition("Ready", "Unknown"),))
-LABEL = of_node(actions.SetNodeLabels, labels={"a": "b"})
-DELETE = of_pod(actions.DeletePod)
+LABEL = on_node(actions.SetNodeLabels, labels={"a": "b"})
+DELETE = on_pod(actions.DeletePod)
 ORPHAN = replace(DELETE, grace_period_seconds=0, force=True, if_node_gone="n1")
 OUT = replace(DELETE, grace_period_seconds=0, force=True, if_node_out_of_service="n1")
-TARGETED = of_pod(actions.SetPodCondition, condition=PodCondition("DisruptionTarget", "True"))
+TARGETED = on_pod(actions.SetPodCondition, condition=PodCondition("DisruptionTarget", "True"))
 HASH = {"controller-revision-hash": "h"}
 CREATE = create_pod(
     "s-abcde",
@@ -109,7 +109,7 @@ def listed(*pods: tuple[str, str, str]) -> Answer:
     return Answer(200, raw={"kind": "PodList", "items": items}, now_ns=NOW)
 
 
-EVICT = of_pod(actions.EvictPod)
+EVICT = on_pod(actions.EvictPod)
 STATUS = actions.UpdateDaemonSetStatus(
     **WHO,
     namespace="default",
@@ -126,7 +126,7 @@ ADOPT = actions.AdoptObject(
     object_uid="uid-p",
     owner=OwnerReference("DaemonSet", "s", "uid-s", "apps/v1", True, True),
 )
-MARKED = of_pod(actions.SetPodPhase, phase="Failed", if_node_gone="n1")
+MARKED = on_pod(actions.SetPodPhase, phase="Failed", if_node_gone="n1")
 DELETING = Time(NOW)
 OUT_TAINT = Taint("node.kubernetes.io/out-of-service", "NoExecute")
 

@@ -9,7 +9,7 @@ from kubectl_nodelife.kube.meta import Time
 from kubectl_nodelife.kube.node import NodeCondition, Taint
 from tests import planned
 from tests.objects import Document, lease, node, owner, pod, put
-from tests.planned import not_ready, of_node, of_pod, tainted
+from tests.planned import not_ready, on_node, on_pod, tainted
 
 SECOND = 10**9
 T0 = 1_767_225_600 * SECOND
@@ -30,7 +30,7 @@ def add_taint(cause: actions.Action | None = None) -> actions.AddTaints:
     return tainted("n1", TAINT, cause=cause)
 
 
-UNTAINT = of_node(actions.RemoveTaints, taints=(TAINT,))
+UNTAINT = on_node(actions.RemoveTaints, taints=(TAINT,))
 
 
 class Dry:
@@ -137,7 +137,7 @@ POD = put(pod(namespace="d"))
 
 def test_a_pod_that_is_gone_confirms_its_deletion() -> None:
     dry = Dry(POD)
-    dry.plan(of_pod(actions.DeletePod, namespace="d"))
+    dry.plan(on_pod(actions.DeletePod, namespace="d"))
     planned = dry.cache.pods["d", "p"]
     assert planned.metadata.deletion_timestamp is not None
     dry.see(POD)
@@ -150,7 +150,7 @@ def test_a_pod_that_is_gone_confirms_its_deletion() -> None:
 def test_two_plans_of_one_step_for_one_node_both_show() -> None:
     dry = Dry(n1())
     taint = dry.overlay.project(add_taint(), T0)
-    label = of_node(actions.SetNodeLabels, labels={"a": "b"})
+    label = on_node(actions.SetNodeLabels, labels={"a": "b"})
     for event in [*taint, *dry.overlay.project(label, T0)]:
         assert isinstance(event, Put)
         dry.cache.apply(event, T0)
@@ -191,7 +191,7 @@ def mark_not_ready(cause: actions.Action | None = None) -> actions.MarkPodNotRea
 
 
 def evict(cause: actions.Action | None = None) -> actions.DeletePod:
-    return of_pod(actions.DeletePod, namespace="d", cause=cause, taints=(TAINT,))
+    return on_pod(actions.DeletePod, namespace="d", cause=cause, taints=(TAINT,))
 
 
 def test_what_was_planned_because_of_a_loss_falls_with_it() -> None:
@@ -232,7 +232,7 @@ def test_a_planned_pod_that_is_deleted_again_was_never_planned() -> None:
     made = create_pod("made-up")
     dry.plan(made)
     there = dry.cache.pods[made.target[1]]
-    dry.plan(of_pod(actions.DeletePod, there.name, namespace="d", pod_uid=there.uid))
+    dry.plan(on_pod(actions.DeletePod, there.name, namespace="d", pod_uid=there.uid))
     assert [outcome for _, outcome in dry.outcomes()] == [SUPERSEDED] * 2
     assert not dry.cache.pods and list(dry.overlay.pending()) == []
 

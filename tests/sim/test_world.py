@@ -15,7 +15,7 @@ from kubectl_nodelife.sim.kubelet_state import KubeletTerms
 from kubectl_nodelife.sim.scenario import assemble
 from kubectl_nodelife.sim.timeline import KUBELET, SCRIPT, Timeline
 from kubectl_nodelife.sim.world import Faults, StandstillError, World
-from tests.planned import not_ready, of_pod, tainted
+from tests.planned import not_ready, on_pod, tainted
 from tests.sim.documents import node, owner, pod, scenario, stop
 from tests.simulating import play
 
@@ -78,8 +78,8 @@ def test_what_changes_nothing_is_no_news(action: actions.Action) -> None:
 @pytest.mark.parametrize(
     "action",
     [
-        pytest.param(of_pod(actions.DeletePod, "gone", pod_uid=""), id="no-pod"),
-        pytest.param(of_pod(actions.DeletePod, pod_uid="old"), id="another-pod-of-that-name"),
+        pytest.param(on_pod(actions.DeletePod, "gone", pod_uid=""), id="no-pod"),
+        pytest.param(on_pod(actions.DeletePod, pod_uid="old"), id="another-pod-of-that-name"),
         pytest.param(add_taint(node_uid="old"), id="another-node-of-that-name"),
     ],
 )
@@ -135,7 +135,7 @@ def test_a_late_answer() -> None:
 
 def test_a_forced_delete_is_gone_at_once() -> None:
     made = world()
-    made.start(of_pod(actions.DeletePod, pod_uid="", grace_period_seconds=0), 0)
+    made.start(on_pod(actions.DeletePod, pod_uid="", grace_period_seconds=0), 0)
     assert [type(e) for e in next_events(made)] == [Gone]
     assert not made.api.store.pods
 

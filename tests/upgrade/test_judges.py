@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from kubectl_nodelife.engine.actions import DeletePod, EvictPod, SetUnschedulable, SetZoneState
 from kubectl_nodelife.kube.node import Node
-from tests.planned import of_node, of_pod
+from tests.planned import on_node, on_pod
 from tests.upgrade.fault_plan import Plan
 from tests.upgrade.judges import ANNOTATION, Judges
 from tests.upgrade.simulation import Fleet
@@ -32,7 +32,7 @@ class Stand:
             text = json.dumps({"run": "u1", "state": state, "epoch": epoch})
             node = replace(node, metadata=replace(node.metadata, annotations={ANNOTATION: text}))
         node = replace(node, spec=replace(node.spec, **spec))
-        cause = of_node(SetUnschedulable, name, controller="upgrade", unschedulable=True)
+        cause = on_node(SetUnschedulable, name, controller="upgrade", unschedulable=True)
         self.api.put("Node", node, cause)
 
     def said(self, invariant: str) -> bool:
@@ -106,12 +106,12 @@ def test_i9_an_eviction_past_its_budget_and_a_delete(stand: Stand) -> None:
     for other in list(stand.api.store.pods.values()):
         if other.name in ("app0-1", "app0-2"):
             stand.api.drop("Pod", other.key)
-    evict = of_pod(EvictPod, pod.name, pod_uid=pod.uid)
+    evict = on_pod(EvictPod, pod.name, pod_uid=pod.uid)
     gone = evict.effect(pod, stand.api.now_ns)
     assert gone is not None
     stand.api.put("Pod", gone, evict)
     assert stand.said("I9")
     stand.judges.faults.clear()
-    delete = of_pod(DeletePod, pod.name, pod_uid=pod.uid, controller="upgrade")
+    delete = on_pod(DeletePod, pod.name, pod_uid=pod.uid, controller="upgrade")
     stand.judges.wrote(delete, 1, object())
     assert stand.said("I9")

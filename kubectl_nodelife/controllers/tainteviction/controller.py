@@ -44,7 +44,7 @@ from kubectl_nodelife.controllers.tainteviction.evictions import (
     work_of_running,
 )
 from kubectl_nodelife.copy_on_write import fork_dict
-from kubectl_nodelife.engine.actions import Action, CancelEviction, DeletePod, Requeue
+from kubectl_nodelife.engine.actions import Action, CancelEviction, DeletePod, Requeue, of_pod
 from kubectl_nodelife.engine.cache import Cache
 from kubectl_nodelife.engine.controller import Actions, TurnPart
 from kubectl_nodelife.engine.events import NOT_SENT, Change, Outcome
@@ -280,9 +280,7 @@ class TaintEvictionController:
             controller=CONTROLLER,
             because=work.because,
             cause=work.schedule,
-            namespace=work.key[0],
-            pod=work.key[1],
-            pod_uid=pod.metadata.uid,
+            **of_pod(pod),
             taints=work.schedule.taints,
         )
         with_condition = self._with_condition

@@ -19,7 +19,7 @@ from kubectl_nodelife.controllers.upgrade.marks import NodeMark, NodeState
 from kubectl_nodelife.controllers.upgrade.memory import EvictedPod
 from kubectl_nodelife.controllers.upgrade.upgrade_pass import UpgradePass
 from kubectl_nodelife.controllers.upgrade.working import begin
-from kubectl_nodelife.engine.actions import EvictPod
+from kubectl_nodelife.engine.actions import EvictPod, of_pod
 from kubectl_nodelife.kube.meta import controller_of
 from kubectl_nodelife.kube.names import counted
 from kubectl_nodelife.kube.node import Node, Taint
@@ -164,9 +164,7 @@ def _evict(p: UpgradePass, node: Node, verdict: DrainVerdict) -> None:
         p.decide(
             EvictPod,
             f"{node.name} is taken out for its upgrade",
-            namespace=key[0],
-            pod=key[1],
-            pod_uid=pod.uid,
+            **of_pod(pod),
             grace_period_seconds=None if grace < 0 else grace,
         )
         note_eviction(p, pod)

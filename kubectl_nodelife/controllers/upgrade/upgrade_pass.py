@@ -198,7 +198,7 @@ class UpgradePass:
         self, node: Node, word: type[actions.NodeAction], because: str, **fields: Any
     ) -> None:
         """Decide an action of that class on the node."""
-        self.decide(word, because, node=node.name, node_uid=node.uid, **fields)
+        self.decide(word, because, **actions.of_node(node), **fields)
 
     def delete(self, obj: KubeObject, because: str, node: str = "") -> None:
         """DELETE a canary, or a Job of a node, where no write on it is under way."""

@@ -28,7 +28,7 @@ from kubectl_nodelife.engine.actions.action import (
 from kubectl_nodelife.kube.deletion import delete_pod
 from kubectl_nodelife.kube.meta import KubeObject, OwnerReference, Time, controller_of
 from kubectl_nodelife.kube.node import Node, NodeCondition, Taint
-from kubectl_nodelife.kube.pod import Pod, PodCondition, disruption_target, put_condition
+from kubectl_nodelife.kube.pod import Pod, PodCondition, disruption_target, with_condition
 from kubectl_nodelife.kube.taints import add_or_update_taints, remove_taints
 from kubectl_nodelife.kube.times import whole_seconds
 from kubectl_nodelife.kube.wellknown import EVICTION_BY_EVICTION_API
@@ -178,7 +178,7 @@ class SetPodCondition(PodAction, frozen=True, kw_only=True, gc=False):
         yield "SetPodCondition", detail
 
     def pod_after(self, pod: Pod, now_ns: int) -> Pod:
-        return _with_phase(_with_condition(pod, self.condition), self.phase or pod.status.phase)
+        return _with_phase(with_condition(pod, self.condition), self.phase or pod.status.phase)
 
     def shown_by(self, obj: KubeObject) -> bool:
         """The condition is there with that status and reason, and the phase."""
@@ -203,7 +203,7 @@ class MarkPodNotReady(PodAction, frozen=True, kw_only=True, gc=False):
         yield "MarkPodNotReady", condition_detail(self.condition)
 
     def pod_after(self, pod: Pod, now_ns: int) -> Pod:
-        return _with_condition(pod, self.condition)
+        return with_condition(pod, self.condition)
 
     def stamped(self, now_ns: int) -> MarkPodNotReady:
         """The same when its turn comes then: `UpdatePodCondition` reads the clock for each pod."""
@@ -260,7 +260,7 @@ class SetPodReady(PodAction, frozen=True, kw_only=True, gc=False):
     def pod_after(self, pod: Pod, now_ns: int) -> Pod:
         ready = pod.status.condition("Ready") or PodCondition("Ready")
         changed = replace(ready, status=self.status, last_transition_time=self.at)
-        return _with_condition(pod, changed)
+        return with_condition(pod, changed)
 
     def shown_by(self, obj: KubeObject) -> bool:
         """Ready has that status."""
@@ -336,18 +336,11 @@ class EvictPod(PodAction, frozen=True, kw_only=True, gc=False):
             return marked
         reason = EVICTION_BY_EVICTION_API
         condition = disruption_target(marked.status, reason, EVICTION_MESSAGE, now_ns)
-        return marked if condition is None else _with_condition(marked, condition)
+        return marked if condition is None else with_condition(marked, condition)
 
     def shown_by(self, obj: KubeObject) -> bool:
         """The pod is terminating."""
         return obj.metadata.deletion_timestamp is not None
-
-
-def _with_condition(pod: Pod, condition: PodCondition) -> Pod:
-    conditions = put_condition(pod.status.conditions, condition)
-    if conditions is pod.status.conditions:
-        return pod
-    return replace(pod, status=replace(pod.status, conditions=conditions))
 
 
 def _with_phase(pod: Pod, phase: str) -> Pod:
