@@ -175,6 +175,12 @@ def test_a_manager_that_was_stopped_is_not_said_to_have_one_controller_disabled(
     assert lies_of_causes(case, watched(case.story, 737)) == []
 
 
+def test_a_controller_that_is_off_is_missed_though_others_wrote_right_before_it_was_due() -> None:
+    """Nothing shows whether they are at work since, and so it is the manager or this one alone."""
+    case = wrong(46)
+    assert lies_of_causes(case, watched(case.story, 46)) == []
+
+
 LIES = (
     ("flags", "settings", {"object": {"name": "node-startup-grace-period"}}),
     ("flags", "missing", {"kind": "disabled", "object": {"name": "pod-gc"}}),

@@ -150,15 +150,14 @@ def _by_no_rate(waiting: Iterable[overdue.OverdueWrite]) -> list[overdue.Overdue
 def _all_silent(
     record: observations.Observations, waiting: Sequence[overdue.OverdueWrite], now_ns: int
 ) -> bool:
-    """True if no controller at all was at work when one of these was due, nor has been since, for
-    longer than other settings explain; in a dump, when the first of them was.
+    """True if no controller at all wrote since one of these was due, for longer than other settings
+    explain; in a dump, if none was at work when the first of them was.
     """
     dues = [lag.due_ns for lag in waiting]
     if record.one_moment:
-        dues = sorted(dues)[:1]
-    else:
-        dues = [due_ns for due_ns in dues if now_ns - due_ns > _patience_ns(record)]
-    return any(not _wrote(record, record.last_write_ns, due_ns) for due_ns in dues)
+        return bool(dues) and not _wrote(record, record.last_write_ns, min(dues))
+    last_ns, patience_ns = record.last_write_ns or 0, _patience_ns(record)
+    return any(now_ns - due_ns > patience_ns and last_ns < due_ns for due_ns in dues)
 
 
 def _patience_ns(record: observations.Observations) -> int:
@@ -235,8 +234,6 @@ def _silent_controllers(
         patience = _patience_ns(record) + (overdue.GC_NS if name == observations.POD_GC else 0)
         if wrote or now_ns - due_ns <= patience:
             continue
-        if record.lease.error and (record.last_write_ns or 0) < due_ns:
-            continue  # nothing shows that the others are at work since
         upstream = UPSTREAM_NAMES.get(name, name)
         alive = (
             f"its lease is renewed by {record.lease.holder}"
