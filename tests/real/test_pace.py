@@ -15,6 +15,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from kubectl_nodelife.engine.settings import NEWEST
 from kubectl_nodelife.sim.scenario import parse_scenario
 from tests.real.recording import record
 from tests.real.unplanned import node, pod
@@ -49,7 +50,7 @@ def scenario() -> Json:
         "kind": "Scenario",
         "metadata": {"name": "zone-at-default-pace"},
         "spec": {
-            "profile": "v1.36",
+            "profile": NEWEST,
             "flags": {
                 "node-monitor-period": "5s",
                 "node-monitor-grace-period": f"{GRACE_S}s",
