@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import click
 
@@ -28,10 +28,9 @@ from kubectl_nodelife.commands.writing import (
     SERVER,
     ActFlags,
     act_flags,
-    environ,
-    identity_of,
     is_confirmed,
     run_interruptible,
+    session_of,
 )
 from kubectl_nodelife.drain import CORDON_BY_WAVE, CORDON_FIRST
 from kubectl_nodelife.errors import EXIT_FAILED, BadInput, Failed, Refused
@@ -247,7 +246,7 @@ def drain(
     if act.dry_run == CLIENT:
         terminal.write("".join(f"{line} (dry run)\n" for line in would(plan)))
         return 0
-    if not _is_confirmed(names, seen.source, act):
+    if not _is_confirmed(names, seen, act):
         terminal.note("not confirmed: nothing was sent")
         return 0
     order = DrainOrder(plan, options, waves, chunk_size)
@@ -278,12 +277,10 @@ def show_plan(plan: DrainPlan, seen: DrainLook) -> None:
     terminal.write(render(drain_page(plan, seen.source), "table"))
 
 
-def _is_confirmed(names: Sequence[str], source: dict[str, Any], act: ActFlags) -> bool:
+def _is_confirmed(names: Sequence[str], seen: DrainLook, act: ActFlags) -> bool:
     many = f"{len(names)} nodes" if len(names) > 1 else f"node {names[0]}"
-    server = str(source.get("server", ""))
-    return is_confirmed(
-        act, f"Drain {many} of {source.get('context') or server} as planned?", server
-    )
+    question = f"Drain {many} of {seen.source.get('context') or seen.server} as planned?"
+    return is_confirmed(act.unasked, question, seen.server)
 
 
 def check_plan(plan: DrainPlan, act: ActFlags, *, has_timeout: bool) -> None:
@@ -325,16 +322,14 @@ def carry_out(
     import asyncio
 
     from kubectl_nodelife.acts.drain import Drain
-    from kubectl_nodelife.acts.session import act_session
-    from kubectl_nodelife.commands.cluster.direct import target_of
     from kubectl_nodelife.report.drain import drain_run_text
     from kubectl_nodelife.report.live_line import LiveLine
 
-    target, identity, line = target_of(connection), identity_of(connection), LiveLine()
+    line = LiveLine()
 
     async def work() -> int:
         writing = act_order(order.options, act)
-        async with act_session(writing, target, environ(), identity, line.warn) as session:
+        async with session_of(connection, writing, line.warn) as session:
             drain = Drain(session, order, replan, line.write, line.note)
             progress = asyncio.create_task(_show_progress(drain, line))
             try:

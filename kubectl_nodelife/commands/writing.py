@@ -17,6 +17,9 @@ from kubectl_nodelife.errors import EXIT_FAILED, BadInput, Refused
 from kubectl_nodelife.report import terminal
 
 if TYPE_CHECKING:
+    from contextlib import AbstractAsyncContextManager
+
+    from kubectl_nodelife.acts.session import ActOrder, ActSession
     from kubectl_nodelife.daemon.permissions import Right
     from kubectl_nodelife.engine.actions import Action, RollBackDaemonSet
     from kubectl_nodelife.engine.calls import Result
@@ -46,6 +49,11 @@ class ActFlags(NamedTuple):
     dry_run: str = NONE
     max_writes: int = MAX_WRITES
     insecure: bool = False
+
+    @property
+    def unasked(self) -> bool:
+        """True if nobody need say yes before something is sent."""
+        return self.yes or self.dry_run == SERVER
 
 
 act_flags = gathered_flags(
@@ -80,13 +88,15 @@ def need_terminal(so_far: str, server: str, remedy: str) -> None:
 
 
 def is_confirmed(
-    act: ActFlags,
+    unasked: bool,
     question: str,
     server: str,
     remedy: str = "give --yes to send it, or --dry-run=client only to see it",
 ) -> bool:
-    """True if the person says yes. Raises Refused, with the remedy, where none can be asked."""
-    if act.yes or act.dry_run == SERVER:
+    """True if the person says yes, or need not be asked. Raises Refused, with the remedy, where
+    none can be.
+    """
+    if unasked:
         return True
     need_terminal("nothing is sent", server, remedy)
     return click.confirm(terminal.printable(question), err=True)
@@ -123,6 +133,17 @@ def identity_of(connection: Connection) -> str:
     from kubectl_nodelife.commands import ask
 
     return ask.resolve(connection).identity
+
+
+def session_of(
+    connection: Connection, order: ActOrder, warn: Show
+) -> AbstractAsyncContextManager[ActSession]:
+    """`act_session` on the cluster that the flags mean. Raises NodelifeError."""
+    from kubectl_nodelife.acts.session import act_session
+    from kubectl_nodelife.commands.cluster.direct import target_of
+
+    target = target_of(connection)
+    return act_session(order, target, environ(), identity_of(connection), warn)
 
 
 def environ() -> dict[str, str]:
@@ -177,10 +198,9 @@ def send_rollback(
 def _repair(step: RepairStep, action: Action) -> Ordered:
     from kubectl_nodelife.engine.actions import SetPodReady
 
-    pod = step.finding.pod
-    done = "set ready" if isinstance(action, SetPodReady) and action.status == "True" else "deleted"
-    if isinstance(action, SetPodReady) and action.status != "True":
-        done = "set not ready"
+    pod, done = step.finding.pod, "deleted"
+    if isinstance(action, SetPodReady):
+        done = "set ready" if action.status == "True" else "set not ready"
     return Ordered(action, pod, f"pod/{pod.namespace}/{pod.name}", done, step.not_before_s)
 
 
@@ -194,21 +214,21 @@ def _send(
 ) -> int:
     import asyncio
 
-    from kubectl_nodelife.acts.session import ActOrder, act_session, make_carrier
+    from kubectl_nodelife.acts.session import ActOrder, make_carrier
     from kubectl_nodelife.commands.cluster.direct import target_of
 
     target = target_of(connection)
     many = "this request" if len(orders) == 1 else f"these {len(orders)} requests"
-    if not is_confirmed(act, f"Send {many} to {target.context or target.server}?", target.server):
+    question = f"Send {many} to {target.context or target.server}?"
+    if not is_confirmed(act.unasked, question, target.server):
         terminal.note("not confirmed: nothing was sent")
         return 0
     dry_run = act.dry_run == SERVER
     order = ActOrder(who, rights, max_writes=act.max_writes, dry_run=dry_run, insecure=act.insecure)
 
     async def work() -> int:
-        session = act_session(order, target, environ(), identity_of(connection), terminal.warn)
-        async with session as open_session:
-            carrier = make_carrier(open_session, note_held)
+        async with session_of(connection, order, terminal.warn) as session:
+            carrier = make_carrier(session, note_held)
             suffix = " (server dry run)" if dry_run else ""
             failed = 0
 

@@ -196,6 +196,11 @@ class DrainLook(NamedTuple):
     warnings: list[str]
     settings: Settings
 
+    @property
+    def server(self) -> str:
+        """The cluster's address, "" for a dump."""
+        return str(self.source.get("server", ""))
+
 
 def look_for_drain(where: Where, read_all: str = "", needed: Sequence[str] = ()) -> DrainLook:
     """The dump that `-f` names, or else the cluster. Raises NodelifeError.

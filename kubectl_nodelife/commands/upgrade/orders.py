@@ -8,9 +8,8 @@ A request is only a request: nothing that stands on a Lease is obeyed as an orde
 from __future__ import annotations
 
 import contextlib
-import difflib
 import shlex
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -112,7 +111,7 @@ async def _read_left_objects(
     return objects
 
 
-LEASE_RIGHTS: Final = ("get", "patch")
+_LEASE_VERBS: Final = ("get", "patch")
 LEADER_ANSWER_SECONDS: Final = 25.0
 _ANSWER_LOOK_SECONDS: Final = 1.0
 
@@ -138,69 +137,39 @@ _order_flags = gathered_flags(
 )
 
 
-@contextlib.asynccontextmanager
-async def _order_session(
+def _carry_out(
+    work: Callable[[ActSession, LiveCarrier], Awaitable[int]],
     connection: Connection,
     flags: OrderFlags,
-    *,
     rights: tuple[Right, ...] = (),
     max_writes: int = 500,
-) -> AsyncIterator[tuple[ActSession, LiveCarrier]]:
-    """A session that may change the run's Lease, and do what `rights` are for."""
+) -> int:
+    """Do the work in a session that may change the run's Lease, and do what `rights` are for; its
+    exit code. Raises NodelifeError.
+    """
     import asyncio
 
-    from kubectl_nodelife.acts.session import ActOrder, LiveCarrier, act_session
-    from kubectl_nodelife.commands.cluster.direct import target_of
+    from kubectl_nodelife.acts.session import ActOrder, LiveCarrier
     from kubectl_nodelife.controllers.upgrade.marks import CONTROLLER
     from kubectl_nodelife.controllers.upgrade.policy import LEASE_NAME
     from kubectl_nodelife.daemon.permissions import Right
     from kubectl_nodelife.engine.workqueue import TokenBucket
 
-    leases = tuple(
+    leases = (
         Right("coordination.k8s.io", "leases", "", verb, flags.lease_namespace, LEASE_NAME)
-        for verb in LEASE_RIGHTS
+        for verb in _LEASE_VERBS
     )
     order = ActOrder(CONTROLLER, (*leases, *rights), max_writes=max_writes, insecure=flags.insecure)
-    target = target_of(connection)
-    opened = act_session(
-        order, target, writing.environ(), writing.identity_of(connection), terminal.warn
-    )
-    async with opened as session:
-        carrier = LiveCarrier(session, TokenBucket(QPS, BURST), writing.note_held)
-        try:
-            yield session, carrier
-        finally:
-            await asyncio.shield(carrier.stop())
 
+    async def in_session() -> int:
+        async with writing.session_of(connection, order, terminal.warn) as session:
+            carrier = LiveCarrier(session, TokenBucket(QPS, BURST), writing.note_held)
+            try:
+                return await work(session, carrier)
+            finally:
+                await asyncio.shield(carrier.stop())
 
-async def _ask_leader(
-    session: ActSession, carrier: LiveCarrier, namespace: str, request: UpgradeRequest
-) -> bool:
-    """Leave it on the Lease; whether it is struck off within the time in which a leader answers.
-
-    A run that no process leads is paused by its document. Raises Refused where no run is open.
-    """
-    import asyncio
-
-    from kubectl_nodelife.acts.upgrade.lease import ask, edit_run, read_lease
-    from kubectl_nodelife.controllers.upgrade.document import ANNOTATION_REQUEST
-
-    def asked(lease: Lease | None) -> str | None:
-        notes = lease.metadata.annotations if lease is not None else None
-        return (notes or {}).get(ANNOTATION_REQUEST)
-
-    because = f"{request.verb} is asked for"
-    lease = await edit_run(session, carrier, namespace, partial(ask, request), because)
-    text = asked(lease)
-    if text is None or not lease.spec.holder_identity:
-        return text is None
-    try:
-        async with asyncio.timeout(LEADER_ANSWER_SECONDS):
-            while asked(await read_lease(session, namespace)) == text:
-                await asyncio.sleep(_ANSWER_LOOK_SECONDS)
-    except TimeoutError:
-        return False
-    return True
+    return writing.run_interruptible(in_session)
 
 
 def _node_option(name: str, **more: Any) -> Callable[[Callback], Callback]:
@@ -264,9 +233,7 @@ def _check_names(request: UpgradeRequest, run: RunDocument, nodes: Iterable[Node
     names = {node.name for node in nodes} | {*run.step.nodes, *run.given_back, *run.failed, ALL}
     for name in (*request.retry, *request.assume_done, *request.skip):
         if name not in names:
-            near = difflib.get_close_matches(name, names, 1)
-            meant = f"did you mean {near[0]}?" if near else "check the name"
-            raise NotFound("nodes", name, remedy=meant)
+            raise NotFound("nodes", name, among=names)
 
 
 _DONE: Final = {
@@ -282,20 +249,37 @@ _UNDONE: Final = {
 }
 
 
-def _ask(request: UpgradeRequest, connection: Connection, order: OrderFlags) -> int:
-    """Leave the request on the run's Lease; 1 where nobody is there to do it. Raises
-    NodelifeError.
+def _ask(request: UpgradeRequest, connection: Connection, flags: OrderFlags) -> int:
+    """Leave the request on the run's Lease, where a leader strikes it off as it takes it up; 1
+    where none does. A run that no process leads is paused by its document. Raises NodelifeError.
     """
+    import asyncio
 
-    async def work() -> int:
-        async with _order_session(connection, order) as (opened, carrier):
-            if await _ask_leader(opened, carrier, order.lease_namespace, request):
-                terminal.write(f"{_DONE[request.verb]}\n")
-                return 0
-            terminal.warn(_UNDONE[request.verb])
-            return 0 if request.verb == "pause" else EXIT_FAILED
+    from kubectl_nodelife.acts.upgrade.lease import ask, edit_run, read_lease
+    from kubectl_nodelife.controllers.upgrade.document import ANNOTATION_REQUEST
 
-    return writing.run_interruptible(work)
+    namespace = flags.lease_namespace
+
+    def asked(lease: Lease | None) -> str | None:
+        notes = lease.metadata.annotations if lease is not None else None
+        return (notes or {}).get(ANNOTATION_REQUEST)
+
+    async def work(session: ActSession, carrier: LiveCarrier) -> int:
+        because = f"{request.verb} is asked for"
+        lease = await edit_run(session, carrier, namespace, partial(ask, request), because)
+        waiting = text = asked(lease)
+        if text is not None and lease.spec.holder_identity:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(LEADER_ANSWER_SECONDS):
+                    while (waiting := asked(await read_lease(session, namespace))) == text:
+                        await asyncio.sleep(_ANSWER_LOOK_SECONDS)
+        if text is None or waiting != text:
+            terminal.write(f"{_DONE[request.verb]}\n")
+            return 0
+        terminal.warn(_UNDONE[request.verb])
+        return 0 if request.verb == "pause" else EXIT_FAILED
+
+    return _carry_out(work, connection, flags)
 
 
 @click.command("abort")
@@ -368,7 +352,8 @@ def clean(release_failed: bool, yes: bool, order: OrderFlags, connection: Connec
     """
     import asyncio
 
-    from kubectl_nodelife.acts.upgrade.clean import check_over
+    from kubectl_nodelife.acts.upgrade.clean import Cleaner, check_over
+    from kubectl_nodelife.acts.upgrade.lease import LEASE_DURATION_NS, RunLease
     from kubectl_nodelife.commands.cluster.direct import target_of
     from kubectl_nodelife.controllers.upgrade.leaving import leftovers
 
@@ -383,38 +368,22 @@ def clean(release_failed: bool, yes: bool, order: OrderFlags, connection: Connec
     for line in _shown(marks, objects, read.lease):
         terminal.write(terminal.printable(line))
     target = target_of(connection)
-    act = writing.ActFlags(yes=yes, dry_run="none", max_writes=0, insecure=order.insecure)
     question = f"Clean up {target.context or target.server}?"
-    if not writing.is_confirmed(act, question, target.server, "give --yes to send it"):
+    if not writing.is_confirmed(yes, question, target.server, "give --yes to send it"):
         terminal.note("not confirmed: nothing was changed")
         return 0
 
-    rights, most = _rights(namespace, marks, objects), 3 * (len(marks) + len(objects) + 1)
-    session = _order_session(connection, order, rights=rights, max_writes=most)
-    return writing.run_interruptible(
-        lambda: _clean(session, namespace, marks, objects, release_failed=release_failed)
-    )
-
-
-async def _clean(
-    session: contextlib.AbstractAsyncContextManager[tuple[ActSession, LiveCarrier]],
-    lease_namespace: str,
-    marks: list[Leftover],
-    objects: list[LeftObject],
-    *,
-    release_failed: bool,
-) -> int:
-    from kubectl_nodelife.acts.upgrade.clean import Cleaner
-    from kubectl_nodelife.acts.upgrade.lease import LEASE_DURATION_NS, RunLease
-
-    async with session as (opened, carrier):
-        lease = RunLease(opened, lease_namespace, LEASE_DURATION_NS, lambda lease: None)
+    async def work(session: ActSession, carrier: LiveCarrier) -> int:
+        lease = RunLease(session, namespace, LEASE_DURATION_NS, lambda lease: None)
 
         def show(text: str) -> None:
             terminal.write(f"{text}\n")
 
-        cleaner = Cleaner(opened, carrier, show, terminal.warn, release_failed)
+        cleaner = Cleaner(session, carrier, show, terminal.warn, release_failed)
         return 0 if await cleaner.run(lease, marks, objects) else EXIT_FAILED
+
+    most = 3 * (len(marks) + len(objects) + 1)
+    return _carry_out(work, connection, order, _rights(namespace, marks, objects), most)
 
 
 def _shown(marks: list[Leftover], objects: list[LeftObject], lease: Lease | None) -> list[str]:

@@ -6,11 +6,12 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import click
 
+from kubectl_nodelife.commands import writing
 from kubectl_nodelife.commands.flags import (
     Connection,
     Output,
@@ -23,16 +24,7 @@ from kubectl_nodelife.commands.flags import (
     where_flags,
 )
 from kubectl_nodelife.commands.upgrade.flags import policy_flags, policy_of, split_dumps
-from kubectl_nodelife.commands.upgrade.orders import read_run
-from kubectl_nodelife.commands.writing import (
-    INSECURE_FLAG,
-    YES_FLAG,
-    ActFlags,
-    environ,
-    identity_of,
-    need_terminal,
-)
-from kubectl_nodelife.commands.writing import is_confirmed as is_confirmed_act
+from kubectl_nodelife.commands.upgrade.orders import RunRead, read_run
 from kubectl_nodelife.errors import EXIT_FAILED, EXIT_NO, BadInput, Failed, NotFound, Refused
 from kubectl_nodelife.kube.names import parse_names
 from kubectl_nodelife.kube.times import SECOND_NS, parse_duration
@@ -41,6 +33,7 @@ from kubectl_nodelife.report.live_line import progress_bar
 
 if TYPE_CHECKING:
     from kubectl_nodelife.commands.cluster.look import DrainLook
+    from kubectl_nodelife.controllers.upgrade.document import RunDocument
     from kubectl_nodelife.controllers.upgrade.memory import UpgradePorts
     from kubectl_nodelife.controllers.upgrade.policy import UpgradePolicy
     from kubectl_nodelife.kube.node import Lease, Node
@@ -94,7 +87,6 @@ def plan(
     where.lead_here()
     look = look_for_upgrade(where, read)
     check_pods_read(look.snapshot)
-    check_named(policy, look.snapshot.nodes)
     upgrade_plan = planned(policy, look)
     if not upgrade_plan.nodes:
         raise no_node(policy.selector)
@@ -106,11 +98,12 @@ def plan(
 
 
 def planned(policy: UpgradePolicy, look: DrainLook) -> UpgradePlan:
-    """The plan, with a progress bar while the run is played. Raises BadInput."""
+    """The plan, with a progress bar while the run is played. Raises BadInput, NotFound."""
     from kubectl_nodelife.upgrade.plan import make_upgrade_plan
 
-    nodes = len(selected_names(policy, look))
-    with progress_bar("playing the run", nodes) as step:
+    nodes = look.snapshot.nodes
+    check_named(policy, nodes)
+    with progress_bar("playing the run", len(_selected(policy, nodes.values()))) as step:
         return make_upgrade_plan(look.snapshot, policy, look.settings, step)
 
 
@@ -125,11 +118,9 @@ def check_named(policy: UpgradePolicy, nodes: Collection[str]) -> None:
 
 def rendered(upgrade_plan: UpgradePlan, source: dict[str, Any], output: Output) -> str:
     """The plan's text in one of FORMATS."""
-    from kubectl_nodelife.report.upgrade_plan import upgrade_plan_page
+    from kubectl_nodelife.report.upgrade_plan import html_page, upgrade_plan_page
 
     if output.format == "html":
-        from kubectl_nodelife.report.upgrade_plan import html_page
-
         return html_page(upgrade_plan, source)
     return output.render(upgrade_plan_page(upgrade_plan, source))
 
@@ -188,9 +179,9 @@ lead_flags = gathered_flags(
     "lead",
     LeadFlags,
     f"""
-{YES_FLAG}
+{writing.YES_FLAG}
 --set=FLAG=VALUE           A setting; repeatable.
-{INSECURE_FLAG}
+{writing.INSECURE_FLAG}
 --lease-duration=DURATION  How long a leader that does not renew keeps the Lease.
 """,
     lease_duration={"show_default": True},
@@ -221,8 +212,8 @@ def _lead_run(
         _ports(policy, look),
         nodes,
         target_of(connection),
-        environ(),
-        identity_of(connection),
+        writing.environ(),
+        writing.identity_of(connection),
         _most_writes(policy, look),
         flags.insecure,
         parse_duration(flags.lease_duration),
@@ -264,18 +255,17 @@ def _ports(policy: UpgradePolicy, look: DrainLook) -> UpgradePorts:
     return make_ports(policy, look.settings, read)._replace(planned_addresses=addresses)
 
 
-def selected_names(policy: UpgradePolicy, look: DrainLook) -> list[str]:
+def _selected(policy: UpgradePolicy, nodes: Iterable[Node]) -> list[Node]:
     """The nodes that the run is about."""
     from kubectl_nodelife.controllers.upgrade.claims import is_selected
 
-    return [name for name, node in look.snapshot.nodes.items() if is_selected(node, policy)]
+    return [node for node in nodes if is_selected(node, policy)]
 
 
 def _most_writes(policy: UpgradePolicy, look: DrainLook) -> int:
     """Twice what a run over the nodes with their pods writes at most."""
-    nodes = selected_names(policy, look)
-    pods = sum(len(look.snapshot.cache.pods_on(name)) for name in nodes)
-    return 2 * (WRITES_A_NODE * len(nodes) + pods) + 100
+    chosen, pods_on = _selected(policy, look.snapshot.nodes.values()), look.snapshot.cache.pods_on
+    return 2 * sum(WRITES_A_NODE + len(pods_on(node.name)) for node in chosen) + 100
 
 
 def _write_line(text: str, at_ns: int | None = None) -> None:
@@ -317,96 +307,63 @@ def start(
       kubectl nodelife upgrade start -f upgrade.yaml --yes
       kubectl nodelife upgrade start -f upgrade.yaml --dry-run
     """
+    import asyncio
+
+    from kubectl_nodelife.acts.upgrade.lease import check_start, document_or_refused, foreign_marks
+
     policy = policy_of(given, connection)
     if dry_run and resume:
         raise BadInput("--dry-run and --resume exclude each other")
-    prepared = _prepare(policy, connection, lead, dry_run=dry_run, resumes=resume)
-    if dry_run:
-        return show_course(prepared.course)
-    if not is_confirmed(lead.yes, prepared.todo, prepared.server):
-        terminal.note("not confirmed: nothing was changed")
-        return 0
-    return _lead_run(policy, prepared.look, prepared.nodes, connection, lead, resumes=resume)
-
-
-class _Prepared(NamedTuple):
-    """The parts that were read and shown before the question. `todo`: how many nodes are asked
-    for; `course`: that of the run as it was planned.
-    """
-
-    look: DrainLook
-    nodes: list[Node]
-    todo: int
-    course: PlayedRun
-
-    @property
-    def server(self) -> str:
-        """The cluster's address."""
-        return str(self.look.source.get("server", ""))
-
-
-def _prepare(
-    policy: UpgradePolicy,
-    connection: Connection,
-    lead: LeadFlags,
-    *,
-    dry_run: bool,
-    resumes: bool,
-) -> _Prepared:
-    """Show the plan, or the run that is gone on with. Raises NodelifeError."""
-    import asyncio
-
-    from kubectl_nodelife.acts.upgrade.lease import (
-        check_start,
-        differences,
-        document_or_refused,
-        foreign_marks,
-    )
-    from kubectl_nodelife.controllers.upgrade.claims import is_selected
-    from kubectl_nodelife.outlook.upgrade_status import upgrade_status
-    from kubectl_nodelife.report.formats import render
-    from kubectl_nodelife.report.upgrade import upgrade_status_page
-    from kubectl_nodelife.sim.upgrade_course import PlayedRun
-
     read = asyncio.run(read_run(connection, policy.lease_namespace))
     goes_on = ""
     if not dry_run:
-        goes_on = check_start(read.lease, read.nodes, policy, read.now_ns, resumes=resumes)
+        goes_on = check_start(read.lease, read.nodes, policy, read.now_ns, resumes=resume)
     look = look_for_upgrade(Where(connection, assignments=lead.assignments))
     run = document_or_refused(read.lease)
-    foreign = foreign_marks(read.nodes, run)
-    terminal.warn(*look.warnings, *filter(None, [foreign]))
+    terminal.warn(*look.warnings, *filter(None, [foreign_marks(read.nodes, run)]))
     if goes_on and run is not None:
-        _check_target(look, policy)
-        if resumes and (other := differences(run, policy)):
-            terminal.note(f"run {run.run} goes on by another order: {other}")
-        status = upgrade_status(read.nodes, read.lease, read.now_ns, read.source)
-        terminal.write(render(upgrade_status_page(status), "table"))
-        todo, course = sum(is_selected(node, policy) for node in read.nodes), PlayedRun()
+        _show_run(policy, look, read, run, resumes=resume)
+        todo = len(_selected(policy, read.nodes))
     else:
         upgrade_plan = _show_plan(policy, look)
-        todo, course = len(upgrade_plan.done), upgrade_plan.course
-    return _Prepared(look, read.nodes, todo, course)
+        if dry_run:
+            return show_course(upgrade_plan.course)
+        todo = len(upgrade_plan.done)
+    if not is_confirmed(lead.yes, todo, look.server):
+        terminal.note("not confirmed: nothing was changed")
+        return 0
+    return _lead_run(policy, look, read.nodes, connection, lead, resumes=resume)
 
 
-def _check_target(look: DrainLook, policy: UpgradePolicy) -> None:
-    """Raises Refused where the cluster's versions do not allow the target."""
+def _show_run(
+    policy: UpgradePolicy, look: DrainLook, read: RunRead, run: RunDocument, *, resumes: bool
+) -> None:
+    """Show the run that is gone on with. Raises Refused where the cluster's versions do not allow
+    its target.
+    """
+    from kubectl_nodelife.acts.upgrade.lease import differences
+    from kubectl_nodelife.outlook.upgrade_status import upgrade_status
+    from kubectl_nodelife.report.formats import render
+    from kubectl_nodelife.report.upgrade import upgrade_status_page
     from kubectl_nodelife.upgrade.findings import REFUSED_BY, version_skew
 
     for finding in version_skew(look.settings, policy):
         if finding.severity == REFUSED_BY:
             raise Refused(finding.text, on="--target")
+    if resumes and (other := differences(run, policy)):
+        terminal.note(f"run {run.run} goes on by another order: {other}")
+    status = upgrade_status(read.nodes, read.lease, read.now_ns, read.source)
+    terminal.write(render(upgrade_status_page(status), "table"))
 
 
 def _show_plan(policy: UpgradePolicy, look: DrainLook) -> UpgradePlan:
     """Make the plan and show it. Raises Failed, Refused, NotFound."""
-    check_named(policy, look.snapshot.nodes)
     upgrade_plan = planned(policy, look)
     if not upgrade_plan.nodes:
         raise Failed("no node matches", on="--selector", remedy="check the labels")
     terminal.write(rendered(upgrade_plan, look.source, Output("table")))
     if upgrade_plan.refusals:
-        raise Refused("; ".join(upgrade_plan.refusals), on=str(look.source.get("server", "")))
+        raise Refused("; ".join(upgrade_plan.refusals), on=look.server)
     return upgrade_plan
 
 
@@ -414,7 +371,7 @@ def is_confirmed(yes: bool, nodes: int, server: str) -> bool:
     """True if the number of nodes was typed. Raises Refused without a terminal."""
     if yes:
         return True
-    need_terminal("nothing is changed", server, "give --yes to begin")
+    writing.need_terminal("nothing is changed", server, "give --yes to begin")
     typed = click.prompt(
         f"Type the number of nodes to be upgraded ({nodes}) to begin", default="", err=True
     )
@@ -450,41 +407,31 @@ def prove(
       kubectl nodelife upgrade prove worker-7 worker-8 --canary-image registry.k8s.io/pause:3.10
     """
     from kubectl_nodelife.commands.cluster.look import look_for_drain
+    from kubectl_nodelife.controllers.upgrade.policy import policy_from
 
     if not nodes:
         raise BadInput("no node is named", remedy="give NODE...")
     names = parse_names(nodes)
-    flags: dict[str, Any] = {
+    flags = {
         "proveTimeout": prove_timeout,
         "readyFor": ready_for,
         "canaryImage": canary_image,
         "leaseNamespace": lease_namespace,
         "namespace": connection.namespace,
     }
-    policy = proof_policy(names, flags)
+    given = {name: value for name, value in flags.items() if value is not None}
+    at_once = {"maxParallel": len(names), "maxUnavailable": len(names)}
+    mode = {"work": {"mode": "nothing"}, "includeControlPlane": True}
+    policy = policy_from({"nodes": names, **mode, **at_once, **given})
     look = look_for_drain(Where(connection, assignments=lead.assignments))
     check_named(policy, look.snapshot.nodes)
-    if not _is_confirmed(names, str(look.source.get("server", "")), lead):
+    many = f"{len(names)} nodes" if len(names) > 1 else f"node {names[0]}"
+    question = f"Taint {many} of {look.server} and run a canary there?"
+    if not writing.is_confirmed(lead.yes, question, look.server, "give --yes to send it"):
         terminal.note("not confirmed: nothing was changed")
         return 0
     there = list(look.snapshot.nodes.values())
     return _lead_run(policy, look, there, connection, lead, proof_only=True)
-
-
-def proof_policy(nodes: Sequence[str], flags: Mapping[str, Any]) -> UpgradePolicy:
-    """The policy of a run that does nothing but prove these nodes, all at once. Raises BadInput."""
-    from kubectl_nodelife.controllers.upgrade.policy import policy_from
-
-    given = {name: value for name, value in flags.items() if value is not None}
-    mode = {"work": {"mode": "nothing"}, "includeControlPlane": True, "maxParallel": len(nodes)}
-    return policy_from({"nodes": list(nodes), "maxUnavailable": len(nodes), **mode, **given})
-
-
-def _is_confirmed(nodes: Sequence[str], server: str, lead: LeadFlags) -> bool:
-    act = ActFlags(yes=lead.yes, dry_run="none", max_writes=0, insecure=lead.insecure)
-    many = f"{len(nodes)} nodes" if len(nodes) > 1 else f"node {nodes[0]}"
-    question = f"Taint {many} of {server} and run a canary there?"
-    return is_confirmed_act(act, question, server, "give --yes to send it")
 
 
 @click.command("preview")
