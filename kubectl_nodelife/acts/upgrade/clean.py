@@ -62,7 +62,7 @@ class Cleaner:
         proof_only = False
         await lease.acquire(self.show)
         async with lease.renewed():
-            namespace = lease.keeper.election.key[0]
+            namespace = lease.election.key[0]
             if (run_lease := await read_lease(self.session, namespace)) is not None:
                 proof_only = check_over(run_lease)
                 names = tuple(sorted(one.node.name for one in marks if one.stays))
@@ -87,7 +87,7 @@ class Cleaner:
 
     async def _clean_node(self, name: str, lease: RunLease, proof_only: bool) -> bool:
         for _ in range(_TRIES):
-            if not lease.keeper.leads():
+            if not lease.leads():
                 raise Refused(f"{lease} is not held any more", remedy="run the command again")
             answer = await self.session.reader.call(Get("Node", ("", name)))
             if answer.code == NOT_FOUND:
@@ -111,7 +111,7 @@ class Cleaner:
         return False
 
     async def _delete_lease(self, lease: RunLease) -> None:
-        election = lease.keeper.election
+        election = lease.election
         call = Delete("Lease", election.key, {"uid": election.uid})
         answer = await self.session.writer.call(call)
         if not answer.ok and answer.code != NOT_FOUND:

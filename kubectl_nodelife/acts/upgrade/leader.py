@@ -2,12 +2,11 @@
 
 It is what `controllers/upgrade/controller.py` asks of a leader: an engine with a new controller for
 each epoch, each action through enforce mode's gate with its intent on disk, each outcome an event.
-Nothing is remembered here that the nodes' annotations and the run's document do not say, so that a
-leader may end at any point and another go on; but a leader that slept remembers which commands it
-has begun.
+A leader may end at any point and another go on: nothing is remembered here that the nodes'
+annotations and the run's document do not say, but which commands a leader that slept has begun.
 
-What it does is said in plain sentences, one for each record of an action: `start` prints them,
-`start --dry-run` those of a play. They name the same states and reasons as the Events of nodes.
+What it does is said in a sentence for each record of an action, with the states and reasons of the
+nodes' Events: `start` prints them, `start --dry-run` those of a play.
 """
 
 from __future__ import annotations
@@ -39,7 +38,6 @@ from kubectl_nodelife.controllers.upgrade.policy import UpgradePolicy
 from kubectl_nodelife.controllers.upgrade.report import ANNOTATION_REPORT, encode_report, report_of
 from kubectl_nodelife.controllers.upgrade.upgrade_pass import UpgradePass
 from kubectl_nodelife.daemon.enforce.recorder import IntentJournal
-from kubectl_nodelife.daemon.paths import journal_path
 from kubectl_nodelife.engine.actions import Action, Detail, EvictPod, StartWork, StopWork
 from kubectl_nodelife.engine.calls import Result
 from kubectl_nodelife.engine.events import NOT_SENT, Outcome, Put
@@ -73,9 +71,10 @@ first pass over a big fleet takes seconds, and is no reason to wait for a minute
 
 
 class WorkEnded(NamedTuple):
-    """A try of the work ended with that exit code."""
+    """A try of the work on a node ended with that exit code."""
 
-    key: WorkKey
+    node: str
+    number: int
     code: int
 
 
@@ -100,8 +99,8 @@ class LeadOrder(msgspec.Struct):
     proof_only: bool = False
 
 
-class Leader:
-    """Leads a run: keeps its Lease, follows the cluster, carries out what is decided.
+class Leader(Recorder):
+    """Leads a run, and says what was done, held or refused.
 
     `ended_because`: why it ended before its run did. `interrupted`: a person has asked for its end.
     """
@@ -122,7 +121,7 @@ class Leader:
         self._session, self._cache, self._lease = session, cache, lease
         self._say, self._warn = show, warn
         self._epoch = -1
-        self._blind = "not all lists are read"
+        self._blind, self._held = "not all lists are read", ""
         self._beside: HostState | None = None
         self._asked_ns = self._report_due_ns = 0
         self._waits = Waits()
@@ -166,7 +165,7 @@ class Leader:
         if lease.deleted or lease.taken_by:
             by = f"{lease.taken_by} leads the upgrade now" if lease.taken_by else "it was deleted"
             return self._end(f"{lease}: {by}")
-        if lease.keeper.leads() and lease.epoch != self._epoch:
+        if lease.leads() and lease.epoch != self._epoch:
             self._begin()
         began_s = time.thread_time()
         engine = self._cache.engine
@@ -261,7 +260,7 @@ class Leader:
             return
         self._report_due_ns = last.now_ns + REPORT_NS
         report = encode_report(report_of(last))
-        self._lease.keeper.election.annotations = {ANNOTATION_REPORT: report}
+        self._lease.election.annotations = {ANNOTATION_REPORT: report}
 
     def _start(self, action: Action, now_ns: int) -> None:
         if action.writes:
@@ -287,17 +286,13 @@ class Leader:
             elif isinstance(message, Put):
                 self._cache.put(message.obj)
             elif isinstance(message, WorkEnded) and self._cache.engine is not None:
-                key, controller = message.key, self._cache.engine.controller
-                controller.work_ended(key.node, key.number, message.code)
+                self._cache.engine.controller.work_ended(*message)
 
     # The work
 
     def _make_runner(self) -> WorkRunner:
-        order = self._order
-        folder = os.path.join(
-            os.path.dirname(journal_path(dict(order.environ), order.identity)),
-            f"upgrade-{self._run.run}",
-        )
+        order, beside = self._order, os.path.dirname(self._session.intents.path)
+        folder = f"{beside}/upgrade-{self._run.run}"
         self._say(f"the output of the work on each node goes to {folder}/NODE.log")
         return WorkRunner(order.policy.work.command, folder, order.environ, self._work_ended)
 
@@ -305,7 +300,7 @@ class Leader:
         if code and self._work is not None:
             last_output, log = self._work.last_words(key.node), self._work.log_path(key.node)
             self._say(f"node {key.node}: the work says: {last_output or '(no output)'} ({log})")
-        self._cache.queue.put_nowait(WorkEnded(key, code))
+        self._cache.queue.put_nowait(WorkEnded(key.node, key.number, code))
 
     # Writing
 
@@ -318,7 +313,7 @@ class Leader:
             session.guard,
             self._view,
             IntentJournal(session.intents, session.now_ns, lambda: self._lease.epoch),
-            _Narrator(self._show, self._warn),
+            self,
             session.now_ns,
             session.monotonic_ns,
             PATIENCE_NS,
@@ -330,7 +325,7 @@ class Leader:
 
     def _view(self) -> WriteConditions:
         return msgspec.structs.replace(
-            self._session.view(), leads=self._lease.keeper.leads(), blind=self._blind
+            self._session.view(), leads=self._lease.leads(), blind=self._blind
         )
 
     async def _may_send_event(self) -> bool:
@@ -338,20 +333,7 @@ class Leader:
         now_ns = self._session.monotonic_ns()
         wait_ns = self._event_tokens.reserve(now_ns) - now_ns
         await asyncio.sleep(max(0.0, wait_ns / SECOND_NS))
-        return self._lease.keeper.leads() and not self._session.kill_switch.present
-
-    def _show(self, action: Action) -> None:
-        for line in sentences_of(action):
-            self._say(line)
-
-
-class _Narrator(Recorder):
-    """Says what was done, held or refused."""
-
-    def __init__(self, show: Callable[[Action], None], warn: Show) -> None:
-        self._show = show
-        self._warn = warn
-        self._held = ""
+        return self._lease.leads() and not self._session.kill_switch.present
 
     def held(self, action: Action, because: str, until_ns: int) -> None:
         if because != self._held:
@@ -367,6 +349,10 @@ class _Narrator(Recorder):
         elif not result.ok and result.code not in (NOT_SENT, 409, 429):
             what = f"{about_of(action)}: {action.word} refused by the API server"
             self._warn(f"{what}, tried again in a minute: {result.message}")
+
+    def _show(self, action: Action) -> None:
+        for line in sentences_of(action):
+            self._say(line)
 
 
 def _raise_bugs(tasks: Iterable[asyncio.Task[None]]) -> None:
@@ -425,7 +411,7 @@ def why_shut(session: ActSession, lease: RunLease) -> str:
 
     Then nothing is decided either, and no node's clock runs: none fails that could not be proved.
     """
-    if not lease.keeper.leads():
+    if not lease.leads():
         return f"{lease} is not held"
     if session.kill_switch.present:
         return "the ConfigMap kube-system/nodelife-stop is there"
@@ -444,8 +430,7 @@ _SELF_EVIDENT: Final = ("SetWindow", "WorkDone")
 class Waits:
     """Why a leader waits, said once for each reason, and at last that it waits no more."""
 
-    def __init__(self) -> None:
-        self._last_reason = ""
+    _last_reason = ""
 
     def line(self, unseen: str, shut: str) -> str:
         """The line that is due, "" for none.
@@ -469,8 +454,10 @@ def sentences_of(action: Action) -> Iterable[str]:
         if record == "SetGate":
             yield _gate(detail, action.because)
             continue
-        make_text = SENTENCES.get(record)
-        text = make_text(detail) if make_text is not None else _plain(record, detail)
+        if record in SENTENCES:
+            text = SENTENCES[record](detail)
+        else:
+            text = " ".join([record, *(f"{key}={value}" for key, value in detail.items())])
         if cordon is not None:
             text = f"{'cordoned' if cordon else 'uncordoned'}, {text}"
         because = f": {action.because}" if action.because and record not in _SELF_EVIDENT else ""
@@ -509,13 +496,9 @@ def _stepped(detail: Detail) -> str:
     return f"step {detail['step']} begins, with {counted(window, 'node')} at most"
 
 
-def _plain(record: str, detail: Detail) -> str:
-    return " ".join([record, *(f"{key}={value}" for key, value in detail.items())])
-
-
 SENTENCES: Final[dict[str, Callable[[Detail], str]]] = {
     **dict.fromkeys(("ClaimNode", "SetUpgradeState", "OpenForProof"), _entered),
-    **dict.fromkeys(("ReleaseNode", "RestoreNode", "FailNode"), _entered),
+    **dict.fromkeys(("ReleaseNode", "RestoreNode", "FailNode", "SetUpgradePhase"), _entered),
     "MarkNode": lambda detail: "marks changed",
     "StartWork": lambda detail: f"work begins (--{detail['mode']})",
     "StopWork": lambda detail: f"work is stopped (try {detail['try']})",
@@ -525,6 +508,5 @@ SENTENCES: Final[dict[str, Callable[[Detail], str]]] = {
     "DeleteCanary": lambda detail: "canary pod deleted",
     "CreateJob": lambda detail: "Job created",
     "DeleteJob": lambda detail: "Job deleted",
-    "SetUpgradePhase": lambda detail: f"now {detail['to']}",
     "SetWindow": _stepped,
 }

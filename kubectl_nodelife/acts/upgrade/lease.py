@@ -1,10 +1,9 @@
 """The run's Lease: acquired only from a holder that was watched and stayed silent, renewed, read;
 the run's document and what people ask on it; and how a leader comes to its run.
 
-The rules are `engine/election.py` with slower terms than enforce mode's: a leader takes over only
-when a person starts it, so that an hour's sleep of a laptop does no harm. Each change by a person
-is one PATCH under the version that was read, through the same gate and journal as all writes of an
-act; where another was faster, it is decided anew on what it left.
+A leader takes over only when a person starts it, so that an hour's sleep of a laptop does no harm.
+Each change by a person is one PATCH under the version that was read, through the same gate and
+journal as all writes of an act; where another was faster, it is decided anew on what it left.
 
 The same order again, from any machine, goes on with the run, also with one that has ended and is
 not cleared away; another selector, work or policy is refused. A mark of a run that the Lease does
@@ -64,7 +63,7 @@ _TRIES: Final = 5
 OnLease = Callable[[Lease], None]
 
 
-def election_terms(duration_ns: int = LEASE_DURATION_NS) -> ElectionTerms:
+def election_terms(duration_ns: int) -> ElectionTerms:
     """Renewed four times in the Lease's duration; no write after two thirds of it."""
     quarter_ns = duration_ns // 4
     return ElectionTerms(
@@ -77,39 +76,32 @@ def election_terms(duration_ns: int = LEASE_DURATION_NS) -> ElectionTerms:
     )
 
 
-class RunLease:
-    """The Lease of a run: acquired, renewed, read.
-
-    `on_lease` receives each version of the Lease that is seen.
-    """
+class RunLease(LeaseKeeper):
+    """The Lease of a run. `on_lease` receives each version of it that is seen."""
 
     def __init__(
         self, session: ActSession, namespace: str, duration_ns: int, on_lease: OnLease
     ) -> None:
         terms = election_terms(duration_ns)
-        self.keeper = LeaseKeeper(
-            session.reader, session.now_ns, namespace, name=LEASE_NAME, terms=terms
-        )
-        self.keeper.why_wrong_cluster = session.checks.why_another
-        self._reader = session.reader
-        self._now_ns = session.now_ns
+        super().__init__(session.reader, session.now_ns, namespace, name=LEASE_NAME, terms=terms)
+        self.why_wrong_cluster = session.checks.why_another
         self._on_lease = on_lease
         self._version = ""
 
     @property
     def epoch(self) -> int:
         """leaseTransitions of our last acquisition."""
-        return self.keeper.election.transitions
+        return self.election.transitions
 
     @property
     def deleted(self) -> bool:
         """True if it went while we held it."""
-        return self.keeper.election.deleted
+        return self.election.deleted
 
     @property
     def taken_by(self) -> str:
         """Its holder where that is another, else ""."""
-        election = self.keeper.election
+        election = self.election
         return "" if election.holder in ("", election.identity) else election.holder
 
     async def acquire(self, show: Callable[[str], None]) -> None:
@@ -117,43 +109,42 @@ class RunLease:
 
         `show` receives that, and for how long, we wait.
         """
-        keeper, seen, tries = self.keeper, "", 0
-        while not await keeper.attempt():
-            raw, tries = keeper.election.raw, tries + 1
-            if raw is None or not keeper.election.holder:  # another was a moment earlier, or 403
+        election, seen, tries = self.election, "", 0
+        while not await self.attempt():
+            raw, tries = election.raw, tries + 1
+            if raw is None or not election.holder:  # another was a moment earlier, or 403
                 if tries == _TRIES:
-                    raise Refused(f"it cannot be had: {keeper.error or 'no answer'}", on=str(self))
+                    raise Refused(f"it cannot be had: {self.error or 'no answer'}", on=str(self))
                 continue
             renewed = str(raw["spec"].get("renewTime"))
             if seen and renewed != seen:
-                run = run_text(_decoded(raw), self._now_ns())
+                run = run_text(_decoded(raw), self._stamp_ns())
                 raise Refused(
-                    f"{keeper.election.holder} leads {run} and is alive",
+                    f"{election.holder} leads {run} and is alive",
                     on=str(self),
                     remedy="`kubectl nodelife upgrade status` shows it",
                 )
             if not seen:
                 seconds = raw["spec"].get("leaseDurationSeconds")
                 show(
-                    f"{keeper.election.holder} led the upgrade last: waiting {seconds}s to see "
+                    f"{election.holder} led the upgrade last: waiting {seconds}s to see "
                     "whether it still does"
                 )
             seen = renewed
-            await asyncio.sleep(min(1.0, keeper.election.terms.retry_period_ns / times.SECOND_NS))
-        self._notify(keeper.election.raw)
+            await asyncio.sleep(min(1.0, election.terms.retry_period_ns / times.SECOND_NS))
+        self._notify(election.raw)
 
     async def run(self) -> None:
         """Renew it in time and look at it in between, until cancelled or until another has it."""
-        election = self.keeper.election
-        due_ns = 0
+        election, due_ns = self.election, 0
         while not self.deleted and not self.taken_by:
             await asyncio.sleep(min(LOOK_SECONDS, election.terms.retry_period_ns / times.SECOND_NS))
             if steady_ns() >= due_ns:
-                if await self.keeper.attempt():
+                if await self.attempt():
                     due_ns = steady_ns() + election.terms.retry_period_ns
                 self._notify(election.raw)
                 continue
-            answer = await self._reader.call(Get("Lease", election.key))
+            answer = await self._writer.call(Get("Lease", election.key))
             if answer.ok and answer.raw is not None:
                 self._notify(answer.raw)
             elif answer.code == NOT_FOUND:
@@ -169,12 +160,8 @@ class RunLease:
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)
 
-    async def release(self) -> None:
-        """Give it up, so that the next one need not wait."""
-        await self.keeper.release()
-
     def __str__(self) -> str:
-        return f"lease {'/'.join(self.keeper.election.key)}"
+        return f"lease {'/'.join(self.election.key)}"
 
     def _notify(self, raw: dict[str, Any] | None) -> None:
         version = str(raw["metadata"].get("resourceVersion")) if raw is not None else ""
@@ -343,7 +330,7 @@ def check_start(
     """
     if resumes:
         _check_same_nodes(open_document(lease), policy)
-    run, nodes = document_or_refused(lease), list(nodes)
+    run = document_or_refused(lease)
     if run is None or run.phase in OVER:
         epoch = (lease.spec.lease_transitions or 0) if lease is not None else 0
         return _uncleared(run, nodes, policy, epoch) if run is not None else ""
@@ -382,22 +369,19 @@ async def open_run(
     """The run to lead, now that the Lease is ours: begun, or gone on with. Raises NodelifeError."""
     namespace = policy.lease_namespace
     lease = await read_lease(session, namespace)
-    there = document_or_refused(lease)
-    now_ns = session.now_ns()
-    if not proof_only and check_start(lease, nodes, policy, now_ns, resumes=resumes):
-        assert there is not None
-        if resumes:
-            edit = partial(go_on_by, policy)
-            return open_document(
-                await edit_run(session, carrier, namespace, edit, "the run goes on")
+    there, now_ns = document_or_refused(lease), session.now_ns()
+    if proof_only:
+        if there is not None and there.phase not in OVER:
+            raise Refused(
+                f"run {there.run} is {there.phase}",
+                remedy="`upgrade abort` ends it, without a leader `upgrade clean` as well; for a "
+                "node of an upgrade: `upgrade resume --assume-done NODE`",
             )
-        return there
-    if proof_only and there is not None and there.phase not in OVER:
-        raise Refused(
-            f"run {there.run} is {there.phase}",
-            remedy="`upgrade abort` ends it, without a leader `upgrade clean` as well; for a node "
-            "of an upgrade: `upgrade resume --assume-done NODE`",
-        )
+    elif check_start(lease, nodes, policy, now_ns, resumes=resumes) and there is not None:
+        if not resumes:
+            return there
+        edit = partial(go_on_by, policy)
+        return open_document(await edit_run(session, carrier, namespace, edit, "the run goes on"))
     run = RunDocument(  # such as `1122-0915-3fa2`, fit for a label's value and a part of a name
         run=f"{times.to_datetime(now_ns):%m%d-%H%M}-{secrets.token_hex(2)}",
         policy=policy_digest(policy),

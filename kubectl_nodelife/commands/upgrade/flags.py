@@ -23,10 +23,21 @@ from kubectl_nodelife.kube.names import did_you_mean, parse_names
 _NO_COMMAND: Final = "\0"
 
 
+_KINDS: Final[Mapping[str, Mapping[str, Any]]] = {
+    "text": {},
+    "many": {"multiple": True},
+    "number": {"type": int},
+    "share": {"type": float},
+    "command": {"is_flag": False, "flag_value": _NO_COMMAND},
+    "unhealthy": {"metavar": None, "type": click.Choice(("skip", "include"))},
+    "switch": {"is_flag": True, "default": None},
+    "off": {"default": None},
+}
+"""How click takes a flag of each kind; `off`: a switch that is on unless `--no-...` is given."""
+
+
 class _Flag(NamedTuple):
-    """A flag. `kind`: text, many, names, choice, number, share, switch (on), or off (a switch that
-    is on unless `--no-...` is given).
-    """
+    """A flag. `kind`: one of _KINDS."""
 
     name: str
     kind: str
@@ -44,7 +55,7 @@ _WORK: Final = (
     _Flag("run", "text", "CMD", "Work: run by sh -c on this machine for each node."),
     _Flag("job", "text", "FILE", "Work: a Job on the node; $(NODE) and others are put in."),
     _Flag("wait", "switch", "", "The work is done by others; --target says when it is done."),
-    _Flag("replace", "command", "CMD", "Work: the node goes and a new one of its pool comes."),
+    _Flag("replace", "command", "[CMD]", "Work: the node goes and a new one of its pool comes."),
     _Flag("nothing", "switch", "", "Work: none; drain, prove and release only."),
     _Flag("rerun-safe", "switch", "", "Running the work twice at once does no harm."),
 )
@@ -59,7 +70,7 @@ _POLICY: Final = (
     _Flag("max-parallel", "number", "N", "In flight at most."),
     _Flag("low-water", "share", "PERCENT", "Cpu and memory to keep free [10]."),
     _Flag("zones", "number", "N", "Zones at once, 0 for all [1]."),
-    _Flag("pools", "names", "NAMES", "The order of pools."),
+    _Flag("pools", "text", "NAMES", "The order of pools."),
     _Flag("pool-label", "text", "KEY", "The label that names a node's pool."),
     _Flag("allow-dark-zone", "switch", "", "A zone's only node may go."),
     _Flag("canary", "text", "N|NAMES", "The first step: how many, or which [1]."),
@@ -75,7 +86,7 @@ _POLICY: Final = (
     _Flag("expect-work", "text", "DURATION", "How long the work will take."),
     _Flag("window", "many", "'DAYS FROM-TO ZONE'", "Claim only then; repeatable."),
     _Flag("gate", "text", "CMD", "Hold while this fails."),
-    _Flag("unhealthy", "choice", "skip|include", "Nodes that were NotReady [skip]."),
+    _Flag("unhealthy", "unhealthy", "", "Nodes that were NotReady [skip]."),
     _Flag("include-cordoned", "switch", "", "Nodes that others cordoned."),
     _Flag("accept-unknown", "switch", "", "Nodes of which too little is read."),
     _Flag("shield", "off", "", "Ask autoscalers to leave nodes in work alone."),
@@ -103,7 +114,6 @@ _WHICH: Final = (
     ),
     click.option("-f", "--filename", multiple=True, metavar="PATH", help="A file of kind Upgrade."),
 )
-_TYPES: Final[Mapping[str, Any]] = {"number": int, "share": float}
 
 
 def policy_flags(callback: Callable[..., Any]) -> Callable[..., Any]:
@@ -116,24 +126,6 @@ def policy_flags(callback: Callable[..., Any]) -> Callable[..., Any]:
         return callback(*args, given=given, **kwargs)
 
     return with_options(with_given, (*_WHICH, *map(_option, _FLAGS)))
-
-
-def given_mapping(given: Mapping[str, Any], connection: Connection) -> dict[str, Any]:
-    """The policy of flags and file, as `policy_from` takes it. Raises BadInput."""
-    said = _said(given, connection)
-    mapping: dict[str, Any] = {name: said[name] for name in _WHERE if name in said}
-    mapping |= {flag.field: said[flag.field] for flag in _POLICY if flag.field in said}
-    for name, separator in _LISTS.items():
-        if isinstance(text := mapping.get(name), str):
-            mapping[name] = text.split(separator) if separator else [text]
-    mapping |= _canary(mapping.get("canary"))
-    if isinstance(path := mapping.get("canaryTemplate"), str):
-        mapping["canaryTemplate"] = one_document(path)
-    if drain := {flag.field: said[flag.field] for flag in _DRAIN if flag.field in said}:
-        mapping["drain"] = drain
-    if work := _work(said):
-        mapping["work"] = work
-    return mapping
 
 
 def _said(given: Mapping[str, Any], connection: Connection) -> dict[str, Any]:
@@ -152,17 +144,27 @@ def _said(given: Mapping[str, Any], connection: Connection) -> dict[str, Any]:
 
 def policy_of(given: Mapping[str, Any], connection: Connection) -> policy.UpgradePolicy:
     """The policy of flags and file. Raises BadInput, also where no nodes or no work are named."""
-    mapping = given_mapping(given, connection)
+    said = _said(given, connection)
+    mapping = {name: said[name] for name in (*_WHERE, *(f.field for f in _POLICY)) if name in said}
+    for name, separator in _LISTS.items():
+        if isinstance(text := mapping.get(name), str):
+            mapping[name] = text.split(separator) if separator else [text]
+    mapping |= _canary(mapping.get("canary"))
+    if isinstance(path := mapping.get("canaryTemplate"), str):
+        mapping["canaryTemplate"] = one_document(path)
+    if drain := {flag.field: said[flag.field] for flag in _DRAIN if flag.field in said}:
+        mapping["drain"] = drain
+    work = _work(said)
     named = mapping.get("nodes") or mapping.get("selector")
     if given["all_nodes"] and named:
         raise BadInput("--all names all nodes", remedy="leave out NODE..., -l and --selector")
     if not named and not given["all_nodes"]:
         raise BadInput("no nodes are named", remedy="give NODE..., -l SELECTOR or --all")
-    if "work" not in mapping:
+    if not work:
         raise BadInput(
             "no work is named", remedy="give --run, --job, --wait, --replace or --nothing"
         )
-    return policy.policy_from(mapping)
+    return policy.policy_from(mapping | {"work": work})
 
 
 def split_dumps(given: Mapping[str, Any]) -> tuple[dict[str, Any], tuple[str, ...]]:
@@ -204,20 +206,9 @@ def _work(said: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _option(flag: _Flag) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    name = f"--{flag.name}"
-    if flag.kind == "switch":
-        return click.option(name, is_flag=True, default=None, help=flag.help)
-    if flag.kind == "off":
-        return click.option(f"{name}/--no-{flag.name}", default=None, help=flag.help)
-    if flag.kind == "command":
-        return click.option(
-            name, is_flag=False, flag_value=_NO_COMMAND, metavar="[CMD]", help=flag.help
-        )
-    if flag.kind == "choice":
-        return click.option(name, type=click.Choice(flag.metavar.split("|")), help=flag.help)
-    many = flag.kind == "many"
-    type_ = _TYPES.get(flag.kind)
-    return click.option(name, multiple=many, type=type_, metavar=flag.metavar, help=flag.help)
+    name = f"--{flag.name}/--no-{flag.name}" if flag.kind == "off" else f"--{flag.name}"
+    how = {"metavar": flag.metavar or None, **_KINDS[flag.kind]}
+    return click.option(name, help=flag.help, **how)
 
 
 def _keyword(flag: _Flag) -> str:

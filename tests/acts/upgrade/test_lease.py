@@ -41,7 +41,7 @@ async def test_the_first_leader_has_it_at_once_and_says_nothing() -> None:
     session, said = Session(), list[str]()
     lease = lease_of(session)
     await lease.acquire(said.append)
-    assert lease.keeper.leads() and lease.epoch == 0 and not said
+    assert lease.leads() and lease.epoch == 0 and not said
     assert session.server.spec["leaseDurationSeconds"] == 1
 
 
@@ -63,8 +63,8 @@ async def test_a_holder_who_is_alive_is_named_and_left_alone() -> None:
     renewing = asyncio.create_task(first.run())
     with pytest.raises(Refused, match="is alive") as caught:
         await second.acquire(lambda text: None)
-    assert first.keeper.election.identity in str(caught.value)
-    assert first.keeper.leads()
+    assert first.election.identity in str(caught.value)
+    assert first.leads()
     renewing.cancel()
 
 
@@ -75,7 +75,7 @@ async def test_a_lease_that_is_deleted_ends_the_leader() -> None:
     session.server.lease = None
     async with asyncio.timeout(5):
         await lease.run()
-    assert lease.deleted and not lease.keeper.leads() and session.server.lease is None
+    assert lease.deleted and not lease.leads() and session.server.lease is None
 
 
 async def test_a_wish_is_seen_between_two_renewals_and_survives_them() -> None:
@@ -91,7 +91,7 @@ async def test_a_wish_is_seen_between_two_renewals_and_survives_them() -> None:
         while not any((one.metadata.annotations or {}) for one in seen):
             await asyncio.sleep(0.02)
     await asyncio.sleep(0.6)
-    assert server.lease["metadata"]["annotations"] and lease.keeper.leads()
+    assert server.lease["metadata"]["annotations"] and lease.leads()
     running.cancel()
 
 
@@ -104,4 +104,4 @@ async def test_who_is_succeeded_notices_and_writes_no_more() -> None:
     server._keep({**server.lease, "spec": {**server.spec, "holderIdentity": "other"}})
     async with asyncio.timeout(5):
         await lease.run()
-    assert lease.taken_by == "other" and not lease.keeper.leads()
+    assert lease.taken_by == "other" and not lease.leads()

@@ -50,7 +50,7 @@ def test_every_verb_that_a_run_may_need_is_asked_for() -> None:
 
 
 def test_the_last_write_is_over_before_another_may_lead() -> None:
-    terms = election_terms()
+    terms = election_terms(MINUTE_NS)
     assert terms.lease_duration_ns == MINUTE_NS
     assert terms.retry_period_ns == 15 * SECOND_NS and terms.renew_deadline_ns == 40 * SECOND_NS
     limit_s = request_seconds(MINUTE_NS)

@@ -16,7 +16,7 @@ def shut(leads: bool = True, **fields: Any) -> str:
         "guard": SimpleNamespace(breakers={}),
         "monotonic_ns": lambda: NOW_NS,
     }
-    lease = SimpleNamespace(keeper=SimpleNamespace(leads=lambda: leads))
+    lease = SimpleNamespace(leads=lambda: leads)
     return why_shut(cast(Any, SimpleNamespace(**{**parts, **fields})), cast(Any, lease))
 
 
