@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import Any
 
-from kubectl_nodelife.controllers.upgrade.counts import CLUSTER, ScopeBudget
+from kubectl_nodelife.controllers.upgrade.counts import ScopeBudget
 from kubectl_nodelife.controllers.upgrade.marks import ANNOTATION, NodeState
 from kubectl_nodelife.controllers.upgrade.policy import policy_mapping
 from kubectl_nodelife.document import document
 from kubectl_nodelife.engine.actions import Action, EvictPod, NodeMarkPatch, RecordEvent
 from kubectl_nodelife.kube.kinds import kind_named
 from kubectl_nodelife.kube.times import in_seconds
+from kubectl_nodelife.outlook.upgrade_status import lowest_document
 from kubectl_nodelife.sim.upgrade_course import INSTANTS, PlayedRun, PlayedStep
 from kubectl_nodelife.upgrade.findings import CLAIM, PlannedNode, UpgradePlan
 
@@ -67,14 +68,8 @@ def lowest_of(course: PlayedRun) -> Json:
         scope: {"available": low.available, "at": in_seconds(low.at_ns)}
         for scope, low in course.lowest.items()
     }
-    every = lows.get(CLUSTER, {})
-    return {
-        "all": every.get("available"),
-        "at": every.get("at"),
-        "byPool": {s.pool: low for s, low in lows.items() if s.kind == "pool"},
-        "byZone": {f"{s.pool}/{s.zone}": low for s, low in lows.items() if s.kind == "zone"},
-        "freeShare": {name: round(share, 4) for name, share in course.free_share.items()},
-    }
+    free_share = {name: round(share, 4) for name, share in course.free_share.items()}
+    return {**lowest_document(lows), "freeShare": free_share}
 
 
 def _budget(budget: ScopeBudget) -> Json:

@@ -87,11 +87,10 @@ def _stages(status: dict[str, Any]) -> dict[str, tuple[object, ...]]:
     }
 
 
-def _run_lines(status: dict[str, Any]) -> Iterable[str]:
+def _run_lines(status: dict[str, Any]) -> list[str]:
     """The words about the run, without what changes by time alone."""
     shown = _lasting(status)
-    yield from _answer(shown)
-    yield from _details(shown)
+    return [*_answer(shown), *_details(shown)]
 
 
 def _lasting(status: dict[str, Any]) -> dict[str, Any]:
@@ -113,7 +112,8 @@ def _answer(status: dict[str, Any]) -> Iterable[str]:
         yield _estimate(estimate, is_led=status["leader"]["alive"])
     elif status["counts"]:
         yield _counts(status["counts"])
-    yield from _asked_of_a_person(status)
+    if asked := _asked_of_a_person(status):
+        yield asked
 
 
 def _asked(request: dict[str, Any] | None) -> str:
@@ -124,12 +124,20 @@ def _asked(request: dict[str, Any] | None) -> str:
     return f"; {request['verb']} is asked for, and no leader has taken it up{because}"
 
 
-def _asked_of_a_person(status: dict[str, Any]) -> list[str]:
-    """The decision that is waited for, or that a run which is not over has no leader."""
-    decision = _decision(status)
-    if decision or status["phase"] in _OVER or status["leader"]["alive"]:
-        return decision
-    return [_leader(status["leader"])]
+def _asked_of_a_person(status: dict[str, Any]) -> str:
+    """The nodes that wait for a person, with what to type; or that a run which is not over has no
+    leader; "" for neither.
+    """
+    bad, is_over = _in_state(status, "Failed", "Held"), status["phase"] in _OVER
+    if bad and is_over:
+        return f"Left out of service: {first_names(bad, _SHOWN)}: kubectl nodelife upgrade clean"
+    if bad:
+        names = ",".join(bad) if len(bad) <= _SHOWN else "all"
+        return (
+            f"Decide on {first_names(bad, _SHOWN)}: kubectl nodelife upgrade resume --retry {names}"
+            " (or --assume-done NODES: prove them as they are; --skip NODES: leave them out)"
+        )
+    return "" if is_over or status["leader"]["alive"] else _leader(status["leader"])
 
 
 def _details(status: dict[str, Any]) -> Iterable[str]:
@@ -137,7 +145,7 @@ def _details(status: dict[str, Any]) -> Iterable[str]:
     if not status["run"]:
         return
     leader = _leader(status["leader"])
-    if status["phase"] not in _OVER and leader not in _asked_of_a_person(status):
+    if status["phase"] not in _OVER and leader != _asked_of_a_person(status):
         yield leader
     if status["phase"] in ("Running", "Paused"):
         yield _step(status["step"])
@@ -147,7 +155,12 @@ def _details(status: dict[str, Any]) -> Iterable[str]:
         held.setdefault(hold["because"], []).append(hold["what"])
     for because, names in list(held.items())[:_SHOWN]:
         yield f"Waits: {first_names(names, _SHOWN)}: {because}"
-    yield from _left_out(status)
+    if skipped := [n for n in status["nodes"] if n["state"] == "Skipped"]:
+        whose = [f"{node['name']} ({node['because']})" for node in skipped]
+        yield f"Skipped: {first_names(whose, _SHOWN, '; ')}"
+    bad = _in_state(status, "Failed", "Held")
+    if gone := [name for name in status["failures"] if name not in bad]:
+        yield f"Failed, and not there any more: {', '.join(gone)}"
     if status["counts"] and status["estimate"] is not None:
         yield _counts(status["counts"])
     for pool, low in status["lowest"]["byPool"].items():
@@ -172,33 +185,10 @@ def _counts(counts: dict[str, int]) -> str:
     return "Nodes: " + ", ".join(f"{n} {state}" for state, n in counts.items())
 
 
-def _in_state(status: dict[str, Any], *states: str) -> list[dict[str, Any]]:
-    return [node for state in states for node in status["nodes"] if node["state"] == state]
-
-
-def _decision(status: dict[str, Any]) -> list[str]:
-    """The nodes that wait for a person, with what to type."""
-    bad = [node["name"] for node in _in_state(status, "Failed", "Held")]
-    if not bad:
-        return []
-    if status["phase"] in _OVER:
-        return [f"Left out of service: {first_names(bad, _SHOWN)}: kubectl nodelife upgrade clean"]
-    names = ",".join(bad) if len(bad) <= _SHOWN else "all"
-    return [
-        f"Decide on {first_names(bad, _SHOWN)}: kubectl nodelife upgrade resume --retry {names}"
-        " (or --assume-done NODES: prove them as they are; --skip NODES: leave them out)"
-    ]
-
-
-def _left_out(status: dict[str, Any]) -> Iterable[str]:
-    """The nodes that are skipped, and those that failed and went."""
-    skipped = [f"{node['name']} ({node['because']})" for node in _in_state(status, "Skipped")]
-    if skipped:
-        yield f"Skipped: {first_names(skipped, _SHOWN, '; ')}"
-    bad = {node["name"] for node in _in_state(status, "Failed", "Held")}
-    gone = [name for name in status["failures"] if name not in bad]
-    if gone:
-        yield f"Failed, and not there any more: {', '.join(gone)}"
+def _in_state(status: dict[str, Any], *states: str) -> list[str]:
+    """The nodes in these states, by name, state by state."""
+    nodes = status["nodes"]
+    return [node["name"] for state in states for node in nodes if node["state"] == state]
 
 
 def _estimate(estimate: dict[str, Any], *, is_led: bool) -> str:
@@ -239,13 +229,12 @@ def _leader(leader: dict[str, Any]) -> str:
 
 
 def _row(node: dict[str, Any]) -> tuple[object, ...]:
-    state = node["state"]
     deadline = node.get("deadlineSeconds")
     return (
         node["name"],
         node["pool"],
         node["zone"],
-        ColoredText(state, _TONES[state]) if state in _TONES else state,
+        _toned(node["state"], _TONES),
         _span(node.get("sinceSeconds")),
         _span(deadline) if deadline is None or deadline >= 0 else f"-{_span(-deadline)}",
         node.get("try", ""),
@@ -255,9 +244,12 @@ def _row(node: dict[str, Any]) -> tuple[object, ...]:
 
 
 def _check(name: str, check: dict[str, Any]) -> tuple[object, ...]:
-    result = check["result"]
-    toned = ColoredText(result, _RESULTS[result]) if result in _RESULTS else result
-    return (name, check["check"], toned, check["because"], check["shows"])
+    result = _toned(check["result"], _RESULTS)
+    return (name, check["check"], result, check["because"], check["shows"])
+
+
+def _toned(text: str, tones: dict[str, str]) -> str:
+    return ColoredText(text, tones[text]) if text in tones else text
 
 
 def _budget(budget: dict[str, Any]) -> tuple[object, ...]:

@@ -1,9 +1,7 @@
 """The page of `upgrade plan`: the answer in a few lines, then steps, nodes, budgets, findings.
 
-And as one self-contained page: a Gantt of nodes by zone, availability over time. No script, no
-font, nothing fetched; templates/upgrade.html makes markup of plain values. A played upgrade has the
-same lanes (`played_rows`): a node from its claim through its states to its end, and the run itself,
-with the time in which a gate holds it.
+As HTML also a Gantt of nodes by zone, and availability over time. A played upgrade has the same
+lanes (`played_rows`), and one of the run itself, with the time in which a gate holds it.
 """
 
 from __future__ import annotations
@@ -50,7 +48,7 @@ def _blocks(plan: UpgradePlan, *, wide: bool) -> Iterator[Block]:
     shown = (f for f in plan.findings if f.severity != REFUSED_BY)
     yield "\n".join(f"{finding.severity}: {finding.text}" for finding in shown)
     yield "\n".join(undone_lines(plan))
-    yield Table(_STEP_COLUMNS, _step_rows(plan))
+    yield Table(_STEP_COLUMNS, list(_step_rows(plan)))
     nodes = plan.nodes
     if not wide and len(nodes) > _MANY:
         nodes = [node for node in plan.nodes if node.decision != CLAIM]
@@ -143,22 +141,19 @@ def _clock(span_ns: int | None) -> str:
     return clock(None if span_ns is None else span_ns / SECOND_NS)
 
 
-def _step_rows(plan: UpgradePlan) -> list[list[object]]:
-    return [
-        [
+def _step_rows(plan: UpgradePlan) -> Iterator[list[object]]:
+    for index, step in enumerate(plan.course.steps):
+        count = len(step.names)
+        yield [
             index,
             step.pool,
             ",".join(step.zones),
-            f"{len(step.names)} of {step.width}"
-            if step.width > len(step.names)
-            else len(step.names),
+            f"{count} of {step.width}" if step.width > count else count,
             _clock(step.start_ns),
             _clock(step.end_ns),
             _clock(step.soak_ns or None),
             first_names(step.names, 5),
         ]
-        for index, step in enumerate(plan.course.steps)
-    ]
 
 
 def _node_row(node: PlannedNode) -> list[object]:

@@ -1,6 +1,5 @@
-"""What is read off a simulated upgrade: its course (which nodes were claimed when, the steps, the
-least availability), which `upgrade plan` shows of the run that it plays, and the document
-`final.upgrade`.
+"""What is read off a simulated upgrade: its course, which `upgrade plan` shows of the run that it
+plays, and the document `final.upgrade`.
 
 The least availability is measured while it runs, at each change of a node or a pod, and not taken
 from the controller; turns, steps and the result of each node are read from the marks that its
@@ -174,40 +173,37 @@ class PlayedRun:
         return held.because if held is not None else ""
 
 
+@dataclass(slots=True)
 class _Reader:
     """Reads nodes, steps, phases and gates from what happened and was not refused.
 
     `nodes`: as they were when they were seen first. `soaks_ns`: when the run began to soak.
+    `open`: nodes of the step that have not come to their end; `was`: of a newcomer, the node that
+    was claimed.
     """
 
-    def __init__(
-        self,
-        course: PlayedRun,
-        nodes: Mapping[str, Node],
-        policy: UpgradePolicy,
-        soaks_ns: Sequence[int],
-    ) -> None:
-        self._course, self._nodes, self._policy = course, nodes, policy
-        self._soaks_ns = [soak_ns - course.origin_ns for soak_ns in soaks_ns]
-        self._width = 0
-        self._open: set[str] = set()
-        self._was: dict[str, str] = {}
-        """Of a newcomer, the node that was claimed."""
+    course: PlayedRun
+    nodes: Mapping[str, Node]
+    policy: UpgradePolicy
+    soaks_ns: Sequence[int]
+    width: int = 0
+    open: set[str] = field(default_factory=set)
+    was: dict[str, str] = field(default_factory=dict)
 
     def read(self, entries: Entries) -> None:
-        course = self._course
+        course = self.course
         for at_ns, action in entries:
             at_ns -= course.origin_ns
             match action:
                 case UpdateRun(window=window, phase=phase):
-                    self._width = self._width if window is None else max(0, window)
+                    self.width = self.width if window is None else max(0, window)
                     course.phases += [(at_ns, phase)] if phase else []
                 case SetGate(gate=gate, holds=holds):
                     course.gates.setdefault(gate, []).append((at_ns, holds))
                 case NodeMarkPatch() if action.from_ != action.to:
                     self._mark(action, at_ns)
                 case FailWithoutMark(node=node, because=because):
-                    if turn := course.turns.get(self._was.get(node, node)):
+                    if turn := course.turns.get(self.was.get(node, node)):
                         self._enter(turn, marks.NodeState.FAILED, at_ns, because)
                 case EvictPod():
                     course.evictions += 1
@@ -215,11 +211,11 @@ class _Reader:
     def _mark(self, action: NodeMarkPatch, at_ns: int) -> None:
         text = action.annotations.get(marks.ANNOTATION)
         if text and (before := marks.decode_mark(text).for_):  # the node whose place it takes
-            self._was[action.node] = self._was.get(before, before)
-        name = self._was.get(action.node, action.node)
+            self.was[action.node] = self.was.get(before, before)
+        name = self.was.get(action.node, action.node)
         if action.to == marks.NodeState.DRAINING:
             self._claim(name, at_ns)
-        if turn := self._course.turns.get(name):
+        if turn := self.course.turns.get(name):
             turn.now = action.node
             self._enter(turn, action.to, at_ns, action.because)
 
@@ -232,23 +228,23 @@ class _Reader:
             turn.restored, turn.at["done"] = because, at_ns
         elif state in (marks.NodeState.FAILED, marks.NodeState.HELD):
             turn.failed, turn.at["done"] = because, at_ns
-        if "done" in turn.at and turn.name in self._open:  # marks go once more, at the run's end
-            self._open.discard(turn.name)
-            if not self._open:
-                self._course.steps[turn.step].end_ns = at_ns
+        if "done" in turn.at and turn.name in self.open:  # marks go once more, at the run's end
+            self.open.discard(turn.name)
+            if not self.open:
+                self.course.steps[turn.step].end_ns = at_ns
 
     def _claim(self, name: str, at_ns: int) -> None:
-        node, steps = self._nodes[name], self._course.steps
-        zone, pool = claims.zone_name(node), claims.turn_of(node, self._policy)
-        turn = self._course.turns.setdefault(name, PlayedNode(name, name))
+        node, steps = self.nodes[name], self.course.steps
+        zone, pool = claims.zone_name(node), claims.turn_of(node, self.policy)
+        turn = self.course.turns.setdefault(name, PlayedNode(name, name))
         if not steps or self._is_another(steps[-1], pool, at_ns):
-            steps.append(PlayedStep(pool, self._width, at_ns))
+            steps.append(PlayedStep(pool, self.width, at_ns))
         step, number = steps[-1], len(steps) - 1
         step.names.append(name)
         step.end_ns = None
         if zone not in step.zones:
             step.zones.append(zone)
-        self._open.add(name)
+        self.open.add(name)
         if turn.step != number:
             turn.step, turn.tried_ns = number, at_ns
         turn.at.clear()
@@ -256,12 +252,12 @@ class _Reader:
 
     def _is_another(self, step: PlayedStep, pool: str, at_ns: int) -> bool:
         """True if a claim now begins a new step: another pool or window, or after a soak."""
-        differs = (step.pool, step.width) != (pool, self._width)
+        differs = (step.pool, step.width) != (pool, self.width)
         if step.end_ns is None:
             return differs
-        soaked = any(step.end_ns <= soak_ns <= at_ns for soak_ns in self._soaks_ns)
+        soaked = any(step.end_ns <= soak_ns <= at_ns for soak_ns in self.soaks_ns)
         if soaked:
-            step.soak_ns = int(self._policy.soak_ns)
+            step.soak_ns = int(self.policy.soak_ns)
         return soaked or differs
 
 
@@ -294,18 +290,12 @@ class _Integral:
 
     def __init__(self, now_ns: int) -> None:
         self._members: set[object] = set()
-        self._since_ns = now_ns
-        self._total_ns = 0
+        self._since_ns, self._total_ns = now_ns, 0
 
     def put(self, member: object, holds: bool, now_ns: int) -> None:
         """The member counts from now on, or no longer does."""
-        if holds != (member in self._members):
-            self.seconds(now_ns)
-            (self._members.add if holds else self._members.discard)(member)
-
-    def holds(self, member: object) -> bool:
-        """True if the member counts now."""
-        return member in self._members
+        self.seconds(now_ns)
+        (self._members.add if holds else self._members.discard)(member)
 
     def seconds(self, now_ns: int) -> float:
         """The sum up to now."""
@@ -319,14 +309,15 @@ class UpgradeWatch:
 
     def __init__(self, world: World, policy: UpgradePolicy) -> None:
         self._world, self._api, self._policy = world, world.api, policy
-        self.began_ns = world.api.now_ns
-        nodes = [n for n in world.api.store.nodes.values() if not claims.is_control_plane(n)]
-        self.selected = [n.name for n in nodes if claims.is_selected(n, policy)]
+        self.began_ns = began_ns = world.api.now_ns
+        self._nodes = dict(world.api.store.nodes)
+        nodes = [n for n in self._nodes.values() if not claims.is_control_plane(n)]
+        selected = [n for n in nodes if claims.is_selected(n, policy)]
+        self.selected = [n.name for n in selected]
+        self._own_pools = {claims.pool_name(n, policy) for n in selected}
         self._available: dict[str, tuple[str, str]] = {}
         self._ready_nodes: set[str] = set()
         self._lowest_ready = 0
-        self._nodes = dict(world.api.store.nodes)
-        self._own_pools = {claims.pool_name(self._nodes[name], policy) for name in self.selected}
         self._scopes: Counter[NodeScope] = Counter()
         self._lows: dict[NodeScope, LowPoint] = {}
         self._available_in_own: list[tuple[int, int]] = []
@@ -335,9 +326,10 @@ class UpgradeWatch:
         for node in nodes:
             self._count(node.name, node)
         self._lowest_ready = len(self._ready_nodes)
-        self._lows = {s: LowPoint(n, self.began_ns) for s, n in self._scopes.items()}
-        self._waits: dict[str, _Integral] = {}
-        self._pending, self._at_zero = _Integral(self.began_ns), _Integral(self.began_ns)
+        self._lows = {s: LowPoint(n, began_ns) for s, n in self._scopes.items()}
+        self._held: tuple[int, set[str]] = (began_ns, set())
+        self._held_ns: Counter[str] = Counter()
+        self._pending, self._at_zero = _Integral(began_ns), _Integral(began_ns)
         for ledger in world.disruption.ledgers.values():
             self._budget_changed("PodDisruptionBudget", None, ledger.budget)
         self._measure_room()
@@ -347,11 +339,11 @@ class UpgradeWatch:
 
     def held(self, by: set[str]) -> None:
         """Take in the holds on candidates other than gates: slots, zone, room, a budget, a soak."""
-        if SOAK in by and not (SOAK in self._waits and self._waits[SOAK].holds(SOAK)):
-            self._soaks_ns.append(self._api.now_ns)
-        for scope in by | self._waits.keys():
-            waits = self._waits.setdefault(scope, _Integral(self._api.now_ns))
-            waits.put(scope, scope in by, self._api.now_ns)
+        (since_ns, before), now_ns = self._held, self._api.now_ns
+        if SOAK in by - before:
+            self._soaks_ns.append(now_ns)
+        self._held_ns.update(dict.fromkeys(before, now_ns - since_ns))
+        self._held = (now_ns, by)
 
     def _node_changed(self, old: Node | None, new: Node | None, cause: Action | None) -> None:
         node = new or old
@@ -452,7 +444,8 @@ class UpgradeWatch:
         done = [(at, a) for at, a in entries if at >= self.began_ns and a.id not in refused]
         origin_ns = self.began_ns + cold_ns
         course = PlayedRun(origin_ns, free_share=dict(self._shares))
-        _Reader(course, self._nodes, self._policy, self._soaks_ns).read(done)
+        soaks_ns = [soak_ns - origin_ns for soak_ns in self._soaks_ns]
+        _Reader(course, self._nodes, self._policy, soaks_ns).read(done)
         course.decided = [entry for entry in done if entry[1].controller == marks.CONTROLLER]
         course.moves = moves_of_pods(a for _, a in done)
         course.zone_states = _zone_states(done)
@@ -469,9 +462,8 @@ class UpgradeWatch:
 
     def _lowest_by(self, kind: str) -> dict[str, int]:
         """The lowest of each pool, or zone; 0 of one that came later."""
-        scopes = sorted(scope for scope in self._scopes if scope.kind == kind)
-        lows = [self._lows[scope].available if scope in self._lows else 0 for scope in scopes]
-        return {s.pool or s.zone: low for s, low in zip(scopes, lows, strict=True)}
+        none, scopes = LowPoint(0, 0), sorted(s for s in self._scopes if s.kind == kind)
+        return {s.pool or s.zone: self._lows.get(s, none).available for s in scopes}
 
     def _waited(self, course: PlayedRun, now_ns: int) -> dict[str, dict[str, float]]:
         """For how long gates held the run, and what else held a candidate."""
@@ -480,8 +472,12 @@ class UpgradeWatch:
             gate: _seconds(sum(until - at for at, until, holds in spans(changes, end_ns) if holds))
             for gate, changes in sorted(course.gates.items())
         }
-        scopes = {by: waits.seconds(now_ns) for by, waits in sorted(self._waits.items())}
-        return {"byGate": gates, "byScope": {k: v for k, v in scopes.items() if k not in gates}}
+        self.held(self._held[1])
+        held = sorted(self._held_ns.items())
+        return {
+            "byGate": gates,
+            "byScope": {by: _seconds(held_ns) for by, held_ns in held if by not in gates},
+        }
 
 
 _FATES: Final = (marks.NodeState.DONE, marks.NodeState.FAILED, marks.NodeState.HELD)
