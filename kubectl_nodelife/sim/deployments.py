@@ -49,7 +49,7 @@ from kubectl_nodelife.kube.workload import (
 )
 from kubectl_nodelife.sim.api import Api, creation, event_record
 from kubectl_nodelife.sim.clients import in_turn
-from kubectl_nodelife.sim.owners import Place
+from kubectl_nodelife.sim.owners import Bind
 from kubectl_nodelife.sim.timeline import OWNER, Agenda, Happening
 from kubectl_nodelife.workloads.owners import LABEL_POD_TEMPLATE_HASH, is_active, replicas_of
 
@@ -209,10 +209,10 @@ def _compare_ages(one: Time | None, other: Time | None, now_ns: int) -> int:
 class Deployments:
     """The Deployment controller of the virtual cluster."""
 
-    def __init__(self, api: Api, agenda: Agenda, place: Place) -> None:
+    def __init__(self, api: Api, agenda: Agenda, bind: Bind) -> None:
         self._api = api
         self._agenda = agenda
-        self._place = place
+        self._bind = bind
         self._followed: dict[str, Key] = {}
         """The keys of the Deployments that are followed, by uid."""
         self._causes: dict[str, Action | None] = {}
@@ -224,10 +224,10 @@ class Deployments:
         self._going: dict[str, None] = {}
         """The uids of pods whose deletion waits for it."""
 
-    def fork(self, api: Api, agenda: Agenda, place: Place) -> Deployments:
+    def fork(self, api: Api, agenda: Agenda, bind: Bind) -> Deployments:
         """The same for a fork of the world."""
         other = copy(self)
-        other._api, other._agenda, other._place = api, agenda, place
+        other._api, other._agenda, other._bind = api, agenda, bind
         other._followed, other._sets = dict(self._followed), dict(self._sets)
         other._causes, other._due = dict(self._causes), set(self._due)
         other._coming, other._going = Counter(self._coming), dict(self._going)
@@ -459,9 +459,7 @@ class Deployments:
                 owner_references=(_reference("ReplicaSet", owner),),
             ),
         )
-        pod = self._api.default_tolerations.admit(pod)
-        if (node := self._place(pod)) is not None:
-            pod = replace(pod, spec=replace(pod.spec, node_name=node))
+        pod = self._bind(self._api.default_tolerations.admit(pod))
         self._api.put("Pod", pod, self._api.note(creation(pod, because, cause)))
 
     def _delete(self, doomed: Pod, because: str, cause: Action, at_ns: int) -> None:

@@ -65,8 +65,8 @@ again. Another is replaced at once, however short its life.
 """
 
 
-Place = Callable[[Pod], str | None]
-"""Finds a node for a pod like this one, if it fits somewhere."""
+Bind = Callable[[Pod], Pod]
+"""Binds a new pod to a node, if it fits somewhere: the scheduler, see `Scheduler.bind`."""
 
 Lost = tuple[Pod, Replacement, Action | None]
 """A pod that is to be replaced, how, and the action that it was lost by."""
@@ -82,10 +82,10 @@ class WorkloadControllers:
     pod that is made anew.
     """
 
-    def __init__(self, api: Api, agenda: Agenda, place: Place) -> None:
+    def __init__(self, api: Api, agenda: Agenda, bind: Bind) -> None:
         self._api = api
         self._agenda = agenda
-        self._place = place
+        self._bind = bind
         self.delay_ns = 0
         self.cut_ns: int | None = None
         self.job_failures = 1
@@ -100,10 +100,10 @@ class WorkloadControllers:
         self._missing: dict[str, dict[int, Lost]] = {}
         """For StatefulSets that make one pod after another: the missing pods, by ordinal."""
 
-    def fork(self, api: Api, agenda: Agenda, place: Place) -> WorkloadControllers:
+    def fork(self, api: Api, agenda: Agenda, bind: Bind) -> WorkloadControllers:
         """The same for a fork of the world."""
         other = copy(self)
-        other._api, other._agenda, other._place = api, agenda, place
+        other._api, other._agenda, other._bind = api, agenda, bind
         self._active, other._active = fork_dict(self._active)
         self._made, other._made = fork_dict(self._made)
         other._waiting = dict(self._waiting)
@@ -299,11 +299,8 @@ class WorkloadControllers:
         name, uid = self._api.new_name(generated, lost.namespace)
         pod = successor(lost, name, uid, whole_seconds(self._api.now_ns))
         asked = self._api.store.find(owner.kind, pod.metadata.namespace, owner.name)
-        pod = self._api.default_tolerations.admit(
-            self._api.stamped.unstamped(pod, template_of(asked))
-        )
-        node = self._place(pod)
-        return pod if node is None else replace(pod, spec=replace(pod.spec, node_name=node))
+        pod = self._api.stamped.unstamped(pod, template_of(asked))
+        return self._bind(self._api.default_tolerations.admit(pod))
 
 
 LET_GO_NS = 60 * SECOND_NS

@@ -194,13 +194,14 @@ class Scheduler:
                     self._something_changed()
 
     def bind(self, pod: Pod) -> Pod:
-        """The new pod with its node, or as it is, if it fits nowhere now."""
-        if pod.spec.node_name:
+        """The new pod with its node, or as it is, if it fits nowhere now or has to wait."""
+        if pod.spec.node_name or self._waits_for_token():
             return pod
-        node = self.assign(pod)
+        node = self.placement.place(pod)
         if node is not None:
+            self._spend()
             return _bound(pod, node)
-        if pinned_node(pod.spec) is None or self._waits_for_token():
+        if pinned_node(pod.spec) is None:
             return pod
         condition = PodCondition(
             type=_SCHEDULED,
@@ -214,15 +215,6 @@ class Scheduler:
     def place(self, pod: Pod) -> str | None:
         """A node for a pod like this one, wherever it may be now; None where it fits nowhere."""
         return self.placement.place(pod)
-
-    def assign(self, pod: Pod) -> str | None:
-        """A node to which a new pod is bound now; None where it fits nowhere, or has to wait."""
-        if self._waits_for_token():
-            return None
-        node = self.placement.place(pod)
-        if node is not None:
-            self._spend()
-        return node
 
     def _waits_for_token(self) -> bool:
         """True if the client has no token now: all that wait are tried again once it has."""

@@ -123,9 +123,9 @@ class World:
         clients = KubeletClients.of(api.profile) if pace is not None else KubeletClients(None)
         self.kubelets = Kubelets(self.api, self.agenda, terms, clients)
         self.scheduler = Scheduler(self.api, self.agenda, scoring, paced=pace is not None)
-        self.owners = WorkloadControllers(self.api, self.agenda, self.scheduler.assign)
+        self.owners = WorkloadControllers(self.api, self.agenda, self.scheduler.bind)
         self.jobs = JobController(self.api, self.agenda, self.owners)
-        self.deployments = Deployments(self.api, self.agenda, self.scheduler.assign)
+        self.deployments = Deployments(self.api, self.agenda, self.scheduler.bind)
         self.disruption = DisruptionController(self.api, self.agenda, self.api.store)
         self.endpoints = EndpointsController(self.api, self.agenda)
         self.failures: list[Outcome] = []
@@ -168,9 +168,9 @@ class World:
             other.clients = self.clients.fork(agenda, other)
         other.kubelets = self.kubelets.fork(api, agenda)
         other.scheduler = self.scheduler.fork(api, agenda)
-        other.owners = self.owners.fork(api, agenda, other.scheduler.assign)
+        other.owners = self.owners.fork(api, agenda, other.scheduler.bind)
         other.jobs = self.jobs.fork(api, agenda, other.owners)
-        other.deployments = self.deployments.fork(api, agenda, other.scheduler.assign)
+        other.deployments = self.deployments.fork(api, agenda, other.scheduler.bind)
         other.disruption = self.disruption.fork(api, agenda, api.store)
         other.endpoints = self.endpoints.fork(api, agenda)
         if self.managers is not None and self.container_events is not None:

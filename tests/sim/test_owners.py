@@ -3,7 +3,9 @@
 import pytest
 
 from kubectl_nodelife.sim.run import RunSummary
-from tests.sim.documents import Json, found, node, owner, pod, story
+from kubectl_nodelife.sim.scenario import assemble
+from tests.sim.documents import Json, found, node, owner, pod, scenario, story
+from tests.simulating import play
 
 NODES = [node("a1"), node("a2"), node("a3")]
 
@@ -34,6 +36,19 @@ def test_a_statefulset_makes_one_pod_after_another(policy: str) -> None:
         return
     assert [name for name, _ in made] == ["db-0", "db-1", "db-2"]
     assert [at for _, at in made[1:]] == [record.at for record in ready[:2]]
+
+
+def test_a_pod_that_is_made_anew_is_bound_as_by_the_api_server() -> None:
+    """`assignPod` of its registry sets the condition with the node."""
+    gone = {"at": "10s", "delete": {"kind": "Pod", "name": "db-0"}}
+    objects = [*NODES, owner("StatefulSet", "db"), member("StatefulSet", "db", 0, "a1")]
+    slow = {"podStartDuration": "2m"}
+    told = scenario(duration="1m", objects=objects, events=[gone], kubelet=slow)
+    done = play(assemble(told))
+    (made,) = done.cluster.pods.values()
+    condition = made.status.condition("PodScheduled")
+    assert made.spec.node_name
+    assert condition is not None and condition.status == "True"
 
 
 def test_a_pod_that_is_not_ready_holds_up_those_behind_it() -> None:
