@@ -296,10 +296,10 @@ def _keep_answering(stuck: StuckPod) -> Iterator[RemedyCandidate]:
 
 def _at_work(objects: Iterable[KubeObject], snapshot: PlanSnapshot) -> tuple[KubeObject, ...]:
     """The same once the pods among them have been placed and are Ready; those without room stay."""
-    scheduler = snapshot.branch(MIDDLE).world.scheduler
+    placement = snapshot.branch(MIDDLE).world.scheduler.placement
     ready = []
     for obj in objects:
-        node = scheduler.place(obj) if isinstance(obj, Pod) else None
+        node = placement.place(obj) if isinstance(obj, Pod) else None
         if isinstance(obj, Pod) and node is not None:
             obj = made_ready(replace(obj, spec=replace(obj.spec, node_name=node)))
         ready.append(obj)

@@ -64,6 +64,7 @@ from kubectl_nodelife.kube.pod import Pod, Toleration, same_but_for_conditions
 from kubectl_nodelife.kube.selectors import matches
 from kubectl_nodelife.kube.taints import default_tolerations
 from kubectl_nodelife.kube.times import whole_seconds
+from kubectl_nodelife.sim.timeline import Agenda
 from kubectl_nodelife.workloads.admission import DECIDING_KINDS, Admission
 from kubectl_nodelife.workloads.owners import LABEL_POD_TEMPLATE_HASH
 from kubectl_nodelife.workloads.pod_classes import MADE_UID_ENDS, pods_among
@@ -229,25 +230,9 @@ class Api:
 
     def put(self, kind: str, obj: KubeObject, cause: Action | None = None) -> None:
         """Store an object as it now is, and call the listeners."""
-        self.changes += 1
         meta = obj.metadata
         old = self.store.set(kind, (meta.namespace, meta.name), obj)
-        event = Put(kind, obj, cause)
-        self.pending.append(event)
-        if type(obj) is Pod:
-            before: Pod | None = old  # type: ignore[assignment]
-            if before is None or not same_but_for_conditions(before, obj):
-                self._notify_pod_listeners(before, obj, cause)
-            else:
-                for on_conditions in self._conditions_listeners:
-                    on_conditions(((before, obj, cause),))
-        elif type(obj) is Node:
-            for listener in self._node_listeners:
-                listener(cast("Node | None", old), obj, cause)
-        else:
-            if kind == "Lease":
-                self.store.apply(event, self.now_ns)  # its renewal, too
-            self._notify_object_listeners(kind, old, obj)
+        self._changed(Put(kind, obj, cause), old, obj)
 
     def update(self, kind: str, old: KubeObject, new: KubeObject, cause: Action | None) -> None:
         """Store what somebody's update made of an object; a pod that waited for its last finalizer
@@ -284,21 +269,32 @@ class Api:
     def drop(self, kind: str, key: Key, cause: Action | None = None) -> KubeObject | None:
         """Remove an object, and call the listeners; returns the removed object."""
         old = self.store.set(kind, key, None)
-        if old is None:
-            return None
+        if old is not None:
+            self._changed(Gone(kind, key, cause), old, None)
+        return old
+
+    def _changed(self, event: Put | Gone, old: Any, new: Any) -> None:
+        """An object, which is stored, has changed so."""
         self.changes += 1
-        event = Gone(kind, key, cause)
         self.pending.append(event)
+        kind, cause = event.kind, event.cause
         if kind == "Pod":
-            self._notify_pod_listeners(cast(Pod, old), None, cause)
+            if old is None or new is None or not same_but_for_conditions(old, new):
+                for on_pod in self._pod_listeners:
+                    on_pod(old, new, cause)
+            else:
+                for on_conditions in self._conditions_listeners:
+                    on_conditions(((old, new, cause),))
         elif kind == "Node":
-            for listener in self._node_listeners:
-                listener(cast(Node, old), None, cause)
+            for on_node in self._node_listeners:
+                on_node(old, new, cause)
         else:
             if kind == "Lease":
-                self.store.apply(event, self.now_ns)
-            self._notify_object_listeners(kind, old, None)
-        return old
+                self.store.apply(event, self.now_ns)  # its renewal, too
+            if kind in DECIDING_KINDS:
+                self.admission = Admission(self.store, self.admission.serving)
+            for on_object in self._object_listeners:
+                on_object(kind, old, new)
 
     def leave_out_names_in_use(self) -> None:
         """Give no name and no uid that an object has which an earlier play made: the cluster may
@@ -330,17 +326,12 @@ class Api:
         )
         return replace(obj, metadata=meta)
 
-    def _notify_pod_listeners(self, old: Pod | None, new: Pod | None, cause: Action | None) -> None:
-        for listener in self._pod_listeners:
-            listener(old, new, cause)
 
-    def _notify_object_listeners(
-        self, kind: str, old: KubeObject | None, new: KubeObject | None
-    ) -> None:
-        if kind in DECIDING_KINDS:
-            self.admission = Admission(self.store, self.admission.serving)
-        for listener in self._object_listeners:
-            listener(kind, old, new)
+class ForkedWorld(Protocol):
+    """A world as its parts see it in which they are copied. The parts before theirs are there."""
+
+    api: Api
+    agenda: Agenda
 
 
 class MakePod(PodAction, frozen=True, kw_only=True, gc=False):

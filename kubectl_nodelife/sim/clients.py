@@ -49,7 +49,7 @@ from kubectl_nodelife.engine.pace import Pace
 from kubectl_nodelife.engine.workqueue import TokenBucket
 from kubectl_nodelife.kube.meta import KubeObject
 from kubectl_nodelife.sim import fields
-from kubectl_nodelife.sim.api import Api
+from kubectl_nodelife.sim.api import Api, ForkedWorld
 from kubectl_nodelife.sim.timeline import OWNER, SCRIPT, Agenda, Happening
 
 UNREACHABLE: Final = "unreachable"
@@ -81,10 +81,10 @@ class LeaseView:
         self._entries, self._start_ns = tuple(entries), start_ns
         self._stale = False
 
-    def fork(self, api: Api, agenda: Agenda) -> LeaseView:
+    def fork(self, world: ForkedWorld) -> LeaseView:
         """The same for a fork of the world."""
         other = copy(self)
-        other._api, other._agenda = api, agenda
+        other._api, other._agenda = world.api, world.agenda
         return other
 
     def begin(self) -> None:
@@ -223,7 +223,7 @@ class Clients:
     def __init__(self, agenda: Agenda, pace: Pace, server: ServerPort) -> None:
         self._agenda = agenda
         self.pace = pace
-        self._server: ServerPort | None = server
+        self._api = server
         self._buckets: dict[str, TokenBucket] = {}
         self._writers: dict[int, WriterThread] = {}
         self._ready: deque[int] = deque()
@@ -233,10 +233,10 @@ class Clients:
         self._waiting: dict[str, deque[int]] = {}
         self._senders: dict[str, int] = {}
 
-    def fork(self, agenda: Agenda, server: ServerPort) -> Clients:
+    def fork(self, world: ForkedWorld) -> Clients:
         """The same for a fork of the world: what is on its way goes on in both."""
         other = copy(self)
-        other._agenda, other._server = agenda, server
+        other._agenda, other._api = world.agenda, world.agenda.own(self._api)
         other._buckets = {name: copy(bucket) for name, bucket in self._buckets.items()}
         self._writers, other._writers = fork_dict(self._writers, WriterThread.fork)
         other._ready, other._pools = deque(self._ready), dict(self._pools)
@@ -249,7 +249,7 @@ class Clients:
         self._writers.clear()
         self._ready.clear()
         self._agenda.tokens.clear()
-        self._server = None
+        del self._api
 
     def start(self, actions: Sequence[Action], now_ns: int) -> None:
         """Begin what was decided together."""
@@ -328,11 +328,6 @@ class Clients:
     def _client(self, action: Action) -> str:
         controller = action.controller
         return NODE_LIFECYCLE if self.pace.shared and controller == TAINT_EVICTION else controller
-
-    @property
-    def _api(self) -> ServerPort:
-        assert self._server is not None
-        return self._server
 
     def _go_on(self, number: int, writer: WriterThread, now_ns: int) -> None:
         """Make the request that has its token, and ask for the token of the next one."""

@@ -34,7 +34,7 @@ from kubectl_nodelife.kubelet.containers import (
 from kubectl_nodelife.kubelet.machine import MAX_WAITING_REQUESTS
 from kubectl_nodelife.kubelet.reclaim import RUNNING_CONTAINERS, containers_are_stopped
 from kubectl_nodelife.kubelet.status import with_conditions_of_others
-from kubectl_nodelife.sim.api import event_record
+from kubectl_nodelife.sim.api import ForkedWorld, event_record
 from kubectl_nodelife.sim.events import ContainerEvent, PodTargets, ResourcesEvent
 from kubectl_nodelife.sim.status_manager import StatusManager, StatusManagers
 
@@ -48,16 +48,14 @@ class ContainerEvents:
         self._kubelets = managers.kubelets
         self._failing: list[ContainerEvent] = []
         self._kubelets.attend(on_run=self._runs, on_stop=self._stops)
-        self._listen()
-
-    def _listen(self) -> None:
         self._api.on_pod(self._pod_changed)
         self._api.on_pod_conditions(self._conditions_changed)
 
-    def fork(self, managers: StatusManagers) -> ContainerEvents:
+    def fork(self, world: ForkedWorld) -> ContainerEvents:
         """The same for a fork of the world."""
         other = copy(self)
-        other._managers, other._api, other._kubelets = managers, managers.api, managers.kubelets
+        managers = other._managers = world.agenda.own(self._managers)
+        other._api, other._kubelets = managers.api, managers.kubelets
         other._failing = list(self._failing)
         return other
 

@@ -47,7 +47,7 @@ from kubectl_nodelife.kube.workload import (
     ScaleSpec,
     scaled_value,
 )
-from kubectl_nodelife.sim.api import Api, creation, event_record
+from kubectl_nodelife.sim.api import Api, ForkedWorld, creation, event_record
 from kubectl_nodelife.sim.clients import in_turn
 from kubectl_nodelife.sim.owners import Bind
 from kubectl_nodelife.sim.timeline import OWNER, Agenda, Happening
@@ -224,10 +224,11 @@ class Deployments:
         self._going: dict[str, None] = {}
         """The uids of pods whose deletion waits for it."""
 
-    def fork(self, api: Api, agenda: Agenda, bind: Bind) -> Deployments:
+    def fork(self, world: ForkedWorld) -> Deployments:
         """The same for a fork of the world."""
         other = copy(self)
-        other._api, other._agenda, other._bind = api, agenda, bind
+        other._api, other._agenda = world.api, world.agenda
+        other._bind = world.agenda.mine(self._bind)
         other._followed, other._sets = dict(self._followed), dict(self._sets)
         other._causes, other._due = dict(self._causes), set(self._due)
         other._coming, other._going = Counter(self._coming), dict(self._going)

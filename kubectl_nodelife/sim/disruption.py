@@ -28,7 +28,7 @@ from kubectl_nodelife.kube.pod import Pod
 from kubectl_nodelife.kube.selectors import SelectorIndex
 from kubectl_nodelife.kube.times import MILLISECOND_NS
 from kubectl_nodelife.kube.workload import PodDisruptionBudget
-from kubectl_nodelife.sim.api import Api, event_record
+from kubectl_nodelife.sim.api import Api, ForkedWorld, event_record
 from kubectl_nodelife.sim.timeline import KUBELET, Agenda
 from kubectl_nodelife.workloads.budgets import (
     DELETION_TIMEOUT_NS,
@@ -217,13 +217,12 @@ class DisruptionController:
     as its pods were then: a play comes to few of thousands.
     """
 
-    def __init__(self, api: Api, agenda: Agenda, owners: OwnerLookup) -> None:
+    def __init__(self, api: Api, agenda: Agenda) -> None:
         self.sync_ns = SYNC_NS
         self._stuck: frozenset[Key] = frozenset()
         self._origin_ns = 0
         self._api = api
         self._agenda = agenda
-        self._owners = owners
         self._ledgers: dict[Key, BudgetLedger] = {}
         self._uncounted: set[Key] = set()
         self._pods: LabelledPods | None = None
@@ -240,10 +239,10 @@ class DisruptionController:
         self._writes = False
         self._listens = False
 
-    def fork(self, api: Api, agenda: Agenda, owners: OwnerLookup) -> DisruptionController:
+    def fork(self, world: ForkedWorld) -> DisruptionController:
         """The same for a fork of the world."""
         other = copy(self)
-        other._api, other._agenda, other._owners = api, agenda, owners
+        other._api, other._agenda = world.api, world.agenda
         self._ledgers, other._ledgers = fork_dict(self._ledgers, BudgetLedger.clone)
         other._uncounted, other._due = set(self._uncounted), set(self._due)
         other.changed = dict(self.changed)
@@ -323,14 +322,25 @@ class DisruptionController:
         None: another eviction wrote to the budget at the same moment; never with `again`.
         """
         ledgers, now_ns = self.budgets_of(pod), self._api.now_ns
-        answer = evict_under(ledgers, pod, now_ns - self._origin_ns, now_ns, again=again)
-        if isinstance(answer, EvictionRefused):
+        decision = decide_eviction(pod, [ledger.budget for ledger in ledgers], now_ns)
+        if isinstance(decision, EvictionRefused):
+            asks_budget = decision.code == 429
+        else:
+            asks_budget = decision.status is not None
+        at_ns = now_ns - self._origin_ns
+        if asks_budget and not again:
+            spent_ns = ledgers[0].last_spent_ns
+            if spent_ns is not None and at_ns - spent_ns < CONFLICT_WINDOW_NS:
+                return None
+        if isinstance(decision, EvictionRefused):
             names_budget = self._api.profile.has("refusals_name_budget")
-            return as_answered(answer, names_budget=names_budget)
-        if isinstance(answer, Allowed) and answer.status is not None:
-            self.changed[ledgers[0].budget.key] = None
-            self.write(ledgers[0])
-        return answer
+            return as_answered(decision, names_budget=names_budget)
+        if decision.status is not None:
+            ledger = ledgers[0]
+            ledger.spend(at_ns, msgspec.structs.replace(ledger.budget, status=decision.status))
+            self.changed[ledger.budget.key] = None
+            self.write(ledger)
+        return decision
 
     def write(self, ledger: BudgetLedger, cause: Action | None = None) -> None:
         """Store the budget in the API as the ledger has it."""
@@ -372,7 +382,7 @@ class DisruptionController:
         pods = self._pods.matching(budget.namespace, budget.spec.selector)
         ledger.disrupted = standing(ledger.disrupted, pods, now_ns)
         for pod in pods:
-            ledger.pod_changed(None, pod, self._owners)
+            ledger.pod_changed(None, pod, self._api.store)
         before = ledger.budget
         ledger.begin(now_ns)
         if ledger.budget is not before:
@@ -399,10 +409,10 @@ class DisruptionController:
             return
         pod = self._api.store.pods.get((key[0], name))
         if pod is not None:
-            ledger.pod_changed(pod, None, self._owners)
+            ledger.pod_changed(pod, None, self._api.store)
         ledger.disrupted.pop(name, None)
         if pod is not None:
-            ledger.pod_changed(None, pod, self._owners)
+            ledger.pod_changed(None, pod, self._api.store)
         self._sync_soon(ledger)
 
     def _pod_changed(self, old: Pod | None, new: Pod | None, cause: Action | None) -> None:
@@ -412,7 +422,7 @@ class DisruptionController:
             before = self.budgets_of(old) if old is not None else []
         for ledger in dict.fromkeys(before + after) if before is not after else after:
             was, now = old if ledger in before else None, new if ledger in after else None
-            ledger.pod_changed(was, now, self._owners)
+            ledger.pod_changed(was, now, self._api.store)
         for ledger in self._queued(before, after, new):
             self._sync_soon(ledger)
         if new is not None and len(after) > 1 and before is not after:
@@ -489,26 +499,3 @@ class DisruptionController:
 
 def _spec_of(obj: KubeObject | None) -> object:
     return getattr(obj, "spec", None)
-
-
-def evict_under(
-    ledgers: Sequence[BudgetLedger], pod: Pod, at_ns: int, now_ns: int, *, again: bool
-) -> Allowed | EvictionRefused | None:
-    """The Eviction API's answer; where it lets the pod go, the budget is spent in its ledger.
-
-    None: another eviction wrote to the budget at the same moment, and the API server itself tries
-    once more (`again`). `at_ns` counts as the ledgers do, `now_ns` is since the epoch.
-    """
-    decision = decide_eviction(pod, [ledger.budget for ledger in ledgers], now_ns)
-    if isinstance(decision, EvictionRefused):
-        asks_budget = decision.code == 429
-    else:
-        asks_budget = decision.status is not None
-    if asks_budget and not again:
-        spent_ns = ledgers[0].last_spent_ns
-        if spent_ns is not None and at_ns - spent_ns < CONFLICT_WINDOW_NS:
-            return None
-    if isinstance(decision, Allowed) and decision.status is not None:
-        budget = ledgers[0].budget
-        ledgers[0].spend(at_ns, msgspec.structs.replace(budget, status=decision.status))
-    return decision

@@ -21,7 +21,7 @@ from kubectl_nodelife.kube.meta import LabelSelector
 from kubectl_nodelife.kube.pod import Pod
 from kubectl_nodelife.kube.selectors import SelectorIndex
 from kubectl_nodelife.kube.service import Service, is_ready_endpoint, selects
-from kubectl_nodelife.sim.api import Api, event_record
+from kubectl_nodelife.sim.api import Api, ForkedWorld, event_record
 from kubectl_nodelife.sim.timeline import KUBELET, Agenda
 from kubectl_nodelife.workloads.pod_classes import LabelledPods
 
@@ -61,10 +61,10 @@ class EndpointsController:
         self._endpoints: dict[Key, ServiceEndpoints] = {}
         self._pods: LabelledPods | None = None
 
-    def fork(self, api: Api, agenda: Agenda) -> EndpointsController:
+    def fork(self, world: ForkedWorld) -> EndpointsController:
         """The same for a fork of the world."""
         other = copy(self)
-        other._api, other._agenda = api, agenda
+        other._api, other._agenda = world.api, world.agenda
         forked = fork_dict(self._endpoints, ServiceEndpoints.fork)
         self._endpoints, other._endpoints = forked
         return other

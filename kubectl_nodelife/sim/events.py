@@ -351,14 +351,20 @@ def _targets(document: Mapping[str, Any], at: FieldPath) -> Targets:
     return Targets(**given(document, at, _NODES))
 
 
-def _read_kubelet(value: Any, at: FieldPath) -> KubeletEvent:
-    kubelet = mapping(value, at, (*_NODES, *_KUBELET))
-    targets = _targets(kubelet, at)
-    if not kubelet.keys() & _KUBELET.keys():
-        raise at.fault(
-            "nothing happens to the kubelet", f"give one or more of {', '.join(_KUBELET)}"
-        )
-    return KubeletEvent(targets, **given(kubelet, at, _KUBELET))
+def _of_nodes(
+    value: Any,
+    at: FieldPath,
+    *,
+    event: Callable[..., Happening],
+    fields: Fields,
+    lack: tuple[str, str] | None = None,
+) -> Happening:
+    """An event of nodes with these fields. `lack`: the fault where it has none of them."""
+    document = mapping(value, at, (*_NODES, *fields))
+    targets = _targets(document, at)
+    if lack is not None and not document.keys() & fields.keys():
+        raise at.fault(*lack)
+    return event(targets, **given(document, at, fields))
 
 
 def _conditions(value: Any, at: FieldPath) -> dict[str, ReportedCondition]:
@@ -400,18 +406,6 @@ _TAINTS: Final[Fields] = {
     "add": ("add", partial(items, read=partial(_taint, parse=parse_taint))),
     "remove": ("remove", partial(items, read=partial(_taint, parse=parse_taint_to_remove))),
 }
-
-
-def _read_taint(value: Any, at: FieldPath) -> TaintEvent:
-    taint = mapping(value, at, (*_NODES, *_TAINTS))
-    targets = _targets(taint, at)
-    if not taint.keys() & _TAINTS.keys():
-        raise at.fault("no taint is named", "give add, remove or both")
-    return TaintEvent(targets, **given(taint, at, _TAINTS))
-
-
-def _read_cordon(value: Any, at: FieldPath, *, unschedulable: bool) -> CordonEvent:
-    return CordonEvent(_targets(mapping(value, at, tuple(_NODES)), at), unschedulable)
 
 
 def _seconds(value: Any, at: FieldPath) -> int:
@@ -461,11 +455,6 @@ def _read_lease(value: Any, at: FieldPath) -> LeaseTouchEvent:
 
 
 _LOSE: Final[Fields] = {"link": ("link", switch), "for": ("for_ns", duration_ns)}
-
-
-def _read_lose(value: Any, at: FieldPath) -> LoseEvent:
-    lose = mapping(value, at, (*_NODES, *_LOSE))
-    return LoseEvent(_targets(lose, at), **given(lose, at, _LOSE))
 
 
 def _read_apply(value: Any, at: FieldPath) -> ApplyEvent:
@@ -521,11 +510,6 @@ def _read_upgrade(value: Any, at: FieldPath) -> UpgradeEvent:
     return UpgradeEvent(policy, work, faults)
 
 
-def _read_upgrade_command(value: Any, at: FieldPath) -> UpgradeCommandEvent:
-    """The event `upgradeCommand`. Raises BadInput."""
-    return UpgradeCommandEvent(one_of(value, at, COMMANDS))
-
-
 def _read_work_fault(value: Any, at: FieldPath) -> WorkFault:
     fault = mapping(value, at, ("nodes", "how", "times"))
     nodes = texts(fault.get("nodes"), at.key("nodes"))
@@ -535,18 +519,28 @@ def _read_work_fault(value: Any, at: FieldPath) -> WorkFault:
 
 
 _READERS: dict[str, Reader] = {
-    "kubelet": _read_kubelet,
+    "kubelet": partial(
+        _of_nodes,
+        event=KubeletEvent,
+        fields=_KUBELET,
+        lack=("nothing happens to the kubelet", f"give one or more of {', '.join(_KUBELET)}"),
+    ),
     "container": _read_container,
     "resources": _read_resources,
-    "taint": _read_taint,
-    "cordon": partial(_read_cordon, unschedulable=True),
-    "uncordon": partial(_read_cordon, unschedulable=False),
+    "taint": partial(
+        _of_nodes,
+        event=TaintEvent,
+        fields=_TAINTS,
+        lack=("no taint is named", "give add, remove or both"),
+    ),
+    "cordon": partial(_of_nodes, event=partial(CordonEvent, unschedulable=True), fields={}),
+    "uncordon": partial(_of_nodes, event=partial(CordonEvent, unschedulable=False), fields={}),
     "drain": _read_drain,
     "controllers": _read_controllers,
     "lease": _read_lease,
-    "lose": _read_lose,
+    "lose": partial(_of_nodes, event=LoseEvent, fields=_LOSE),
     "apply": _read_apply,
     "delete": _read_delete,
     "upgrade": _read_upgrade,
-    "upgradeCommand": _read_upgrade_command,
+    "upgradeCommand": lambda value, at: UpgradeCommandEvent(one_of(value, at, COMMANDS)),
 }

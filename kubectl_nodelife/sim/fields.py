@@ -107,10 +107,9 @@ def text(value: Any, at: FieldPath) -> str:
 
 def texts(value: Any, at: FieldPath) -> tuple[str, ...]:
     """The value as a list of texts, at least one."""
-    items = sequence(value, at)
-    if not items:
+    if not sequence(value, at):
         raise at.fault("the list is empty", "name at least one, or leave the field out")
-    return tuple(text(item, at.item(i)) for i, item in enumerate(items))
+    return items(value, at, text)
 
 
 def count(value: Any, at: FieldPath, *, least: int = 0, most: int) -> int:

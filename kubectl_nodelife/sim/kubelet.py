@@ -33,7 +33,7 @@ from kubectl_nodelife.kube.node import Node, NodeCondition
 from kubectl_nodelife.kube.pod import Pod
 from kubectl_nodelife.kube.times import whole_seconds
 from kubectl_nodelife.kube.wellknown import NAMESPACE_NODE_LEASE, SILENT_REASONS
-from kubectl_nodelife.sim.api import CLUSTER, Api, deletion
+from kubectl_nodelife.sim.api import CLUSTER, Api, ForkedWorld, deletion
 from kubectl_nodelife.sim.events import ReportedCondition
 from kubectl_nodelife.sim.kubelet_state import (
     LAST_REPORT,
@@ -145,10 +145,10 @@ class Kubelets:
         self._running = RunningStatuses()
         self._ips = 0
 
-    def fork(self, api: Api, agenda: Agenda) -> Kubelets:
+    def fork(self, world: ForkedWorld) -> Kubelets:
         """The same for a fork of the world; its own callbacks are yet to be set (`ask_as`)."""
         other = copy(self)
-        other._api, other._agenda = api, agenda
+        other._api, other._agenda = world.api, world.agenda
         self._kubelets, other._kubelets = fork_dict(self._kubelets, Kubelet.copy)
         other.silent, other.last_renewals = set(self.silent), dict(self.last_renewals)
         self._endings, other._endings = fork_dict(self._endings)

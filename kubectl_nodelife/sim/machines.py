@@ -34,7 +34,7 @@ from kubectl_nodelife.kube.pod import (
 from kubectl_nodelife.kube.storage import CSINode
 from kubectl_nodelife.kube.times import SECOND_NS, parse_duration, whole_seconds
 from kubectl_nodelife.kube.wellknown import LABEL_HOSTNAME, NO_SCHEDULE, TAINT_NODE_NOT_READY
-from kubectl_nodelife.sim.api import CLUSTER, Api, event_record, made_uid
+from kubectl_nodelife.sim.api import CLUSTER, Api, ForkedWorld, event_record, made_uid
 from kubectl_nodelife.sim.events import ReportedCondition
 from kubectl_nodelife.sim.kubelet import Kubelets
 from kubectl_nodelife.sim.kubelet_state import MachineFacts
@@ -89,11 +89,12 @@ class Machines:
     _count: int = 0
     _listeners: list[ReachListener] = field(default_factory=list)
 
-    def fork(
-        self, api: Api, agenda: Agenda, kubelets: Kubelets, managers: StatusManagers | None
-    ) -> Machines:
+    def fork(self, world: ForkedWorld) -> Machines:
         """The same for a fork of the world, without listeners yet."""
-        return Machines(api, agenda, kubelets, managers, dict(self.reach), self._count)
+        kubelets = world.agenda.own(self.kubelets)
+        managers = world.agenda.own(self.managers) if self.managers is not None else None
+        reach = dict(self.reach)
+        return Machines(world.api, world.agenda, kubelets, managers, reach, self._count)
 
     def on_reach(self, listener: ReachListener) -> None:
         """Have `listener` called when a machine goes off, is cut off, or can be reached again."""

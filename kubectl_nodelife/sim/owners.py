@@ -33,7 +33,7 @@ from kubectl_nodelife.kube.times import SECOND_NS, whole_seconds
 from kubectl_nodelife.kube.workload import Job
 from kubectl_nodelife.kubelet.conditions import READY, terminal_phase_condition
 from kubectl_nodelife.kubelet.status import with_condition
-from kubectl_nodelife.sim.api import Api, creation, template_of
+from kubectl_nodelife.sim.api import Api, ForkedWorld, creation, template_of
 from kubectl_nodelife.sim.clients import in_turn
 from kubectl_nodelife.sim.timeline import OWNER, Agenda
 from kubectl_nodelife.workloads.budgets import is_healthy
@@ -100,10 +100,11 @@ class WorkloadControllers:
         self._missing: dict[str, dict[int, Lost]] = {}
         """For StatefulSets that make one pod after another: the missing pods, by ordinal."""
 
-    def fork(self, api: Api, agenda: Agenda, bind: Bind) -> WorkloadControllers:
+    def fork(self, world: ForkedWorld) -> WorkloadControllers:
         """The same for a fork of the world."""
         other = copy(self)
-        other._api, other._agenda, other._bind = api, agenda, bind
+        other._api, other._agenda = world.api, world.agenda
+        other._bind = world.agenda.mine(self._bind)
         self._active, other._active = fork_dict(self._active)
         self._made, other._made = fork_dict(self._made)
         other._waiting = dict(self._waiting)
@@ -383,10 +384,11 @@ class JobController:
         self._uncounted: dict[str, int] = {}
         """By the uid of a Job that ignores failures: how many there may have been at most."""
 
-    def fork(self, api: Api, agenda: Agenda, owners: WorkloadControllers) -> JobController:
+    def fork(self, world: ForkedWorld) -> JobController:
         """The same for a fork of the world."""
         other = copy(self)
-        other._api, other._agenda, other._owners = api, agenda, owners
+        other._api, other._agenda = world.api, world.agenda
+        other._owners = world.agenda.own(self._owners)
         self._queue, other._queue = fork_dict(self._queue)
         return other
 

@@ -44,7 +44,7 @@ from kubectl_nodelife.kube.service import Service
 from kubectl_nodelife.kube.storage import PersistentVolume, PersistentVolumeClaim, StorageClass
 from kubectl_nodelife.kube.times import SECOND_NS, whole_seconds
 from kubectl_nodelife.kube.workload import ReplicaSet, ReplicationController, StatefulSet
-from kubectl_nodelife.sim.api import Api, BindPod, event_record
+from kubectl_nodelife.sim.api import Api, BindPod, ForkedWorld, event_record
 from kubectl_nodelife.sim.timeline import OWNER, Agenda
 from kubectl_nodelife.workloads.placement import PlacementSimulator, pinned_node, priority
 from kubectl_nodelife.workloads.pod_classes import (
@@ -167,11 +167,11 @@ class Scheduler:
         self._api.on_node(self._node_changed)
         self._api.on_object(self._object_changed)
 
-    def fork(self, api: Api, agenda: Agenda) -> Scheduler:
+    def fork(self, world: ForkedWorld) -> Scheduler:
         """The same for a fork of the world."""
         other = copy(self)
-        other._api, other._agenda = api, agenda
-        cache = other._cache = self._cache.fork(api)
+        other._api, other._agenda = world.api, world.agenda
+        cache = other._cache = self._cache.fork(world.api)
         other.placement = self.placement.fork(cache)
         self._waiting, other._waiting = fork_dict(self._waiting, _Line.copy)
         self._line_of, other._line_of = fork_dict(self._line_of)
@@ -211,10 +211,6 @@ class Scheduler:
             last_transition_time=whole_seconds(self._api.now_ns),
         )
         return with_condition(pod, condition)
-
-    def place(self, pod: Pod) -> str | None:
-        """A node for a pod like this one, wherever it may be now; None where it fits nowhere."""
-        return self.placement.place(pod)
 
     def _waits_for_token(self) -> bool:
         """True if the client has no token now: all that wait are tried again once it has."""
@@ -273,7 +269,8 @@ class Scheduler:
                     if not line.attempts:
                         self._note_failure(pod, None)
                     line.failed(now_ns)
-                    self._failed(pod)
+                    for asked in self._on_failure:
+                        asked(pod)
                     continue
                 self._spend()
                 self._bind_waiting(pod, node)
@@ -285,10 +282,6 @@ class Scheduler:
         event = event_record(pod, "Scheduled", f"the pod fits on {node}")
         done = BindPod(**asdict(event), node=node)
         self._api.put("Pod", _bound(pod, node), self._api.note(done))
-
-    def _failed(self, pod: Pod) -> None:
-        for asked in self._on_failure:
-            asked(pod)
 
     def _backed_off(self, name: Hashable, at_ns: int) -> None:
         line = self._waiting.get(name)
@@ -363,7 +356,8 @@ class Scheduler:
             if not line.attempts:
                 line.failed(self._api.now_ns)
             self._note_failure(new, cause)
-            self._failed(new)
+            for asked in self._on_failure:
+                asked(new)
         elif old.spec is not new.spec:
             name = self._line_of.get(old.key)
             if name is not None and self.placement.line_of(new) != name:

@@ -41,7 +41,7 @@ from kubectl_nodelife.kubelet.machine import (
 from kubectl_nodelife.kubelet.reclaim import HOLDS, ReclaimTerms, containers_are_stopped, what_holds
 from kubectl_nodelife.kubelet.releases import StatusRules
 from kubectl_nodelife.kubelet.status import with_conditions_of_others
-from kubectl_nodelife.sim.api import Api, deletion, event_record
+from kubectl_nodelife.sim.api import Api, ForkedWorld, deletion, event_record
 from kubectl_nodelife.sim.kubelet import Kubelets
 from kubectl_nodelife.sim.owners import delete_stopped
 from kubectl_nodelife.sim.timeline import KUBELET, Agenda
@@ -116,13 +116,12 @@ class StatusManagers:
     injected: Injected
     _managers: dict[str, StatusManager] = field(default_factory=dict)
 
-    def fork(
-        self, api: Api, agenda: Agenda, kubelets: Kubelets, injected: Injected
-    ) -> StatusManagers:
+    def fork(self, world: ForkedWorld) -> StatusManagers:
         """The same for a fork of the world."""
         other = copy(self)
-        other.api, other.agenda, other.kubelets = api, agenda, kubelets
-        other.injected = injected
+        other.api, other.agenda = world.api, world.agenda
+        other.kubelets = world.agenda.own(self.kubelets)
+        other.injected = world.agenda.mine(self.injected)
         self._managers, other._managers = fork_dict(self._managers, StatusManager.fork)
         return other
 
@@ -434,17 +433,14 @@ class PodNews(msgspec.Struct):
 def patch_actions(pod: Pod, status: PodStatus, news: PodNews, version: int) -> Iterator[Action]:
     """The patch, one action for each condition; the phase goes with the first."""
     phase = status.phase if status.phase != pod.status.phase else ""
-    node = pod.spec.node_name
+    sees = f"the kubelet of {pod.spec.node_name} sees that"
+    mends = "is not what it had reported, and sets it right"
     for condition in status.conditions:
         if pod.status.condition(condition.type) == condition:
             continue
-        because = news.because or (
-            f"the kubelet of {node} sees that {condition.type} is not what it had reported, and "
-            "sets it right"
-        )
         yield SetPodCondition(
             controller=NAME,
-            because=because,
+            because=news.because or f"{sees} {condition.type} {mends}",
             cause=news.cause,
             **of_pod(pod),
             condition=condition,
@@ -452,11 +448,7 @@ def patch_actions(pod: Pod, status: PodStatus, news: PodNews, version: int) -> I
         )
         phase = ""
     if phase or all(c in pod.status.conditions for c in status.conditions):
-        because = news.because or (
-            f"the kubelet of {node} sees that the status is not what it had reported, and sets it "
-            "right"
-        )
-        record = event_record(
-            pod, "StatusPatched", f"{because} (version {version})", cause=news.cause
-        )
+        why = news.because or f"{sees} the status {mends}"
+        because = f"{why} (version {version})"
+        record = event_record(pod, "StatusPatched", because, cause=news.cause)
         yield replace(record, controller=NAME)

@@ -32,7 +32,7 @@ import heapq
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from types import MethodType
-from typing import Any, Final, Protocol
+from typing import Any, Final, Protocol, TypeVar, cast
 
 import msgspec
 
@@ -124,8 +124,8 @@ class Timeline:
                     obj = _about(action)
                     cause = _first_record(action.cause, first)
                     error = errors.get(action.id, "")
-                if "due_ns" in detail:
-                    detail = dict(self._relative(detail))
+                if (due_ns := detail.pop("due_ns", None)) is not None:
+                    detail = {"due": self.seconds(due_ns), **detail}
                 if "zone" in detail:
                     detail = {**detail, "zone": zone_display(detail["zone"])}
                 records.append(
@@ -138,10 +138,6 @@ class Timeline:
     def seconds(self, at_ns: int) -> float:
         """An instant as seconds since t=0, to the ms."""
         return round((at_ns - self.start_ns) / MILLISECOND_NS) * MILLISECOND_NS / SECOND_NS
-
-    def _relative(self, detail: dict[str, Any]) -> Iterator[tuple[str, Any]]:
-        for key, value in detail.items():
-            yield ("due", self.seconds(value)) if key == "due_ns" else (key, value)
 
 
 def _about(action: Action) -> ObjectRef:
@@ -168,6 +164,7 @@ CLIENTS: Final = "Clients"
 Happening = Callable[..., None]
 """Is called with the arguments it was added with, and its instant."""
 
+Part = TypeVar("Part")
 _Entry = tuple[type | None, Happening, tuple[Any, ...]]
 _Question = tuple[int, int, bool, type | None, Happening, tuple[Any, ...]]
 """(instant, its number, whether it may be put off), and the entry."""
@@ -222,7 +219,11 @@ class Agenda:
         """Add parts that act in the world, one of each class."""
         self.parts.update((type(part), part) for part in parts)
 
-    def mine(self, call: Happening) -> Any:
+    def own(self, part: Part) -> Part:
+        """This world's own part, for that of another world."""
+        return cast(Part, self.parts[type(part)])
+
+    def mine(self, call: Callable[..., Any]) -> Any:
         """The same method of this world's own part, for a method of another world's part.
 
         Raises NotForkableError.

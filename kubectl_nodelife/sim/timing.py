@@ -23,7 +23,7 @@ from typing import Final, NamedTuple
 from kubectl_nodelife.kube.meta import controller_of
 from kubectl_nodelife.kube.pod import TERMINAL_PHASES, Pod, is_starting
 from kubectl_nodelife.kube.times import MILLISECOND_NS, MINUTE_NS, SECOND_NS
-from kubectl_nodelife.sim.kubectl.conversation import RequestTimes
+from kubectl_nodelife.sim.kubectl.conversation import SMALL_CLUSTER, RequestTimes
 from kubectl_nodelife.sim.kubelet_state import KubeletTerms
 
 LONGEST_SAMPLE_NS: Final = 20 * MINUTE_NS
@@ -40,10 +40,6 @@ class TimeToReady(NamedTuple):
     middle_ns: int
     high_ns: int
     source: str
-
-    def pick(self, which: int) -> int:
-        """0: the lowest, 1: the middle, 2: the highest."""
-        return self[which]  # type: ignore[return-value]
 
 
 ASSUMED: Final = TimeToReady(
@@ -164,20 +160,17 @@ class TimesToReady:
 class Timing(NamedTuple):
     """One set of assumptions; durations in nanoseconds.
 
-    `startup_ns`: from the command's start to its first request · `request_ns`: one request ·
-    `conflict_ns`: the Eviction API's wait after a write conflict (500 ms and up to 10 %) ·
-    `controller_ns`: until a controller has reacted · `grace_percent`, `stop_extra_ns`: how much of
-    its grace a pod takes, and the kubelet on top · `ready`: which of the learnt times to Ready is
-    taken, 0 the lowest, 1 the middle, 2 the highest · `job_failures`: likewise how many failures
-    before the play a Job's back-off counts, which no object has · `cut_ns`: how much is cut off an
-    instant kept in whole seconds, None: as the clock of the play has it. When the command will be
-    run is not known, so that the ends of the estimate cut off a whole second, or nothing.
+    `requests`: of kubectl · `controller_ns`: until a controller has reacted · `grace_percent`,
+    `stop_extra_ns`: how much of its grace a pod takes, and the kubelet on top · `ready`: which of
+    the learnt times to Ready is taken, 0 the lowest, 1 the middle, 2 the highest · `job_failures`:
+    likewise how many failures before the play a Job's back-off counts, which no object has ·
+    `cut_ns`: how much is cut off an instant kept in whole seconds, None: as the clock of the play
+    has it. When the command will be run is not known, so that the ends of the estimate cut off a
+    whole second, or nothing.
     """
 
     name: str
-    startup_ns: int
-    request_ns: int
-    conflict_ns: int
+    requests: RequestTimes
     controller_ns: int
     grace_percent: int
     stop_extra_ns: int
@@ -185,17 +178,10 @@ class Timing(NamedTuple):
     job_failures: int
     cut_ns: int | None
 
-    @property
-    def requests(self) -> RequestTimes:
-        """The part of it that concerns kubectl's requests."""
-        return RequestTimes(self.startup_ns, self.request_ns, self.conflict_ns)
-
 
 FAST: Final = Timing(
     name="fast",
-    startup_ns=40 * MILLISECOND_NS,
-    request_ns=2 * MILLISECOND_NS,
-    conflict_ns=500 * MILLISECOND_NS,
+    requests=RequestTimes(40 * MILLISECOND_NS, 2 * MILLISECOND_NS, 500 * MILLISECOND_NS),
     controller_ns=5 * MILLISECOND_NS,
     grace_percent=0,
     stop_extra_ns=50 * MILLISECOND_NS,
@@ -205,9 +191,7 @@ FAST: Final = Timing(
 )
 MIDDLE: Final = Timing(
     name="middle",
-    startup_ns=60 * MILLISECOND_NS,
-    request_ns=10 * MILLISECOND_NS,
-    conflict_ns=525 * MILLISECOND_NS,
+    requests=SMALL_CLUSTER,
     controller_ns=30 * MILLISECOND_NS,
     grace_percent=100,
     stop_extra_ns=100 * MILLISECOND_NS,
@@ -217,9 +201,7 @@ MIDDLE: Final = Timing(
 )
 SLOW: Final = Timing(
     name="slow",
-    startup_ns=1 * SECOND_NS,
-    request_ns=60 * MILLISECOND_NS,
-    conflict_ns=550 * MILLISECOND_NS,
+    requests=RequestTimes(1 * SECOND_NS, 60 * MILLISECOND_NS, 550 * MILLISECOND_NS),
     controller_ns=500 * MILLISECOND_NS,
     grace_percent=100,
     stop_extra_ns=1500 * MILLISECOND_NS,
@@ -257,7 +239,7 @@ class LearntTerms(KubeletTerms, frozen=True, kw_only=True):
             age_ns = 0 if began_ns is None else max(0, self.start_ns - began_ns)
         if took is None or age_ns > took.high_ns:
             return None
-        return max(0, took.pick(self.timing.ready) - age_ns)
+        return max(0, took[:3][self.timing.ready] - age_ns)
 
     def gates_are_set(self) -> bool:
         """The times to Ready that were learnt include them."""

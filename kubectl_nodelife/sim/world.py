@@ -90,7 +90,7 @@ Faults = Callable[[Action, int], InjectedFault | None]
 
 
 class ForkablePart(Protocol):
-    """A part of a world that is not made by it: a scenario's script, kubectl processes."""
+    """A part of a world: one of its own, a scenario's script, kubectl processes."""
 
     def fork(self, world: World) -> ForkablePart:
         """The same in a fork of the world. Raises NotForkableError."""
@@ -126,7 +126,7 @@ class World:
         self.owners = WorkloadControllers(self.api, self.agenda, self.scheduler.bind)
         self.jobs = JobController(self.api, self.agenda, self.owners)
         self.deployments = Deployments(self.api, self.agenda, self.scheduler.bind)
-        self.disruption = DisruptionController(self.api, self.agenda, self.api.store)
+        self.disruption = DisruptionController(self.api, self.agenda)
         self.endpoints = EndpointsController(self.api, self.agenda)
         self.failures: list[Outcome] = []
         self._failed_now: FailedWrites | None = None
@@ -148,7 +148,14 @@ class World:
             self.container_events = ContainerEvents(self.managers)
         self.machines = Machines(api, self.agenda, self.kubelets, self.managers)
         self.namespaces = NamespaceController(api, self.agenda)
-        self.join(*self._parts())
+        self._join_own_parts()
+
+    def _join_own_parts(self) -> None:
+        """Add its own parts, each behind those that it holds: they are forked in this order."""
+        parts: list[object] = [self, self.kubelets, self.scheduler, self.owners, self.jobs]
+        parts += [self.deployments, self.disruption, self.endpoints, self.leases, self.managers]
+        parts += [self.container_events, self.machines, self.namespaces, self.clients]
+        self.join(*(part for part in parts if part is not None))
 
     def fork(self, journal: RunRecorder) -> World:
         """Another world at the same point, once this one has begun: both go on separately.
@@ -163,28 +170,14 @@ class World:
         other._failing = self._failing.fork() if self._failing is not None else None
         other._withheld = list(self._withheld) if self._withheld is not None else None
         other._shown = list(self._shown)
-        other.leases = self.leases.fork(api, agenda)
-        if self.clients is not None:
-            other.clients = self.clients.fork(agenda, other)
-        other.kubelets = self.kubelets.fork(api, agenda)
-        other.scheduler = self.scheduler.fork(api, agenda)
-        other.owners = self.owners.fork(api, agenda, other.scheduler.bind)
-        other.jobs = self.jobs.fork(api, agenda, other.owners)
-        other.deployments = self.deployments.fork(api, agenda, other.scheduler.bind)
-        other.disruption = self.disruption.fork(api, agenda, api.store)
-        other.endpoints = self.endpoints.fork(api, agenda)
-        if self.managers is not None and self.container_events is not None:
-            hits = other._hits_kubelet
-            other.managers = self.managers.fork(api, agenda, other.kubelets, hits)
-            other.container_events = self.container_events.fork(other.managers)
-        other.machines = self.machines.fork(api, agenda, other.kubelets, other.managers)
-        other.namespaces = self.namespaces.fork(api, agenda)
-        other.join(*other._parts())
-        for kind, part in self.agenda.parts.items():
-            if kind not in agenda.parts:
-                other.join(cast(ForkablePart, part).fork(other))
-        if self.asker is not None:
-            other.asker = cast(Asker, agenda.parts[type(self.asker)])
+        other.join(other)
+        names = {id(value): name for name, value in vars(self).items()}
+        for part in self.agenda.parts.values():
+            if part is not self:
+                forked = cast(ForkablePart, part).fork(other)
+                other.join(forked)
+                if name := names.get(id(part)):
+                    setattr(other, name, forked)
         api.listen_as(agenda.mine)
         other.kubelets.ask_as(agenda.mine)
         other.scheduler.ask_as(agenda.mine)
@@ -205,12 +198,6 @@ class World:
     def join(self, *parts: object) -> None:
         """Add parts to the world, one of each class; a `ForkablePart` is forked with it."""
         self.agenda.join(*parts)
-
-    def _parts(self) -> list[object]:
-        of_its_own = [self, self.kubelets, self.scheduler, self.owners, self.jobs, self.deployments]
-        of_its_own += [self.disruption, self.endpoints, self.leases, self.managers]
-        of_its_own += [self.container_events, self.machines, self.namespaces, self.clients]
-        return [part for part in of_its_own if part is not None]
 
     def begin(self, kinds: Iterable[str], joined: JoinedKubelets | None = None) -> Cache:
         """Start the cluster's own parts. Returns what a first list returns.
@@ -375,14 +362,16 @@ class World:
         """
         self._decided_ns = decided_ns
         self._note_failed(action, Result(code, message))
-        outcome = Outcome(action, code, message)
-        (self.api.pending if self._withheld is None else self._shown).append(outcome)
+        self._tell(Outcome(action, code, message))
+
+    def _tell(self, event: Event) -> None:
+        """The controllers learn of it, whether or not they reach the API server."""
+        (self.api.pending if self._withheld is None else self._shown).append(event)
 
     def start(self, action: Action, decided_ns: int) -> None:
         """Carry one action out at once."""
         if type(action) is AfterWrites:
-            done = self.api.pending if self._withheld is None else self._shown
-            done.append(WritesDone(action.controller, action.key))
+            self._tell(WritesDone(action.controller, action.key))
             return
         if not action.writes or self.leaves_out(action, decided_ns) or type(action) is RecordEvent:
             return
@@ -406,8 +395,7 @@ class World:
             return False
         self.failures.append(Outcome(action, NOT_SENT))
         if learns_of_failure(action, failed):
-            pending = self.api.pending if self._withheld is None else self._shown
-            pending.append(Outcome(action, failed.result.code, failed.result.message))
+            self._tell(Outcome(action, failed.result.code, failed.result.message))
         else:
             self._decided_ns = decided_ns
             self._note_failed(action, Result(NOT_SENT))

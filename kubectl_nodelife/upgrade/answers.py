@@ -269,7 +269,7 @@ class RoomElsewhere:
 
     def _place(self, pod: Pod, placed: list[Pod]) -> str | None:
         """Bind a new pod to the node that the scheduler would take; None where none fits."""
-        name = self._scheduler.place(pod)
+        name = self._scheduler.placement.place(pod)
         if name is not None:
             self._api.put("Pod", replace(pod, spec=replace(pod.spec, node_name=name)))
             placed.append(pod)

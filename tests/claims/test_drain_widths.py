@@ -18,13 +18,13 @@ from kubectl_nodelife.drain.results import Estimate
 from kubectl_nodelife.drain.snapshot import Scope
 from kubectl_nodelife.kube.pod import Pod
 from kubectl_nodelife.kube.times import SECOND_NS
+from kubectl_nodelife.sim.kubectl.conversation import RequestTimes
 from kubectl_nodelife.sim.kubectl.options import DrainOptions
 from kubectl_nodelife.sim.timing import FAST, SLOW, LearntTerms, Timing
 from tests.drain.build import Json, budget, node, replica_set, snapshot, stateful_set
 
 COINS = 4
 DRAWN = "drawn"
-_OF_A_PLAY = ("startup_ns", "request_ns", "conflict_ns", "controller_ns")
 
 
 def drain_of(seed: int) -> tuple[list[Json | list[Json]], tuple[str, ...]]:
@@ -52,8 +52,10 @@ def drain_of(seed: int) -> tuple[list[Json | list[Json]], tuple[str, ...]]:
 
 def drawn(rng: random.Random) -> Timing:
     """What one play assumes."""
-    of_play = {each: rng.randint(getattr(FAST, each), getattr(SLOW, each)) for each in _OF_A_PLAY}
-    return SLOW._replace(name=DRAWN, cut_ns=rng.choice((FAST.cut_ns, SLOW.cut_ns, None)), **of_play)
+    requests = RequestTimes(*map(rng.randint, FAST.requests, SLOW.requests))
+    reacts_ns = rng.randint(FAST.controller_ns, SLOW.controller_ns)
+    cut_ns = rng.choice((FAST.cut_ns, SLOW.cut_ns, None))
+    return SLOW._replace(name=DRAWN, requests=requests, controller_ns=reacts_ns, cut_ns=cut_ns)
 
 
 class PodCoins:

@@ -1,7 +1,6 @@
 """Which budgets guard a pod in the virtual cluster: what is remembered of them by labels."""
 
 import random
-from typing import cast
 
 import pytest
 from msgspec.structs import replace
@@ -13,19 +12,8 @@ from kubectl_nodelife.kube.workload import PodDisruptionBudget
 from kubectl_nodelife.sim.api import Api
 from kubectl_nodelife.sim.disruption import DisruptionController
 from kubectl_nodelife.sim.timeline import Agenda
-from kubectl_nodelife.workloads.owners import OwnerLookup
 from kubectl_nodelife.workloads.pod_classes import LabelledPods
 from tests.objects import budget, pod, typed
-
-
-class Nobody:
-    """No owner is known."""
-
-    def find(self, kind: str, namespace: str, name: str) -> None:
-        return None
-
-    def was_read(self, kind: str) -> bool:
-        return True
 
 
 def budget_in(namespace: str, name: str, app: str) -> PodDisruptionBudget:
@@ -40,7 +28,7 @@ def following(*budgets: PodDisruptionBudget) -> tuple[Api, DisruptionController]
     api = Api(None, 0)
     for one in budgets:
         api.put("PodDisruptionBudget", one)
-    controller = DisruptionController(api, Agenda(), cast(OwnerLookup, Nobody()))
+    controller = DisruptionController(api, Agenda())
     controller.begin(LabelledPods(api.store))
     return api, controller
 
@@ -59,7 +47,7 @@ def joined(chance: random.Random) -> tuple[Api, Agenda, DisruptionController]:
         api.put("PodDisruptionBudget", one)
     for number in range(chance.randrange(9)):
         api.put("Pod", pod_in("one", f"p{number}", {"app": chance.choice("abc")}))
-    controller = DisruptionController(api, agenda, cast(OwnerLookup, Nobody()))
+    controller = DisruptionController(api, agenda)
     controller.begin(LabelledPods(api.store.fork()), joined=True)
     return api, agenda, controller
 

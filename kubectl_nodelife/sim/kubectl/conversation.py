@@ -39,23 +39,12 @@ from kubectl_nodelife.sim.kubectl.options import (
 from kubectl_nodelife.workloads.budgets import EvictionRefused
 from kubectl_nodelife.workloads.owners import OwnerLookup
 
-
-class Accepted(NamedTuple):
-    """The eviction or deletion was accepted."""
-
-
-class Missing(NamedTuple):
-    """404: the pod is gone."""
-
-
-class Conflict(NamedTuple):
-    """The API server itself tries again in a moment: another eviction wrote to the budget."""
-
-
-ACCEPTED = Accepted()
-MISSING = Missing()
-CONFLICT = Conflict()
-Answer = Accepted | Missing | Conflict | EvictionRefused
+ACCEPTED: Final = "accepted"
+MISSING: Final = "missing"
+CONFLICT: Final = "conflict"
+Answer = str | EvictionRefused
+"""Of an eviction or a deletion: it is ACCEPTED; the pod is MISSING (404); a CONFLICT, since another
+eviction wrote to the budget, and the API server itself tries again in a moment; or the refusal."""
 
 
 class RequestTimes(NamedTuple):

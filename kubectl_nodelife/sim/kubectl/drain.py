@@ -359,13 +359,13 @@ class KubectlDrain(Generic[AskedT]):
             return
         now_ns = self.cluster.now_ns
         answer = self.cluster.evict(target.actor, self.options.requested_grace, again=again)
-        if answer is CONFLICT:
+        if answer == CONFLICT:
             met = self._conflicts[now_ns] = self._conflicts.get(now_ns, 0) + 1
             again_ns = now_ns + self.times.conflict_ns + met * _APART_NS
             self.cluster.at(again_ns, self._post, run, target, True)
         elif isinstance(answer, EvictionRefused):
             self._refused(run, target, answer)
-        elif run.evicted(target, OK if answer is ACCEPTED else NOT_FOUND, "", now_ns) == WAIT:
+        elif run.evicted(target, OK if answer == ACCEPTED else NOT_FOUND, "", now_ns) == WAIT:
             self._accepted(target)
             self._look(run, target)
         else:
