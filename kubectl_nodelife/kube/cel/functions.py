@@ -145,14 +145,14 @@ def _to_bytes(meter: Meter, value: Any) -> bytes:
 # --- strings -------------------------------------------------------------------------------------
 
 
-def _starts_with(meter: Meter, text: str, part: str) -> bool:
-    meter.traverse(text)
-    return _text(text).startswith(_text(part))
+def _of_text(method: Callable[..., Any]) -> Function:
+    """A method of texts that costs going over the first of them."""
 
+    def function(meter: Meter, text: str, *others: str) -> Any:
+        meter.traverse(text)
+        return method(_text(text), *map(_text, others))
 
-def _ends_with(meter: Meter, text: str, part: str) -> bool:
-    meter.traverse(text)
-    return _text(text).endswith(_text(part))
+    return function
 
 
 def _contains(meter: Meter, text: str, part: str) -> bool:
@@ -185,21 +185,6 @@ def _matches(meter: Meter, text: str, pattern: str) -> bool:
 def _find(meter: Meter, text: str, pattern: str) -> str:
     match = _search(meter, text, pattern)
     return str(match.group()) if match is not None else ""
-
-
-def _lower(meter: Meter, text: str) -> str:
-    meter.traverse(text)
-    return _text(text).translate(_LOWER)
-
-
-def _upper(meter: Meter, text: str) -> str:
-    meter.traverse(text)
-    return _text(text).translate(_UPPER)
-
-
-def _trim(meter: Meter, text: str) -> str:
-    meter.traverse(text)
-    return _text(text).strip()
 
 
 def _split(meter: Meter, text: str, separator: str, limit: int = -1) -> list[str]:
@@ -281,14 +266,14 @@ FUNCTIONS: Final[dict[str, Function]] = {
 }
 METHODS: Final[dict[str, Function]] = {
     "size": _size,
-    "startsWith": _starts_with,
-    "endsWith": _ends_with,
+    "startsWith": _of_text(lambda text, part: text.startswith(part)),
+    "endsWith": _of_text(lambda text, part: text.endswith(part)),
     "contains": _contains,
     "matches": _matches,
     "find": _find,
-    "lowerAscii": _lower,
-    "upperAscii": _upper,
-    "trim": _trim,
+    "lowerAscii": _of_text(lambda text: text.translate(_LOWER)),
+    "upperAscii": _of_text(lambda text: text.translate(_UPPER)),
+    "trim": _of_text(lambda text: text.strip()),
     "split": _split,
     "replace": _replace,
     "indexOf": _index_of,

@@ -15,6 +15,7 @@ comparing them costs a tenth of a unit for each element, so that the cost bounds
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Callable, Mapping, Sized
 from typing import Any, Final, NamedTuple
 
@@ -127,21 +128,21 @@ def is_number(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
-def compare(operator: str, left: Any, right: Any, meter: Meter) -> bool:
+def compare(sign: str, left: Any, right: Any, meter: Meter) -> bool:
     """The operators `<`, `<=`, `>` and `>=`. Raises CelError."""
     if isinstance(left, str | bytes):
         meter.spend(min(len(left), len(right) if isinstance(right, str | bytes) else 0) // 10 + 1)
     same = type(left) is type(right) and isinstance(left, str | bytes | bool)
     if not same and not (is_number(left) and is_number(right)):
         raise no_overload()
-    return _ORDER[operator](left, right)
+    return _ORDER[sign](left, right)
 
 
 _ORDER: Final[dict[str, Callable[[Any, Any], bool]]] = {
-    "<": lambda left, right: left < right,
-    "<=": lambda left, right: left <= right,
-    ">": lambda left, right: left > right,
-    ">=": lambda left, right: left >= right,
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
 }
 
 
@@ -155,25 +156,25 @@ def add(left: Any, right: Any, meter: Meter) -> Any:
     return arithmetic("+", left, right)
 
 
-def arithmetic(operator: str, left: Any, right: Any) -> Any:
+def arithmetic(sign: str, left: Any, right: Any) -> Any:
     """`+`, `-`, `*`, `/` and `%` of two numbers of one type. Raises CelError."""
     if type(left) is not type(right) or not is_number(left):
         raise no_overload()
     if isinstance(left, float):
-        return _double_arithmetic(operator, left, right)
-    result = _INTEGER_ARITHMETIC[operator](left, right)
+        return _double_arithmetic(sign, left, right)
+    result = _OF_INTEGERS[sign](left, right)
     return checked_uint(result) if isinstance(left, Uint) else checked_int(result)
 
 
-def _double_arithmetic(operator: str, left: float, right: float) -> float:
+def _double_arithmetic(sign: str, left: float, right: float) -> float:
     """IEEE 754: dividing by zero gives an infinity, overflow too."""
-    if operator == "/" and right == 0:
+    if sign == "/" and right == 0:
         if left == 0 or math.isnan(left):
             return math.nan
         return math.copysign(math.inf, left) * math.copysign(1.0, right)
-    if operator == "%":
+    if sign == "%":
         raise no_overload()
-    return _DOUBLE_ARITHMETIC[operator](left, right)
+    return _OF_DOUBLES[sign](left, right)
 
 
 def _divide(left: int, right: int) -> int:
@@ -191,18 +192,15 @@ def _modulo(left: int, right: int) -> int:
     return abs(left) % abs(right) * (-1 if left < 0 else 1)
 
 
-_INTEGER_ARITHMETIC: Final[dict[str, Callable[[int, int], int]]] = {
-    "+": lambda left, right: int(left) + int(right),
-    "-": lambda left, right: int(left) - int(right),
-    "*": lambda left, right: int(left) * int(right),
+_ARITHMETIC: Final = {"+": operator.add, "-": operator.sub, "*": operator.mul}
+_OF_INTEGERS: Final[dict[str, Callable[[int, int], int]]] = {
+    **_ARITHMETIC,
     "/": _divide,
     "%": _modulo,
 }
-_DOUBLE_ARITHMETIC: Final[dict[str, Callable[[float, float], float]]] = {
-    "+": lambda left, right: left + right,
-    "-": lambda left, right: left - right,
-    "*": lambda left, right: left * right,
-    "/": lambda left, right: left / right,
+_OF_DOUBLES: Final[dict[str, Callable[[float, float], float]]] = {
+    **_ARITHMETIC,
+    "/": operator.truediv,
 }
 
 
@@ -242,7 +240,7 @@ class NotEvaluated(Unknown):
         super().__init__(f"not evaluated, because {why}")
 
 
-def no_overload(*_: object) -> CelError:
+def no_overload() -> CelError:
     """The error of an operator or function that does not exist for its operands' types."""
     return CelError("no such overload")
 
