@@ -57,6 +57,7 @@ class Election:
 
     `deleted`: the Lease went while we held it, and is not made again. `annotations`: what each
     renewal says besides. `unreadable`: why the Lease last seen cannot be understood, "" if it can.
+    `raw`: the Lease as last read or written; None where it was never seen.
     """
 
     def __init__(
@@ -71,7 +72,7 @@ class Election:
         self.unreadable = ""
         self.annotations: dict[str, str] = {}
         self._record: Spec | None = None
-        self._raw: dict[str, Any] | None = None
+        self.raw: Spec | None = None
         self._seen_ns = 0
         self._renewed_ns: int | None = None
         self._last_ns: int | None = None
@@ -85,7 +86,7 @@ class Election:
     @property
     def uid(self) -> str:
         """The Lease's uid, "" where it was never seen."""
-        return str(((self._raw or {}).get("metadata") or {}).get("uid") or "")
+        return str(((self.raw or {}).get("metadata") or {}).get("uid") or "")
 
     def leads(self, now_ns: int) -> bool:
         """True if writes are allowed: the last renewal was sent within the renew deadline."""
@@ -97,11 +98,6 @@ class Election:
         """True if another may hold it by now: our last renewal has lasted for its whole time."""
         return self._last_ns is None or now_ns >= self._last_ns + self.terms.lease_duration_ns
 
-    @property
-    def raw(self) -> dict[str, Any] | None:
-        """The Lease as last read or written; None where it was never seen."""
-        return self._raw
-
     def lose(self) -> None:
         """The renew deadline has passed: whatever comes next is an acquisition."""
         self._renewed_ns = None
@@ -111,12 +107,12 @@ class Election:
 
         The answers' `now_ns` is of the clock of `now_ns`: a record is seen when it comes.
         """
-        renews = self._renewed_ns is not None and self._raw is not None
+        renews = self._renewed_ns is not None and self.raw is not None
         if renews and (yield from self._write(self._put(self._wanted(stamp_ns)), now_ns)):
             return True
         answer = yield Get("Lease", self.key)
         if answer.code == NOT_FOUND:
-            if self._raw is not None and self._held and not self.terms.recreates:
+            if self.raw is not None and self._held and not self.terms.recreates:
                 self._renewed_ns, self.deleted = None, True
                 return False
             return (yield from self._create(now_ns, stamp_ns))
@@ -141,7 +137,7 @@ class Election:
 
         A renewal that was broken off may have been stored: the version is read anew then.
         """
-        if self._renewed_ns is None or self._raw is None:
+        if self._renewed_ns is None or self.raw is None:
             return False
         self._renewed_ns = None
         spec = {
@@ -159,19 +155,15 @@ class Election:
             return False
         if (answer.raw.get("spec") or {}).get("holderIdentity") != self.identity:
             return False
-        self._raw = answer.raw
+        self.raw = answer.raw
         answer = yield self._put(spec)
         return answer.ok
 
     def _create(self, now_ns: int, stamp_ns: int) -> Trying:
         namespace, name = self.key
         self._record = None
-        body = {
-            "apiVersion": "coordination.k8s.io/v1",
-            "kind": "Lease",
-            "metadata": {"namespace": namespace, "name": name},
-            "spec": {**self._wanted(stamp_ns), "leaseTransitions": 0},
-        }
+        meta = {"namespace": namespace, "name": name}
+        body = _lease(meta, {**self._wanted(stamp_ns), "leaseTransitions": 0})
         return (yield from self._write(Post("Lease", self.key, body), now_ns))
 
     def _write(self, call: Post | Replace, sent_ns: int) -> Trying:
@@ -197,7 +189,7 @@ class Election:
         spec = dict(raw.get("spec") or {})
         if spec != self._record:
             self._record, self._seen_ns = spec, now_ns
-        self._raw = raw
+        self.raw = raw
 
     def _has_expired(self, now_ns: int) -> bool:
         seconds = int((self._record or {}).get("leaseDurationSeconds") or 0)
@@ -218,17 +210,16 @@ class Election:
         }
 
     def _put(self, spec: Spec) -> Replace:
-        assert self._raw is not None
-        meta = {k: v for k, v in self._raw["metadata"].items() if k != "managedFields"}
+        assert self.raw is not None
+        meta = {k: v for k, v in self.raw["metadata"].items() if k != "managedFields"}
         if self.annotations:
             meta["annotations"] = {**(meta.get("annotations") or {}), **self.annotations}
-        body = {
-            "apiVersion": "coordination.k8s.io/v1",
-            "kind": "Lease",
-            "metadata": meta,
-            "spec": spec,
-        }
-        return Replace("Lease", self.key, body)
+        return Replace("Lease", self.key, _lease(meta, spec))
+
+
+def _lease(metadata: Spec, spec: Spec) -> Spec:
+    head = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease"}
+    return {**head, "metadata": metadata, "spec": spec}
 
 
 def why_unreadable(raw: Any) -> str:

@@ -16,7 +16,6 @@ import heapq
 import struct
 from collections.abc import Callable, Hashable, Iterable, Iterator
 from copy import copy
-from typing import Protocol
 
 import msgspec
 
@@ -28,36 +27,14 @@ def as_float32(value: float) -> float:
     return float(struct.unpack("f", struct.pack("f", value))[0])
 
 
-class Limiter(Protocol):
-    """Decides whether another node may be acted on now."""
-
-    @property
-    def qps(self) -> float:
-        """The rate that upstream's limiter of this kind reports."""
-
-    def try_accept(self, now_ns: int) -> bool:
-        """Take a token if there is one. Never waits."""
-
-    def next_accept(self, now_ns: int) -> int | None:
-        """The earliest instant, now or later, at which a token is there; None: never."""
-
-    def spend(self, now_ns: int) -> None:
-        """Another limiter of this kind has just given its token."""
-
-
 class TokenBucket:
-    """A bucket that starts full and refills continuously. `qps` goes through 32 bits."""
+    """A bucket that starts full and refills continuously. `qps`: its rate, as 32 bits hold it."""
 
     def __init__(self, qps: float, burst: int) -> None:
-        self._limit = as_float32(qps)
+        self.qps = self._limit = as_float32(qps)
         self._burst = burst
         self._tokens = float(burst)
         self._last_ns: int | None = None
-
-    @property
-    def qps(self) -> float:
-        """The rate."""
-        return self._limit
 
     def try_accept(self, now_ns: int) -> bool:
         """Take a token if there is one, as `rate.Limiter.AllowN(now, 1)`."""
@@ -131,6 +108,10 @@ class Never(Always):
     """Accepts nothing; upstream's reports a rate of 1 all the same."""
 
     accepts = False
+
+
+Limiter = TokenBucket | Always
+"""Decides whether another node may be acted on now."""
 
 
 class TimedValue(msgspec.Struct):

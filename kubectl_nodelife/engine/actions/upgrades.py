@@ -82,25 +82,23 @@ class NodeMarkPatch(NodeAction, frozen=True, kw_only=True, gc=False):
 class StartWork(NodeAction, frozen=True, kw_only=True, gc=False):
     """Begin the work on a node, on the leader's machine. `env`: the variables of the command."""
 
+    detail_fields: ClassVar[tuple[str, ...]] = ("mode", "try_")
+
     writes: ClassVar[bool] = False
 
     try_: int
     mode: str
     env: dict[str, str] = {}
 
-    def records(self) -> Iterator[tuple[str, Detail]]:
-        yield "StartWork", {"mode": self.mode, "try": self.try_}
-
 
 class StopWork(NodeAction, frozen=True, kw_only=True, gc=False):
     """End the process group of a node's work: TERM, ten seconds, KILL."""
 
+    detail_fields: ClassVar[tuple[str, ...]] = ("try_",)
+
     writes: ClassVar[bool] = False
 
     try_: int
-
-    def records(self) -> Iterator[tuple[str, Detail]]:
-        yield "StopWork", {"try": self.try_}
 
 
 class WorkDone(NodeAction, frozen=True, kw_only=True, gc=False):
