@@ -28,7 +28,7 @@ BURST = 10
 """Requests that kubectl sends at once; more are spread out, and a budget may refill in between."""
 
 Key = tuple[str, str]
-ResourceRequest = dict[str, dict[Key, int]]
+ResourceRequest = dict[str, Counter[Key]]
 """For each node, how many of its pods certainly need each budget."""
 
 
@@ -171,7 +171,7 @@ def _asked(
     snapshot: PlanSnapshot, nodes: list[str], options: DrainOptions
 ) -> tuple[ResourceRequest, dict[Key, int]]:
     """For each node the pods that certainly need a budget, and what each budget can spare."""
-    asked: ResourceRequest = {name: {} for name in nodes}
+    asked: ResourceRequest = {name: Counter() for name in nodes}
     spare: dict[Key, int] = {}
     if options.disable_eviction:
         return asked, spare
@@ -185,7 +185,7 @@ def _asked(
             asked_for = snapshot.budgets_of(pod)
             if len(asked_for) == 1:
                 key = asked_for[0].key
-                asked[name][key] = asked[name].get(key, 0) + 1
+                asked[name][key] += 1
                 spare[key] = _spare(asked_for[0])
     return asked, spare
 

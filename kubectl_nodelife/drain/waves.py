@@ -16,6 +16,7 @@ later.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field, replace
 from typing import Final, NamedTuple
@@ -27,7 +28,7 @@ from kubectl_nodelife.drain.verdicts import workload_plans
 from kubectl_nodelife.kube.names import counted
 from kubectl_nodelife.kube.node import zone_key
 from kubectl_nodelife.kube.pod import TERMINAL_PHASES, Pod, stays_on_its_node
-from kubectl_nodelife.kube.quantity import Amounts, pod_requests
+from kubectl_nodelife.kube.quantity import pod_requests
 from kubectl_nodelife.kube.selectors import matches
 from kubectl_nodelife.kube.times import SECOND_NS, format_duration
 from kubectl_nodelife.sim.kubectl.drain import KubectlDrain
@@ -274,10 +275,9 @@ class PlanCapacity(CapacityLeft):
         """The wave's maintenance is over: its nodes take pods again."""
         for name in drained if self._returns else ():
             stays = [pod for pod in self._snapshot.cache.pods_on(name) if stays_on_its_node(pod)]
-            used: Amounts = {PODS: len(stays)}
+            used = Counter({PODS: len(stays)})
             for pod in stays:
-                for resource, amount in pod_requests(pod).items():
-                    used[resource] = used.get(resource, 0) + amount
+                used.update(pod_requests(pod))
             self.add(self._snapshot.nodes[name], used)
 
 
@@ -306,12 +306,10 @@ def _load(name: str, scope: Scope, options: DrainOptions) -> NodeLoad:
 
 
 def _add_pod(load: NodeLoad, pod: Pod, scope: Scope, options: DrainOptions) -> None:
-    for key in budgets_asked(pod, scope, options):
-        load.budgets[key] = load.budgets.get(key, 0) + 1
+    load.budgets.update(budgets_asked(pod, scope, options))
     if scope.rule_of(pod).when != NEVER:
         load.pods += 1
-        for resource, amount in pod_requests(pod).items():
-            load.moving[resource] = load.moving.get(resource, 0) + amount
+        load.moving.update(pod_requests(pod))
 
 
 def budgets_asked(pod: Pod, scope: Scope, options: DrainOptions) -> tuple[BudgetKey, ...]:

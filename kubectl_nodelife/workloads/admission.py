@@ -18,6 +18,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from copy import copy
 from functools import cached_property
+from itertools import chain
 from typing import Any, Final, NamedTuple, Protocol
 
 from kubectl_nodelife.kube.admission import (
@@ -27,7 +28,9 @@ from kubectl_nodelife.kube.admission import (
     RuleWithOperations,
     ValidatingAdmissionPolicy,
     ValidatingAdmissionPolicyBinding,
+    ValidatingAdmissionPolicySpec,
     ValidatingWebhookConfiguration,
+    Validation,
     Webhook,
 )
 from kubectl_nodelife.kube.cel import Budget, CelError, Partial, Unknown, evaluate
@@ -97,10 +100,8 @@ class AdmissionRequest(NamedTuple):
     labels: Mapping[str, str]
 
 
-class Doubt(NamedTuple):
-    """Something that may refuse the request; whether it does is not known from what was read."""
-
-    reason: str
+_Answer = EvictionRefused | str | None
+"""A sure refusal; or what may refuse the request, where that is not known from what was read."""
 
 
 class Admission:
@@ -116,7 +117,7 @@ class Admission:
     ) -> None:
         self._objects = objects
         self.serving = serving
-        self._answers: dict[tuple[str, str], EvictionRefused | Doubt | None] = {}
+        self._answers: dict[tuple[str, str], _Answer] = {}
         self._budget = Budget(PLAN_BUDGET)
 
     def fork(self, objects: ObjectsRead) -> Admission:
@@ -204,9 +205,9 @@ class Admission:
     def doubt(self, pod: Pod, *, deletion: bool = False) -> str | None:
         """What may refuse the request with an answer that cannot be known from here, or None."""
         answer = self._answer(pod, "DELETE" if deletion else "CREATE")
-        return answer.reason if isinstance(answer, Doubt) else None
+        return answer if isinstance(answer, str) else None
 
-    def _answer(self, pod: Pod, operation: str) -> EvictionRefused | Doubt | None:
+    def _answer(self, pod: Pod, operation: str) -> _Answer:
         if not self.has_rules:
             return None
         key = (pod.metadata.uid, operation)
@@ -215,16 +216,12 @@ class Admission:
             self._answers[key] = self._ask(request)
         return self._answers[key]
 
-    def _ask(self, request: AdmissionRequest) -> EvictionRefused | Doubt | None:
+    def _ask(self, request: AdmissionRequest) -> _Answer:
         """Policies and webhooks in one: a sure refusal counts more than a doubt."""
-        doubt: Doubt | None = None
-        for policy, binding in self._policies:
-            answer = self._policy(policy, binding, request)
-            if isinstance(answer, EvictionRefused):
-                return answer
-            doubt = doubt or answer
-        for configuration, webhook in self.webhooks:
-            answer = self._webhook(configuration, webhook, request)
+        doubt: str | None = None
+        of_policies = (self._policy(*bound, request) for bound in self._policies)
+        of_webhooks = (self._webhook(*webhook, request) for webhook in self.webhooks)
+        for answer in chain(of_policies, of_webhooks):
             if isinstance(answer, EvictionRefused):
                 return answer
             doubt = doubt or answer
@@ -232,9 +229,7 @@ class Admission:
 
     # --- webhooks --------------------------------------------------------------------------------
 
-    def _webhook(
-        self, configuration: str, webhook: Webhook, request: AdmissionRequest
-    ) -> EvictionRefused | Doubt | None:
+    def _webhook(self, configuration: str, webhook: Webhook, request: AdmissionRequest) -> _Answer:
         ignores = webhook.failure_policy == "Ignore"
         name = f"webhook {webhook.name} of {configuration}"
         try:
@@ -245,10 +240,10 @@ class Admission:
                 return None
             return EvictionRefused(403, f"{name}: {error}", GATE_WEBHOOK)
         except Unknown as unknown:
-            return Doubt(f"{name} may refuse it: {unknown}")
+            return f"{name} may refuse it: {unknown}"
         failure = self.unreachable(webhook)
         if failure is None:
-            return Doubt(f"{name} is asked, and its answer cannot be known from here")
+            return f"{name} is asked, and its answer cannot be known from here"
         if ignores:
             return None
         message = f'Internal error occurred: failed calling webhook "{webhook.name}": {failure}'
@@ -286,38 +281,43 @@ class Admission:
         policy: ValidatingAdmissionPolicy,
         binding: ValidatingAdmissionPolicyBinding,
         request: AdmissionRequest,
-    ) -> EvictionRefused | Doubt | None:
+    ) -> _Answer:
         if not self._in_scope(policy.spec.match_constraints, request):
             return None
         if not self._in_scope(binding.spec.match_resources or MatchResources(), request, True):
             return None
         try:
-            return self._validate(policy, binding, request)
+            failed = self._first_failed(policy.spec, request)
         except CelError as error:
-            if policy.spec.failure_policy == "Ignore":
-                return None
-            return _denied(policy, binding, request, str(error), None)
+            ignores = policy.spec.failure_policy == "Ignore"
+            failed = None if ignores else Validation(message=str(error))
         except Unknown as unknown:
-            return Doubt(f"ValidatingAdmissionPolicy {policy.name} may refuse it: {unknown}")
-
-    def _validate(
-        self,
-        policy: ValidatingAdmissionPolicy,
-        binding: ValidatingAdmissionPolicyBinding,
-        request: AdmissionRequest,
-    ) -> EvictionRefused | None:
-        """The first validation that fails. Raises CelError and Unknown."""
-        if not self._conditions_hold(policy.spec.match_conditions, request):
+            return f"ValidatingAdmissionPolicy {policy.name} may refuse it: {unknown}"
+        if failed is None:
             return None
-        variables = {v.name: v.expression for v in policy.spec.variables}
+        resource = "pods" if not request.subresource else "pods/eviction"
+        text = (
+            f'{resource} "{request.pod.name}" is forbidden: ValidatingAdmissionPolicy'
+            f" '{policy.name}' with binding '{binding.name}' denied request: "
+            f"{failed.message or f'failed expression: {failed.expression}'}"
+        )
+        code = _STATUS_CODES.get(failed.reason or "Invalid", 422)
+        return EvictionRefused(code, text, GATE_WEBHOOK)
+
+    def _first_failed(
+        self, policy: ValidatingAdmissionPolicySpec, request: AdmissionRequest
+    ) -> Validation | None:
+        """The first validation that fails. Raises CelError and Unknown."""
+        if not self._conditions_hold(policy.match_conditions, request):
+            return None
+        variables = {v.name: v.expression for v in policy.variables}
         values = self._values(request)
-        if policy.spec.param_kind is not None:
+        if policy.param_kind is not None:
             del values["params"]  # what it holds was not read
         budget = Budget(POLICY_BUDGET, within=self._budget)
-        for validation in policy.spec.validations:
+        for validation in policy.validations:
             if evaluate(validation.expression, values, variables, budget) is not True:
-                message = validation.message or f"failed expression: {validation.expression}"
-                return _denied(policy, binding, request, message, validation.reason)
+                return validation
         return None
 
     def _in_scope(
@@ -450,22 +450,6 @@ def _resource_matches(resource: str, request: AdmissionRequest) -> bool:
     if not slash:
         return not request.subresource
     return subresource in ("*", request.subresource)
-
-
-def _denied(
-    policy: ValidatingAdmissionPolicy,
-    binding: ValidatingAdmissionPolicyBinding,
-    request: AdmissionRequest,
-    message: str,
-    reason: str | None,
-) -> EvictionRefused:
-    """The API server's refusal in the name of a policy."""
-    resource = "pods" if not request.subresource else "pods/eviction"
-    text = (
-        f'{resource} "{request.pod.name}" is forbidden: ValidatingAdmissionPolicy'
-        f" '{policy.name}' with binding '{binding.name}' denied request: {message}"
-    )
-    return EvictionRefused(_STATUS_CODES.get(reason or "Invalid", 422), text, GATE_WEBHOOK)
 
 
 def ends_pods_ns(namespace: Namespace, now_ns: int) -> int | None:

@@ -23,7 +23,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from typing import Final, NamedTuple, Protocol, TypeVar
+from typing import Final, NamedTuple, Protocol
 
 from msgspec.structs import replace
 
@@ -356,7 +356,6 @@ class OwnerLookup(Protocol):
 
 
 Scaled = Deployment | ReplicaSet | StatefulSet | ReplicationController
-ScaledT = TypeVar("ScaledT", Deployment, ReplicaSet, StatefulSet, ReplicationController)
 
 
 class ScaleUnknown(Exception):
@@ -397,7 +396,8 @@ def scale_of_pod(pod: Pod, owners: OwnerLookup) -> Scale | None:
 def find_scale(owner: OwnerReference, namespace: str, owners: OwnerLookup) -> Scale | None:
     """The scale behind an owner reference, or None where the owner is gone.
 
-    Raises SyncFailure for a kind that has none, and ScaleUnknown. Follows the five finders.
+    That of a ReplicaSet is its Deployment's if there is one, and an orphan's its own. Raises
+    SyncFailure for a kind that has none, and ScaleUnknown. Follows the five finders.
     """
     kind = owner.kind
     resource = WITHOUT_SCALE.get((kind, api_group(owner.api_version)))
@@ -406,13 +406,11 @@ def find_scale(owner: OwnerReference, namespace: str, owners: OwnerLookup) -> Sc
     if not shows_scale(kind, owner.api_version):
         what = f"{kind} {namespace}/{owner.name}"
         raise ScaleUnknown(f"the scale of {what} is not among what was read")
-    if kind == "ReplicaSet":
-        return _scale_of_replica_set(owner, namespace, owners)
-    if kind == "StatefulSet":
-        return _scale_itself(_lookup(StatefulSet, kind, owner, namespace, owners))
-    if kind == "ReplicationController":
-        return _scale_itself(_lookup(ReplicationController, kind, owner, namespace, owners))
-    return _scale_itself(_lookup(Deployment, kind, owner, namespace, owners))
+    scaled = _lookup(owner, namespace, owners)
+    above = controller_of(scaled.metadata) if isinstance(scaled, ReplicaSet) else None
+    if above is not None and above.kind == "Deployment":
+        scaled = _lookup(above, namespace, owners) or scaled
+    return Scale(scaled.uid, replicas_of(scaled)) if scaled is not None else None
 
 
 def shows_scale(kind: str, api_version: str) -> bool:
@@ -421,40 +419,15 @@ def shows_scale(kind: str, api_version: str) -> bool:
     return group in _SCALED_IN.get(kind, ()) or (kind, group) in WITHOUT_SCALE
 
 
-def _scale_of_replica_set(
-    owner: OwnerReference, namespace: str, owners: OwnerLookup
-) -> Scale | None:
-    """The scale of its Deployment if there is one; an orphan's own scale otherwise."""
-    replica_set = _lookup(ReplicaSet, "ReplicaSet", owner, namespace, owners)
-    if replica_set is None:
-        return None
-    above = controller_of(replica_set.metadata)
-    if above is not None and above.kind == "Deployment":
-        deployment = _lookup(Deployment, "Deployment", above, namespace, owners)
-        if deployment is not None:
-            return _scale_itself(deployment)
-    return _scale_itself(replica_set)
-
-
-def _scale_itself(scaled: Scaled | None) -> Scale | None:
-    if scaled is None:
-        return None
-    return Scale(scaled.uid, replicas_of(scaled))
-
-
 def replicas_of(scaled: Scaled) -> int:
     """spec.replicas, which is 1 where it is absent."""
     return 1 if scaled.spec.replicas is None else scaled.spec.replicas
 
 
-def _lookup(
-    type_: type[ScaledT], kind: str, owner: OwnerReference, namespace: str, owners: OwnerLookup
-) -> ScaledT | None:
+def _lookup(owner: OwnerReference, namespace: str, owners: OwnerLookup) -> Scaled | None:
+    kind = owner.kind
     workload = owners.find(kind, namespace, owner.name)
     if workload is None and not owners.was_read(kind):
         raise ScaleUnknown(f"{kind} {namespace}/{owner.name} is not among what was read")
-    if not isinstance(workload, type_) or (
-        owner.uid and workload.uid and workload.uid != owner.uid
-    ):
-        return None
-    return workload
+    is_another = workload is not None and owner.uid and workload.uid not in ("", owner.uid)
+    return workload if isinstance(workload, Scaled) and not is_another else None

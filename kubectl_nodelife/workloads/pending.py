@@ -93,7 +93,11 @@ def pending_reason(
         return PendingReason("", gated)
     pinned = pinned_node(pod.spec)
     if pinned is not None:
-        obstacle = _only_there(pod, pinned, nodes, pods_on, origin)
+        obstacle = (
+            obstacle_on(pod, nodes[pinned], pods_on(pinned), origin)
+            if pinned in nodes
+            else Obstacle("there is no such node", "", True, "missing")
+        )
         return None if obstacle is None else PendingReason(pinned, obstacle)
     obstacles = {}
     for name, node in nodes.items():
@@ -102,18 +106,6 @@ def pending_reason(
             return None
         obstacles[name] = obstacle
     return PendingReason("", _of_all(obstacles))
-
-
-def _only_there(
-    pod: Pod,
-    name: str,
-    nodes: Mapping[str, Node],
-    pods_on: Callable[[str], Iterable[Pod]],
-    origin: Origin,
-) -> Obstacle | None:
-    if name not in nodes:
-        return Obstacle("there is no such node", "", True, "missing")
-    return obstacle_on(pod, nodes[name], pods_on(name), origin)
 
 
 def _of_all(obstacles: Mapping[str, Obstacle]) -> Obstacle:

@@ -27,11 +27,11 @@ import msgspec
 from kubectl_nodelife.copy_on_write import fork_dict
 from kubectl_nodelife.kube.meta import LabelSelector
 from kubectl_nodelife.kube.node import Node
-from kubectl_nodelife.kube.pod import Pod, PodSpec, TopologySpreadConstraint
+from kubectl_nodelife.kube.pod import Pod, TopologySpreadConstraint
 from kubectl_nodelife.kube.selectors import SelectorIndex, matches
 from kubectl_nodelife.kube.wellknown import LABEL_HOSTNAME, LABEL_ZONE
 from kubectl_nodelife.workloads import topology
-from kubectl_nodelife.workloads.pod_classes import Demands, PodClass
+from kubectl_nodelife.workloads.pod_classes import Demands, PodClass, has_affinity
 from kubectl_nodelife.workloads.scheduling import (
     NO_NEEDS,
     NodeInfo,
@@ -542,14 +542,6 @@ def _terms_towards_others(pod: Pod) -> Iterator[topology.WeightedTerm]:
     yield from topology.preferred_terms(pod)
     for term in topology.affinity_terms(pod):
         yield topology.WeightedTerm(term, 1)
-
-
-def has_affinity(spec: PodSpec) -> bool:
-    """True if the pod has any term about other pods."""
-    affinity = spec.affinity
-    return affinity is not None and (
-        affinity.pod_affinity is not None or affinity.pod_anti_affinity is not None
-    )
 
 
 def _is_counted(pod: Pod | None) -> bool:

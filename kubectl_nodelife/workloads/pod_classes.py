@@ -214,8 +214,11 @@ def stock(node: Node, rooms: Mapping[PodRequirements, int]) -> NodeInfo:
 
 def has_rules(spec: PodSpec) -> bool:
     """True if the pod asks anything of what runs elsewhere."""
-    if spec.topology_spread_constraints:
-        return True
+    return bool(spec.topology_spread_constraints) or has_affinity(spec)
+
+
+def has_affinity(spec: PodSpec) -> bool:
+    """True if the pod is drawn to others, or kept off them."""
     affinity = spec.affinity
     return affinity is not None and (
         affinity.pod_affinity is not None or affinity.pod_anti_affinity is not None

@@ -32,15 +32,15 @@ class CapacityLeft:
 
     def __init__(self, keep: float = 0.0) -> None:
         self._keep = keep
-        self._free: Amounts = {}
-        self._total: Amounts = {}
+        self._free: Counter[str] = Counter()
+        self._total: Counter[str] = Counter()
         self._lost: dict[str, tuple[Amounts, Amounts]] = {}
         """(free, total) of the nodes whose room is lost when they are drained, by name."""
 
     def copy(self) -> Self:
         """Another one with as much left."""
         other = copy(self)
-        other._free, other._total = dict(self._free), dict(self._total)
+        other._free, other._total = Counter(self._free), Counter(self._total)
         other._lost = dict(self._lost)
         return other
 
@@ -54,9 +54,8 @@ class CapacityLeft:
         free = {resource: amount - used.get(resource, 0) for resource, amount in total.items()}
         if until_drained:
             self._lost[node.name] = (free, total)
-        for resource, amount in total.items():
-            self._total[resource] = self._total.get(resource, 0) + amount
-            self._free[resource] = self._free.get(resource, 0) + free[resource]
+        self._total.update(total)
+        self._free.update(free)
 
     def holds(self, moving: Mapping[str, int], pods: int, node: str = "") -> bool:
         """True if so much for so many pods finds room without the node that they leave.
@@ -66,20 +65,19 @@ class CapacityLeft:
         free, total = self._lost.get(node, _NOTHING)
         for resource in COUNTED:
             wanted = moving.get(resource, 0)
-            rest = self._free.get(resource, 0) - free.get(resource, 0) - wanted
-            keep = self._keep * (self._total.get(resource, 0) - total.get(resource, 0))
+            rest = self._free[resource] - free.get(resource, 0) - wanted
+            keep = self._keep * (self._total[resource] - total.get(resource, 0))
             if wanted and rest < keep:
                 return False
-        return not pods or self._free.get(PODS, 0) - free.get(PODS, 0) >= pods
+        return not pods or self._free[PODS] - free.get(PODS, 0) >= pods
 
     def take(self, moving: Mapping[str, int], pods: int, node: str = "") -> None:
         """They have moved away from the node."""
         free, total = self._lost.pop(node, _NOTHING)
         for resource in COUNTED:
-            gone = moving.get(resource, 0) + free.get(resource, 0)
-            self._free[resource] = self._free.get(resource, 0) - gone
-            self._total[resource] = self._total.get(resource, 0) - total.get(resource, 0)
-        self._free[PODS] = self._free.get(PODS, 0) - pods - free.get(PODS, 0)
+            self._free[resource] -= moving.get(resource, 0) + free.get(resource, 0)
+            self._total[resource] -= total.get(resource, 0)
+        self._free[PODS] -= pods + free.get(PODS, 0)
 
     def next_wave(self, drained: list[str]) -> None:
         """These nodes are drained and their change is done. They may take pods again."""
@@ -114,8 +112,8 @@ class NodeLoad:
 
     name: str
     zone: str
-    budgets: dict[BudgetKey, int] = field(default_factory=dict)
-    moving: Amounts = field(default_factory=dict)
+    budgets: Counter[BudgetKey] = field(default_factory=Counter)
+    moving: Counter[str] = field(default_factory=Counter)
     pods: int = 0
     blocked: str = ""
     refused: bool = False
