@@ -18,7 +18,7 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Callable, Iterable, Mapping
-from typing import Final, NamedTuple
+from typing import Annotated, Final, NamedTuple, get_origin, get_type_hints
 
 import msgspec
 
@@ -108,6 +108,13 @@ def holds(span: Span, minor: int) -> bool:
     """True if the behaviour is that of the release 1.`minor`. For every table of releases."""
     since, until = span
     return since <= minor and (until is None or minor < until)
+
+
+def spans_of(rules: type) -> dict[str, Span]:
+    """The spans that the fields of `rules` are annotated with."""
+    hints = get_type_hints(rules, include_extras=True)
+    spans = {name: hint for name, hint in hints.items() if get_origin(hint) is Annotated}
+    return {name: hint.__metadata__[0] for name, hint in spans.items()}
 
 
 def parse_profile(text: str) -> Profile:

@@ -14,9 +14,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import Annotated, Final
 
-from kubectl_nodelife.engine.settings import Span, holds
+from kubectl_nodelife.engine.settings import holds, spans_of
 
 Release = tuple[int, int]
 
@@ -25,7 +25,10 @@ NEWEST: Release = (1, 38)
 
 @dataclass(frozen=True)
 class Behaviour:
-    """The DaemonSet controller's rules of one release; fields are named after what they switch."""
+    """The DaemonSet controller's rules of one release; fields are named after what they switch.
+
+    A rule that depends on the release alone has its span beside it.
+    """
 
     release: Release
     simulated_predicates: bool
@@ -34,89 +37,59 @@ class Behaviour:
     """Taints are looked at; 1.11 with ScheduleDaemonSetPods leaves them to the scheduler."""
     critical_pod_annotation: bool
     """The gate `ExperimentalCriticalPodAnnotation`."""
-    critical_by_priority: bool
+    critical_by_priority: Annotated[bool, (12, 17)]
     """A system-critical priority makes a pod critical whatever that gate says."""
-    suspends: bool
+    suspends: Annotated[bool, (0, 17)]
     """Remember sets that wait for room on a node, and wake them when a pod there goes."""
-    tolerates_pid_pressure: bool
+    tolerates_pid_pressure: Annotated[bool, (14, None)]
     tolerates_unschedulable: bool
-    tolerates_network_unavailable: bool
+    tolerates_network_unavailable: Annotated[bool, (12, None)]
     """Pods on the host's network tolerate that there is no other."""
-    tolerates_out_of_disk: bool
+    tolerates_out_of_disk: Annotated[bool, (0, 14)]
     """Critical pods do."""
-    deletion_observed_at_the_mark: bool
+    deletion_observed_at_the_mark: Annotated[bool, (15, None)]
     """A deletion that was expected has come about once the pod terminates (else: is gone)."""
-    failed_pods_back_off: bool
-    failed_pods_end_the_sync: bool
+    failed_pods_back_off: Annotated[bool, (12, None)]
+    failed_pods_end_the_sync: Annotated[bool, (0, 16)]
     """A sync that has seen a failed pod ends with an error, before rolling update and status."""
-    succeeded_pods_deleted: bool
-    finished_terminating_left_out: bool
+    succeeded_pods_deleted: Annotated[bool, (26, None)]
+    finished_terminating_left_out: Annotated[bool, (26, None)]
     """A finished pod that is terminating (say, held by a finalizer) does not count any more."""
-    unfit_terminating_deleted_again: bool
+    unfit_terminating_deleted_again: Annotated[bool, (0, 16)]
     """Where a node stops fitting, pods that are terminating already are deleted once more."""
     unscheduled_pods_of_missing_nodes_deleted: bool
-    binds_for_old_kubelets: bool
+    binds_for_old_kubelets: Annotated[bool, (12, 13)]
     """A node whose kubelet is older than 1.11, or of unknown version, gets a pod that is bound."""
-    own_scheduler_name: bool
+    own_scheduler_name: Annotated[bool, (14, 17)]
     """A pod that is bound here names `kubernetes.io/daemonset-controller` as its scheduler."""
     surge: bool
-    classic_rolling_update: bool
+    classic_rolling_update: Annotated[bool, (0, 21)]
     """The algorithm before surge: old unavailable pods go first, outside the budget."""
-    unavailable_old_pods_use_budget: bool
-    available_at_the_instant: bool
+    unavailable_old_pods_use_budget: Annotated[bool, (28, None)]
+    available_at_the_instant: Annotated[bool, (34, None)]
     """minReadySeconds after the transition counts as available already (else: only after it)."""
-    generation_label_counts: bool
+    generation_label_counts: Annotated[bool, (24, None)]
     """A pod whose template generation label matches is up to date, whatever its hash."""
     waiting_sync_keeps_generation: bool
     """A sync that waits for expectations does not raise observedGeneration."""
-    status_written_after_error: bool
-    status_update_retried: bool
-    requeue_for_min_ready_after_status: bool
-    node_queue: bool
+    status_written_after_error: Annotated[bool, (25, None)]
+    status_update_retried: Annotated[bool, (21, None)]
+    requeue_for_min_ready_after_status: Annotated[bool, (15, None)]
+    node_queue: Annotated[bool, (33, None)]
     """Node events are judged later, on the present node and pods, not by old against new."""
-    node_filter_labels_and_taints: bool
+    node_filter_labels_and_taints: Annotated[bool, (30, None)]
     """Only label and taint changes of a node matter."""
-    node_filter_true_conditions: bool
+    node_filter_true_conditions: Annotated[bool, (0, 12)]
     """Besides these a condition that begins or ends to be True (else: anything but heartbeats)."""
-    not_found_on_delete_is_fine: bool
-    terminating_namespace_is_fine: bool
-    create_timeout_ignored: bool
-    slow_start_skips_from_the_batch: bool
+    not_found_on_delete_is_fine: Annotated[bool, (17, None)]
+    terminating_namespace_is_fine: Annotated[bool, (17, None)]
+    create_timeout_ignored: Annotated[bool, (0, 15)]
+    slow_start_skips_from_the_batch: Annotated[bool, (0, 15)]
     """Expectations fall by the total less the batch, which is wrong after the first batch."""
-    collision_count_checked: bool
+    collision_count_checked: Annotated[bool, (12, None)]
 
 
-SINCE_UNTIL: Final[dict[str, Span]] = {
-    "critical_by_priority": (12, 17),
-    "suspends": (0, 17),
-    "tolerates_pid_pressure": (14, None),
-    "tolerates_network_unavailable": (12, None),
-    "tolerates_out_of_disk": (0, 14),
-    "deletion_observed_at_the_mark": (15, None),
-    "failed_pods_back_off": (12, None),
-    "failed_pods_end_the_sync": (0, 16),
-    "succeeded_pods_deleted": (26, None),
-    "finished_terminating_left_out": (26, None),
-    "unfit_terminating_deleted_again": (0, 16),
-    "binds_for_old_kubelets": (12, 13),
-    "own_scheduler_name": (14, 17),
-    "classic_rolling_update": (0, 21),
-    "unavailable_old_pods_use_budget": (28, None),
-    "available_at_the_instant": (34, None),
-    "generation_label_counts": (24, None),
-    "status_written_after_error": (25, None),
-    "status_update_retried": (21, None),
-    "requeue_for_min_ready_after_status": (15, None),
-    "node_queue": (33, None),
-    "node_filter_labels_and_taints": (30, None),
-    "node_filter_true_conditions": (0, 12),
-    "not_found_on_delete_is_fine": (17, None),
-    "terminating_namespace_is_fine": (17, None),
-    "create_timeout_ignored": (0, 15),
-    "slow_start_skips_from_the_batch": (0, 15),
-    "collision_count_checked": (12, None),
-}
-"""The rules that depend on the release alone."""
+SINCE_UNTIL: Final = spans_of(Behaviour)
 
 
 def behaviour_of(release: Release, feature_gates: Mapping[str, bool] | None = None) -> Behaviour:
