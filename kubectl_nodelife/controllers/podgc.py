@@ -30,7 +30,7 @@ from kubectl_nodelife.engine.controller import Actions, TurnPart
 from kubectl_nodelife.engine.events import Change, Outcome
 from kubectl_nodelife.engine.settings import Settings
 from kubectl_nodelife.kube.node import Node
-from kubectl_nodelife.kube.pod import TERMINAL_PHASES, Pod, disruption_target
+from kubectl_nodelife.kube.pod import TERMINAL_PHASES, Pod, PodCondition, disruption_target
 from kubectl_nodelife.kube.times import MILLISECOND_NS, SECOND_NS
 from kubectl_nodelife.kube.wellknown import DELETION_BY_POD_GC, TAINT_NODE_OUT_OF_SERVICE
 
@@ -253,24 +253,13 @@ class PodGCController:
         because = f"node {node} does not exist"
         if self._has_quarantine:
             because = f"{because}, and did not {QUARANTINE_NS // SECOND_NS} s and more ago"
-        cause = self._unknown.get(node)
-        if self._with_condition and self._changes_phase(pod):
+        condition = None
+        if self._with_condition:
             condition = disruption_target(
                 pod.status, DELETION_BY_POD_GC, _CONDITION_MESSAGE, now_ns
             )
-            if condition is not None:
-                yield SetPodCondition(
-                    controller=CONTROLLER,
-                    because=because,
-                    cause=cause,
-                    **of_pod(pod),
-                    if_node_gone=node,
-                    condition=condition,
-                    phase="Failed",
-                )
-                yield self._delete(pod, because, cause, gone=node)
-                return
-        yield from self._force_delete(pod, because, cause, gone=node)
+        cause = self._unknown.get(node)
+        yield from self._force_delete(pod, because, cause, gone=node, condition=condition)
 
     def _force_delete(
         self,
@@ -280,42 +269,24 @@ class PodGCController:
         *,
         gone: str = "",
         out_of_service: str = "",
+        condition: PodCondition | None = None,
     ) -> Iterator[Action]:
-        """Follows `markFailedAndDeletePod`. `gone`, `out_of_service`: what the node must be."""
-        if self._changes_phase(pod):
-            yield SetPodPhase(
-                controller=CONTROLLER,
-                because=because,
-                cause=cause,
-                **of_pod(pod),
-                if_node_gone=gone,
-                if_node_out_of_service=out_of_service,
-                phase="Failed",
-            )
-        yield self._delete(pod, because, cause, gone=gone, out_of_service=out_of_service)
-
-    def _changes_phase(self, pod: Pod) -> bool:
-        return self._sets_phase and pod.status.phase not in TERMINAL_PHASES
-
-    def _delete(
-        self,
-        pod: Pod,
-        because: str,
-        cause: Action | None,
-        *,
-        gone: str = "",
-        out_of_service: str = "",
-    ) -> DeletePod:
-        return DeletePod(
-            controller=CONTROLLER,
-            because=because,
-            cause=cause,
+        """Follows `markFailedAndDeletePodWithCondition`. `gone`, `out_of_service`: what the node
+        must be."""
+        common: dict[str, Any] = {
+            "controller": CONTROLLER,
+            "because": because,
+            "cause": cause,
             **of_pod(pod),
-            if_node_gone=gone,
-            if_node_out_of_service=out_of_service,
-            grace_period_seconds=0,
-            force=True,
-        )
+            "if_node_gone": gone,
+            "if_node_out_of_service": out_of_service,
+        }
+        if self._sets_phase and pod.status.phase not in TERMINAL_PHASES:
+            if condition is not None:
+                yield SetPodCondition(**common, condition=condition, phase="Failed")
+            else:
+                yield SetPodPhase(**common, phase="Failed")
+        yield DeletePod(**common, grace_period_seconds=0, force=True)
 
     # What is kept up to date
 

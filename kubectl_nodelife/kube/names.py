@@ -8,6 +8,8 @@ On a command line an object is `NAME`, `KIND/NAME` or `KIND NAME...`, and one of
 `KIND/NAMESPACE/NAME`. A kind goes by the names under which kubectl knows its resource: singular,
 plural, short, and with its group (`daemonsets.apps`). All verbs read their arguments here, so that
 what one of them takes the others take as well.
+
+Where upstream makes a name, or a number, of a name or a body, it takes their `fnv1a_32`.
 """
 
 from __future__ import annotations
@@ -56,6 +58,14 @@ class Subject(NamedTuple):
     kind: str
     namespace: str
     name: str
+
+
+def fnv1a_32(content: bytes) -> int:
+    """The 32-bit FNV-1a hash."""
+    value = 0x811C9DC5
+    for byte in content:
+        value = ((value ^ byte) * 0x01000193) & 0xFFFFFFFF
+    return value
 
 
 def is_dns_subdomain(name: str) -> bool:

@@ -78,9 +78,7 @@ class StatusRules(msgspec.Struct, frozen=True):
     """The times of the health of volumes are whole seconds, as the API server gives them back."""
     fifty_requests: Annotated[bool, (27, None)]  # PR 116121
     """Its client makes fifty requests a second by default, and not five."""
-    listing_blinds_reconcile: Annotated[
-        bool, (15, 18)
-    ]  # PR 77661 to PR 84951
+    listing_blinds_reconcile: Annotated[bool, (15, 18)]  # PR 77661 to PR 84951
     """Listing the kubelet's pods overwrites what reconciling compares with."""
 
 

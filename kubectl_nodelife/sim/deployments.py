@@ -22,7 +22,7 @@ from typing import Any, Final, NamedTuple, cast
 
 from msgspec.structs import replace
 
-from kubectl_nodelife.controllers.daemonset.history import canonical_json, fnv1a_32, safe_encode
+from kubectl_nodelife.controllers.daemonset.history import canonical_json, safe_encode
 from kubectl_nodelife.controllers.daemonset.pods_on_node import available_from, is_past
 from kubectl_nodelife.engine.actions import Action
 from kubectl_nodelife.engine.actions.action import created_pod
@@ -36,6 +36,7 @@ from kubectl_nodelife.kube.meta import (
     Time,
     controller_of,
 )
+from kubectl_nodelife.kube.names import fnv1a_32
 from kubectl_nodelife.kube.pod import Pod
 from kubectl_nodelife.kube.times import whole_seconds
 from kubectl_nodelife.kube.workload import (

@@ -39,6 +39,7 @@ from kubectl_nodelife.controllers.daemonset.pods_on_node import Claim, claim_obj
 from kubectl_nodelife.controllers.daemonset.template import controller_reference
 from kubectl_nodelife.engine import actions
 from kubectl_nodelife.kube.meta import KubeObject, ObjectMeta
+from kubectl_nodelife.kube.names import fnv1a_32
 from kubectl_nodelife.kube.wellknown import LABEL_CONTROLLER_REVISION_HASH
 from kubectl_nodelife.kube.workload import (
     DEFAULT_REVISION_HISTORY_LIMIT,
@@ -51,8 +52,6 @@ Old = tuple[ControllerRevision, ...]
 """The revisions of other templates than the present one."""
 
 SAFE_ALPHABET = "bcdfghjklmnpqrstvwxz2456789"
-FNV_PRIME_32 = 0x01000193
-FNV_OFFSET_32 = 0x811C9DC5
 REVISION_PREFIX_LIMIT = 223
 _encoder = msgspec.json.Encoder(order="deterministic")
 
@@ -184,13 +183,14 @@ def release(context: SyncContext, kind: str, obj: KubeObject) -> actions.Release
     )
 
 
-def claim_or_fail(failures: Failures) -> None:
+def claim_or_fail(_sync: SyncContext, failures: Failures) -> Calls:
     """Raise SyncError for a claim that failed; a release of what is gone or invalid is none."""
     for failure in failures:
         released = isinstance(failure.action, actions.ReleaseObject)
         if failure.code == NOT_FOUND or (released and failure.code == INVALID):
             continue
         raise SyncError(describe(failure))
+    return ()
 
 
 def construct_history(sync: SyncContext, _failures: Failures) -> Calls:
@@ -233,7 +233,7 @@ def controlled_histories(sync: SyncContext, _failures: Failures) -> Calls:
 def _revisions_claimed(
     adopted: Sequence[tuple[str, str]], sync: SyncContext, failures: Failures
 ) -> Calls:
-    claim_or_fail(failures)
+    claim_or_fail(sync, failures)
     gone = {f.action.target[1] for f in failures}
     present = (_present(sync, key) for key in adopted if key not in gone)
     sync.revisions = (*sync.revisions, *present)
@@ -422,14 +422,6 @@ def _present(context: SyncContext, key: tuple[str, str]) -> ControllerRevision:
 def canonical_json(value: Any) -> bytes:
     """Compact JSON with sorted keys: equal values give equal bytes, whatever their key order."""
     return _encoder.encode(value)
-
-
-def fnv1a_32(content: bytes) -> int:
-    """The 32-bit FNV-1a hash."""
-    value = FNV_OFFSET_32
-    for byte in content:
-        value = ((value ^ byte) * FNV_PRIME_32) & 0xFFFFFFFF
-    return value
 
 
 def safe_encode(text: str) -> str:

@@ -20,7 +20,7 @@ from copy import copy
 from dataclasses import dataclass
 from enum import Enum
 from operator import attrgetter
-from typing import Final, NamedTuple, Protocol, cast
+from typing import Final, NamedTuple, cast
 
 from msgspec.structs import replace
 
@@ -37,7 +37,14 @@ from kubectl_nodelife.copy_on_write import fork_dict, unchanging
 from kubectl_nodelife.engine.cache import Cache
 from kubectl_nodelife.kube.node import Node
 from kubectl_nodelife.kube.pod import TERMINAL_PHASES, Pod
-from kubectl_nodelife.kube.workload import DaemonSet, DaemonSetStatus, NotAPercentage, scaled_value
+from kubectl_nodelife.kube.workload import (
+    DaemonSet,
+    DaemonSetStatus,
+    IntOrString,
+    NotAPercentage,
+    RollingUpdateDaemonSet,
+    scaled_value,
+)
 
 ROLLING_UPDATE = "RollingUpdate"
 
@@ -452,23 +459,7 @@ class OrderedNames(set[str]):
         return names
 
 
-class Counted(Protocol):
-    """A pod, as far as the status counts it."""
-
-    @property
-    def ready(self) -> bool:
-        """Condition Ready is True."""
-
-    @property
-    def available(self) -> bool:
-        """Ready for minReadySeconds."""
-
-    @property
-    def updated(self) -> bool:
-        """Of the present template."""
-
-
-def tally_of_node(verdict: PlacementDecision, pods: Sequence[Counted]) -> Tally:
+def tally_of_node(verdict: PlacementDecision, pods: Sequence[PodFacts]) -> Tally:
     """One node's part; of its pods, the oldest of which is first, that one alone is asked."""
     if not verdict.want_to_run:
         return Tally(misscheduled=1) if pods else Tally()
@@ -487,12 +478,7 @@ def status_from_tally(daemon_set: DaemonSet, tally: Tally, observe: bool) -> Dae
     old = daemon_set.status
     return replace(
         old,
-        desired_number_scheduled=tally.desired,
-        current_number_scheduled=tally.current,
-        number_misscheduled=tally.misscheduled,
-        number_ready=tally.ready,
-        updated_number_scheduled=tally.updated,
-        number_available=tally.available,
+        **dict(zip(WORDS, tally, strict=True)),
         number_unavailable=tally.desired - tally.available,
         observed_generation=(
             daemon_set.metadata.generation if observe else old.observed_generation
@@ -507,15 +493,8 @@ def status_differs(daemon_set: DaemonSet, tally: Tally, observe: bool) -> bool:
     it; such a write changes nothing and is left out.
     """
     old = daemon_set.status
-    stored = (
-        old.desired_number_scheduled,
-        old.current_number_scheduled,
-        old.number_misscheduled,
-        old.number_ready,
-        old.updated_number_scheduled,
-        old.number_available,
-    )
-    if stored != tally or old.number_unavailable != tally.desired - tally.available:
+    unavailable = tally.desired - tally.available
+    if _shown_counts(old) != tally or old.number_unavailable != unavailable:
         return True
     return observe and old.observed_generation < daemon_set.metadata.generation
 
@@ -531,10 +510,7 @@ def unavailable_count(daemon_set: DaemonSet, desired: int) -> int:
 
     Raises NotAPercentage.
     """
-    rolling = _rolling_update(daemon_set)
-    if rolling is None or rolling.max_unavailable is None:
-        return 0
-    return scaled_value(rolling.max_unavailable, desired)
+    return _scaled(_rolling_update(daemon_set).max_unavailable, desired)
 
 
 def surge_count(daemon_set: DaemonSet, desired: int) -> int:
@@ -542,10 +518,7 @@ def surge_count(daemon_set: DaemonSet, desired: int) -> int:
 
     Raises NotAPercentage.
     """
-    rolling = _rolling_update(daemon_set)
-    if rolling is None or rolling.max_surge is None:
-        return 0
-    return scaled_value(rolling.max_surge, desired)
+    return _scaled(_rolling_update(daemon_set).max_surge, desired)
 
 
 def allows_surge(daemon_set: DaemonSet) -> bool:
@@ -559,6 +532,11 @@ def allows_surge(daemon_set: DaemonSet) -> bool:
         return False
 
 
-def _rolling_update(daemon_set: DaemonSet):  # type: ignore[no-untyped-def]
+def _rolling_update(daemon_set: DaemonSet) -> RollingUpdateDaemonSet:
     strategy = daemon_set.spec.update_strategy
-    return strategy.rolling_update if strategy.type == ROLLING_UPDATE else None
+    rolling = strategy.rolling_update if strategy.type == ROLLING_UPDATE else None
+    return rolling or RollingUpdateDaemonSet()
+
+
+def _scaled(value: IntOrString | None, desired: int) -> int:
+    return 0 if value is None else scaled_value(value, desired)

@@ -11,7 +11,7 @@ node's name decides.
 
 from __future__ import annotations
 
-from collections.abc import Sequence, Set
+from collections.abc import Set
 from dataclasses import dataclass, field
 
 from kubectl_nodelife.controllers.daemonset.memory import TrackedSet
@@ -56,7 +56,7 @@ def budget_of(tracked: TrackedSet, desired: int) -> UpdateBudget:
     """
     budget = tracked.budgets.get(desired)
     if budget is None:
-        budget = tracked.budgets[desired] = _budget_of(tracked, desired)
+        budget = tracked.budgets[desired] = effective_budget(tracked, desired)
     return budget
 
 
@@ -68,10 +68,10 @@ def plan_update(
     if not node_index.with_old:
         return UpdateStep(budget)
     if tracked.rules.classic_rolling_update:
-        return _classic(tracked, node_index, budget, revision_hash, now)
+        return replace_classic(tracked, node_index, budget, revision_hash, now)
     if budget.max_surge > 0:
-        return _beside(tracked, node_index, budget, revision_hash)
-    return _in_place(tracked, node_index, budget)
+        return replace_beside(tracked, node_index, budget, revision_hash)
+    return replace_in_place(tracked, node_index, budget)
 
 
 def nodes_using_budget(
@@ -88,105 +88,8 @@ def nodes_using_budget(
     return dict(sorted(uses.items()))
 
 
-def effective_budget(desired: int, max_unavailable: int, max_surge: int) -> UpdateBudget:
+def effective_budget(tracked: TrackedSet, desired: int) -> UpdateBudget:
     """The budget with upstream's guard: both zero would never move, so one may be unavailable."""
-    if desired > 0 and max_unavailable == 0 and max_surge == 0:
-        max_unavailable = 1
-    return UpdateBudget(desired, max_unavailable, max_surge)
-
-
-def replace_in_place(
-    budget: UpdateBudget,
-    used: int,
-    old_unavailable: Sequence[tuple[str, Pod]],
-    old_available: Sequence[tuple[str, Pod]],
-) -> UpdateStep:
-    """The step without surge: delete old pods, the unavailable ones whatever the budget.
-
-    `used`: nodes that count as unavailable. Both lists are (node, its old pod) in the order in
-    which they are to be taken.
-    """
-    step = UpdateStep(budget)
-    for node, pod in old_unavailable:
-        because = f"the old pod on {node} is not available, so replacing it costs nothing"
-        step.delete.append(PodToDelete(pod, because))
-    remaining = max(0, budget.max_unavailable - used)
-    for node, pod in old_available[:remaining]:
-        because = (
-            f"rolling update: {used} of maxUnavailable {budget.max_unavailable} in use,"
-            f" the pod on {node} is of an old revision"
-        )
-        step.delete.append(PodToDelete(pod, because))
-    return step
-
-
-@dataclass(frozen=True)
-class SurgeNodes:
-    """The nodes that the surge rules act on, each list in the order in which it is taken."""
-
-    superseded: Sequence[tuple[str, Pod]]
-    """both pods, the new one available: its old pod goes"""
-    old_unavailable_unfit: Sequence[tuple[str, Pod]]
-    old_available_unfit: Sequence[tuple[str, Pod]]
-    old_unavailable: Sequence[str]
-    old_available: Sequence[str]
-
-
-def replace_beside(
-    budget: UpdateBudget, used: int, available: int, nodes: SurgeNodes
-) -> UpdateStep:
-    """The step with surge: the new pod is made beside the old one, which goes when it is available.
-
-    `used`: nodes that eat maxSurge; `available`: see AVAILABLE_WITH_SURGE.
-    """
-    step = UpdateStep(budget)
-    for node, pod in nodes.superseded:
-        because = f"the new pod on {node} is available"
-        step.delete.append(PodToDelete(pod, because))
-    for node, pod in nodes.old_unavailable_unfit:
-        because = f"the old pod on {node} is not available and the node should not run one"
-        step.delete.append(PodToDelete(pod, because))
-    spare = max(0, available - budget.desired)
-    for node, pod in nodes.old_available_unfit[:spare]:
-        because = f"{node} should not run a pod, and {available} are available for {budget.desired}"
-        step.delete.append(PodToDelete(pod, because))
-    for node in nodes.old_unavailable:
-        step.create.append((node, f"the old pod on {node} is not available: surge costs nothing"))
-    for node in nodes.old_available[: max(0, budget.max_surge - used)]:
-        because = f"rolling update: {used} of maxSurge {budget.max_surge} in use"
-        step.create.append((node, because))
-    return step
-
-
-def replace_classic(
-    budget: UpdateBudget,
-    num_unavailable: int,
-    old_unavailable: Sequence[tuple[str, Pod]],
-    old_available: Sequence[tuple[str, Pod]],
-) -> UpdateStep:
-    """The step of releases before 1.21.
-
-    All old pods that are not available go at once (terminating ones were deleted already); then
-    available ones, terminating ones among them, as far as the budget allows.
-    """
-    step = UpdateStep(budget)
-    max_unavailable = budget.max_unavailable
-    for node, pod in old_unavailable:
-        if pod.metadata.deletion_timestamp is None:
-            step.delete.append(PodToDelete(pod, f"the old pod on {node} is not available"))
-    for node, pod in old_available:
-        if num_unavailable >= max_unavailable:
-            break
-        num_unavailable += 1
-        because = (
-            f"rolling update: {num_unavailable} of maxUnavailable {max_unavailable} with this one,"
-            f" the pod on {node} is of an old revision"
-        )
-        step.delete.append(PodToDelete(pod, because))
-    return step
-
-
-def _budget_of(tracked: TrackedSet, desired: int) -> UpdateBudget:
     try:
         unavailable = unavailable_count(tracked.daemon_set, desired)
         surge = surge_count(tracked.daemon_set, desired) if tracked.rules.surge else 0
@@ -194,7 +97,9 @@ def _budget_of(tracked: TrackedSet, desired: int) -> UpdateBudget:
         raise UpdateImpossibleError(f"couldn't get unavailable numbers: {error}") from None
     if tracked.rules.classic_rolling_update:
         return UpdateBudget(desired, unavailable, 0)
-    return effective_budget(desired, unavailable, surge)
+    if desired > 0 and unavailable == 0 and surge == 0:
+        unavailable = 1
+    return UpdateBudget(desired, unavailable, surge)
 
 
 def _eats_unavailable(tracked: TrackedSet) -> frozenset[NodeUpdateState]:
@@ -203,62 +108,91 @@ def _eats_unavailable(tracked: TrackedSet) -> frozenset[NodeUpdateState]:
     return EATS_MAX_UNAVAILABLE - {NodeUpdateState.OLD_UNAVAILABLE}
 
 
-def _in_place(tracked: TrackedSet, node_index: NodeStatusIndex, budget: UpdateBudget) -> UpdateStep:
+def replace_in_place(
+    tracked: TrackedSet, node_index: NodeStatusIndex, budget: UpdateBudget
+) -> UpdateStep:
+    """The step without surge: delete old pods, the unavailable ones whatever the budget."""
+    step = UpdateStep(budget)
     used = node_index.count(_eats_unavailable(tracked))
-    unavailable = sorted(node_index.nodes_by_wave[NodeUpdateState.OLD_UNAVAILABLE])
-    room = max(0, budget.max_unavailable - used)
-    available = _first(room, node_index.nodes_by_wave[NodeUpdateState.OLD_AVAILABLE])
-    return replace_in_place(
-        budget,
-        used,
-        [(node, _live_pod(tracked, node)) for node in unavailable],
-        [(node, _live_pod(tracked, node)) for node in available],
-    )
+    for node in sorted(node_index.nodes_by_wave[NodeUpdateState.OLD_UNAVAILABLE]):
+        because = f"the old pod on {node} is not available, so replacing it costs nothing"
+        step.delete.append(PodToDelete(_live_pod(tracked, node), because))
+    room = budget.max_unavailable - used
+    for node in _first(room, node_index.nodes_by_wave[NodeUpdateState.OLD_AVAILABLE]):
+        because = (
+            f"rolling update: {used} of maxUnavailable {budget.max_unavailable} in use,"
+            f" the pod on {node} is of an old revision"
+        )
+        step.delete.append(PodToDelete(_live_pod(tracked, node), because))
+    return step
 
 
-def _beside(
+def replace_beside(
     tracked: TrackedSet, node_index: NodeStatusIndex, budget: UpdateBudget, revision_hash: str
 ) -> UpdateStep:
-    old_unavailable = node_index.nodes_by_wave[NodeUpdateState.OLD_UNAVAILABLE]
-    old_available = node_index.nodes_by_wave[NodeUpdateState.OLD_AVAILABLE]
+    """The step with surge: the new pod is made beside the old one, which goes when it is available.
+
+    Where there are both and the new one is available, the old one goes.
+    """
+    step = UpdateStep(budget)
+    waves, unfit = node_index.nodes_by_wave, node_index.unfit
+    old_unavailable = waves[NodeUpdateState.OLD_UNAVAILABLE]
+    old_available = waves[NodeUpdateState.OLD_AVAILABLE]
     missing = node_index.strays and node_index.strays & (old_unavailable | old_available)
     if missing:
         raise UpdateImpossibleError(f'couldn\'t get node for nodeName "{min(missing)}": not found')
-    unfit = node_index.unfit
-    used = node_index.count(EATS_MAX_SURGE)
-    superseded = (
-        node_index.nodes_by_wave[NodeUpdateState.BOTH_AVAILABLE]
-        | node_index.nodes_by_wave[NodeUpdateState.BOTH_NEW_AVAILABLE]
-    )
-    nodes = SurgeNodes(
-        [(n, _old_pod(tracked, n, revision_hash)) for n in sorted(superseded)],
-        [(n, _live_pod(tracked, n)) for n in sorted(old_unavailable & unfit)],
-        [(n, _live_pod(tracked, n)) for n in sorted(old_available & unfit)],
-        sorted(old_unavailable - unfit),
-        _first(max(0, budget.max_surge - used), old_available, unfit),
-    )
+    both = waves[NodeUpdateState.BOTH_AVAILABLE] | waves[NodeUpdateState.BOTH_NEW_AVAILABLE]
+    for node in sorted(both):
+        because = f"the new pod on {node} is available"
+        step.delete.append(PodToDelete(_old_pod(tracked, node, revision_hash), because))
+    for node in sorted(old_unavailable & unfit):
+        because = f"the old pod on {node} is not available and the node should not run one"
+        step.delete.append(PodToDelete(_live_pod(tracked, node), because))
     available = node_index.count(AVAILABLE_WITH_SURGE)
-    return replace_beside(budget, used, available, nodes)
+    for node in sorted(old_available & unfit)[: max(0, available - budget.desired)]:
+        because = f"{node} should not run a pod, and {available} are available for {budget.desired}"
+        step.delete.append(PodToDelete(_live_pod(tracked, node), because))
+    for node in sorted(old_unavailable - unfit):
+        step.create.append((node, f"the old pod on {node} is not available: surge costs nothing"))
+    used = node_index.count(EATS_MAX_SURGE)
+    for node in _first(budget.max_surge - used, old_available, unfit):
+        because = f"rolling update: {used} of maxSurge {budget.max_surge} in use"
+        step.create.append((node, because))
+    return step
 
 
-def _classic(
+def replace_classic(
     tracked: TrackedSet,
     node_index: NodeStatusIndex,
     budget: UpdateBudget,
     revision_hash: str,
     now: int,
 ) -> UpdateStep:
-    available: list[tuple[str, Pod]] = []
-    unavailable: list[tuple[str, Pod]] = []
+    """The step of releases before 1.21.
+
+    All old pods that are not available go at once (terminating ones were deleted already); then
+    available ones, terminating ones among them, as far as the budget allows.
+    """
+    step, available = UpdateStep(budget), list[tuple[str, Pod]]()
+    seconds = tracked.daemon_set.spec.min_ready_seconds
+    inclusive = tracked.rules.available_at_the_instant
     for node in sorted(node_index.with_old):
         for pod in sorted(tracked.pods.on_node(node) or (), key=pod_age_key):
             if _is_updated(tracked, pod, revision_hash):
                 continue
-            seconds = tracked.daemon_set.spec.min_ready_seconds
-            inclusive = tracked.rules.available_at_the_instant
-            is_available = is_pod_available(pod, seconds, now, inclusive)
-            (available if is_available else unavailable).append((node, pod))
-    return replace_classic(budget, node_index.lacking_available, unavailable, available)
+            if is_pod_available(pod, seconds, now, inclusive):
+                available.append((node, pod))
+            elif pod.metadata.deletion_timestamp is None:
+                step.delete.append(PodToDelete(pod, f"the old pod on {node} is not available"))
+    num_unavailable, most = node_index.lacking_available, budget.max_unavailable
+    for node, pod in available[: max(0, most - num_unavailable)]:
+        num_unavailable += 1
+        because = (
+            f"rolling update: {num_unavailable} of maxUnavailable {most} with this one,"
+            f" the pod on {node} is of an old revision"
+        )
+        step.delete.append(PodToDelete(pod, because))
+    return step
 
 
 def _is_updated(tracked: TrackedSet, pod: Pod, revision_hash: str) -> bool:

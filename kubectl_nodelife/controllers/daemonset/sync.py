@@ -353,16 +353,11 @@ def decisions(
 def claim_pods(sync: SyncContext, _failures: Failures) -> Calls:
     """Adopt matching orphans, release what no longer matches. Raises SyncError."""
     pods = sync.tracked.pods
-    sync.then(_pods_claimed)
+    sync.then(claim_or_fail)
     return [
         *(adopt(sync, "Pod", pod) for pod in pods.to_adopt.values()),
         *(release(sync, "Pod", pod) for pod in pods.to_release.values()),
     ]
-
-
-def _pods_claimed(_sync: SyncContext, failures: Failures) -> Calls:
-    claim_or_fail(failures)
-    return ()
 
 
 def _unscheduled_pods_without_node(

@@ -264,7 +264,9 @@ class NodeLifecycleController:
             )
         if status != "True":
             cause = memory.ready_cause.get(node.name)
-            yield from monitor.mark(memory, [pod], node.name, now_ns, cause, by_pod_worker=True)
+            yield from monitor.mark_pods_not_ready(
+                memory, [pod], node.name, now_ns, cause, by_pod_worker=True
+            )
 
     # The node workers
 
@@ -311,15 +313,7 @@ class NodeLifecycleController:
         """Leave the action to a later pass, since an object that it needs is in quarantine: no
         token of the zone is spent on the node until then.
         """
-        if not isinstance(
-            action,
-            (
-                actions.SetNodeConditions,
-                actions.AddTaints,
-                actions.RemoveTaints,
-                actions.SetNodeLabels,
-            ),
-        ):
+        if not isinstance(action, actions.NodeAction):
             return
         name = action.node
         self.memory.unworked.add(name)

@@ -32,7 +32,6 @@ from kubectl_nodelife.controllers.nodelifecycle.zones import (
     FULL,
     INITIAL,
     PARTIAL,
-    compute_zone_state,
 )
 from kubectl_nodelife.engine.actions import (
     Action,
@@ -211,7 +210,7 @@ def _act_on(
         answer = act(memory, entry, zone, cache, now_ns, decided)
     except Exception as error:
         name = entry.value
-        out.append(TurnPart(CONTROLLER, ("Node", ("", name)), _raised(error)))
+        out.append(TurnPart(CONTROLLER, ("Node", ("", name)), fail(error)))
         out.append(Requeue(CONTROLLER, ("node", name), now_ns + _AFTER_BUG_NS))
         return True, 0
     out += decided
@@ -223,10 +222,10 @@ def _writes(decided: Iterable[Action | Requeue | TurnPart]) -> bool:
     return any(isinstance(a, Action) and a.writes for a in decided)
 
 
-def _raised(error: Exception) -> Iterator[Action]:
-    """A part of the turn that has failed already."""
+def fail(error: Exception, decided: Iterable[Action] = ()) -> Iterator[Action]:
+    """A part of the turn that could not be taken, or not beyond what is decided."""
+    yield from decided
     raise error
-    yield  # makes it a generator: it raises in its turn, where the engine contains it
 
 
 def _taint_node(
@@ -415,9 +414,7 @@ def belongs_to_daemon_set(pod: Pod, cache: Cache) -> bool:
 def handle_disruption(memory: Memory, cache: Cache, now_ns: int) -> Iterator[Action]:
     """Compare the zones' new states with the old ones and set their rates."""
     zones = memory.zones
-    counts = zones.counts()
-    threshold = memory.settings.unhealthy_zone_threshold
-    states = {zone: compute_zone_state(*count, threshold) for zone, count in counts.items()}
+    counts, states = zones.counts(), memory.states_of_counts()
     for zone in states:
         zones.states.setdefault(zone, INITIAL)
     all_are = all(state == FULL for state in states.values())
@@ -441,19 +438,17 @@ def handle_disruption(memory: Memory, cache: Cache, now_ns: int) -> Iterator[Act
 
 def all_turn_dark(memory: Memory) -> bool:
     """True if no zone has a ready node any more, while the last pass found one."""
-    counts, threshold = memory.zones.counts(), memory.settings.unhealthy_zone_threshold
-    states = [compute_zone_state(*count, threshold) for count in counts.values()]
-    were = (memory.zones.states.get(zone, INITIAL) == FULL for zone in counts)
-    return all(state == FULL for state in states) and not all(were)
+    states = memory.states_of_counts()
+    were = (memory.zones.states.get(zone, INITIAL) == FULL for zone in states)
+    return all(state == FULL for state in states.values()) and not all(were)
 
 
 def _stop_everything(memory: Memory, states: dict[str, str], now_ns: int) -> Iterator[Action]:
     """Every zone is dark, so the fault is likely ours: all taints are off, all queues stop."""
-    because = ALL_DARK
     for zone in list(memory.zones.states):
         memory.zones.queues[zone].swap_limiter(0, now_ns)
         if zone in states:
-            yield from _set_zone_state(memory, zone, FULL, because)
+            yield from _set_zone_state(memory, zone, FULL, ALL_DARK)
         else:  # a zone that is not counted, not forgotten yet
             memory.zones.states[zone] = FULL
 

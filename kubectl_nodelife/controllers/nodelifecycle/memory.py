@@ -221,6 +221,12 @@ class Memory:
         """Nodes a second for a zone of that state and size, while not all zones are dark."""
         return eviction_rate(state, size, self.settings)
 
+    def states_of_counts(self) -> dict[str, str]:
+        """The state that each zone's nodes give it, as they are counted by now."""
+        threshold = self.settings.unhealthy_zone_threshold
+        counts = self.zones.counts()
+        return {zone: compute_zone_state(*count, threshold) for zone, count in counts.items()}
+
     def passes_that_saw(self, node: str, now_ns: int) -> Passes:
         """Those in which the node was there, of which the one at `now_ns` sees it."""
         if not self.unseen_since:  # as nearly always
@@ -381,9 +387,7 @@ def _noticed_ns(sign_ns: int, pass_ns: int, period_ns: int) -> int:
 def _take_over_states(memory: Memory, now_ns: int) -> None:
     """Zone states as the conditions show them, limiters to match."""
     zones = memory.zones
-    threshold = memory.settings.unhealthy_zone_threshold
-    counts = zones.counts()
-    states = {zone: compute_zone_state(*count, threshold) for zone, count in counts.items()}
+    counts, states = zones.counts(), memory.states_of_counts()
     dark = bool(states) and all(state == FULL for state in states.values())
     for zone, state in states.items():
         zones.states[zone] = state

@@ -102,7 +102,7 @@ def _begin_pass(memory: Memory, cache: Cache, now_ns: int) -> Iterator[Action | 
         queue.renew(now_ns, apart_from=changed)
     memory.look_at = set(unplaced)
     for name, error in unplaced.items():
-        yield part(name, _fail(error))
+        yield part(name, eviction.fail(error))
     names = sorted(look_at - unplaced.keys())
     open_pass = memory.open_pass = OpenPass(cache.nodes.copy(), added, names)
     if memory.is_held_up(cache):
@@ -266,7 +266,7 @@ def check_apart(memory: Memory, node: Node, cache: Cache, now_ns: int) -> Iterab
         check_node(memory, node, cache, now_ns, decided)
     except Exception as error:
         memory.look_at.add(node.name)
-        return _fail(error, decided)
+        return eviction.fail(error, decided)
     return decided
 
 
@@ -288,12 +288,6 @@ def _place(memory: Memory, cache: Cache) -> dict[str, Exception]:
                 failed[name] = error
     memory.look_at -= failed.keys()
     return failed
-
-
-def _fail(error: Exception, decided: Iterable[Action] = ()) -> Iterator[Action]:
-    """A part of the pass that could not be taken, or not beyond what is decided."""
-    yield from decided
-    raise error
 
 
 def _classify(memory: Memory, cache: Cache) -> Generator[Action | TurnPart, None, list[str]]:
@@ -479,28 +473,7 @@ def _mark_pods(
         pods = []
     memory.retry.discard(node.name)
     cause = lost or memory.ready_cause.get(node.name)
-    return events + mark(memory, pods, node.name, now_ns, cause)
-
-
-def mark(
-    memory: Memory,
-    pods: Iterable[Pod],
-    node: str,
-    now_ns: int,
-    cause: Action | None,
-    *,
-    by_pod_worker: bool = False,
-) -> list[Action]:
-    """Mark these pods of the node not ready, as the release does it."""
-    return mark_pods_not_ready(
-        pods,
-        node,
-        now_ns,
-        with_event=memory.settings.profile.has("pod_not_ready_event"),
-        because=f"node {node} is not Ready",
-        cause=cause,
-        by_pod_worker=by_pod_worker,
-    )
+    return events + mark_pods_not_ready(memory, pods, node.name, now_ns, cause)
 
 
 def _node_event(
@@ -531,17 +504,17 @@ def _ready_status(node: Node | None) -> str:
 
 
 def mark_pods_not_ready(
+    memory: Memory,
     pods: Iterable[Pod],
     node: str,
     now_ns: int,
-    *,
-    with_event: bool,
-    because: str,
     cause: Action | None,
+    *,
     by_pod_worker: bool = False,
 ) -> list[Action]:
     """Set Ready=False on each pod of the node that has the condition with another status."""
-    now = whole_seconds(now_ns)
+    with_event = memory.settings.profile.has("pod_not_ready_event")
+    because, now = f"node {node} is not Ready", whole_seconds(now_ns)
     marks: list[Action] = []
     before, condition = PodCondition(), PodCondition()
     for pod in pods:

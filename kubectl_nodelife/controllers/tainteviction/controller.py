@@ -25,6 +25,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Iterator
 from copy import copy
+from functools import partial
 from itertools import islice
 from typing import Any, Final, cast
 
@@ -49,8 +50,9 @@ from kubectl_nodelife.engine.cache import Cache
 from kubectl_nodelife.engine.controller import Actions, TurnPart
 from kubectl_nodelife.engine.events import NOT_SENT, Change, Outcome
 from kubectl_nodelife.engine.settings import Settings
+from kubectl_nodelife.kube.names import fnv1a_32
 from kubectl_nodelife.kube.node import Node, Taint
-from kubectl_nodelife.kube.pod import Pod, Toleration
+from kubectl_nodelife.kube.pod import Pod
 from kubectl_nodelife.kube.taints import no_execute_taints
 from kubectl_nodelife.kube.times import MILLISECOND_NS, SECOND_NS
 
@@ -85,7 +87,8 @@ class TaintEvictionController:
         self._now_ns = 0
         self._run_now: set[Key] = set()
         self._infinite_cancels = settings.profile.has("infinite_cancels")
-        self._operators = settings.gate("TaintTolerationComparisonOperators")
+        operators = settings.gate("TaintTolerationComparisonOperators")
+        self._stay = partial(tolerated_stay, comparison_operators=operators)
         self._with_condition = settings.gate("PodDisruptionConditions")
 
     # Views for reports
@@ -156,30 +159,25 @@ class TaintEvictionController:
         return isinstance(key, int) and not self.workers.any_at(key)
 
     def outcome(self, outcome: Outcome, cache: Cache, now_ns: int) -> Actions:
-        """Up to five tries, 10 ms apart, then the work is dropped. Follows `deletePodHandler`."""
+        """Up to five tries, 10 ms apart, then the work is dropped. Follows `deletePodHandler`.
+
+        What was never sent is no try: the pod is looked at again soon, as its node is then.
+        Upstream has no such case, for it sends what it has begun. A write that was withdrawn for
+        news of the node may be due all the same: one taint may have been exchanged for another.
+        """
         action = outcome.action
         if not isinstance(action, DeletePod):
             return ()
         key = (action.namespace, action.pod)
-        if outcome.code == NOT_SENT:
-            return self._look_again(key, action, now_ns)
-        tries = self._failed_tries.get(key, (0, action))[0] + 1
-        if tries == _TRIES or outcome.code == _NOT_FOUND:
-            self._failed_tries.pop(key, None)
-            self.workers.fail(key)
-            return ()
+        tries, wait_ns = self._failed_tries.get(key, (0, action))[0], _LOOK_AGAIN_NS
+        if outcome.code != NOT_SENT:
+            tries, wait_ns = tries + 1, _RETRY_NS
+            if tries == _TRIES or outcome.code == _NOT_FOUND:
+                self._failed_tries.pop(key, None)
+                self.workers.fail(key)
+                return ()
         self._failed_tries[key] = (tries, action)
-        return (Requeue(self.name, key, now_ns + _RETRY_NS),)
-
-    def _look_again(self, key: Key, action: DeletePod, now_ns: int) -> Actions:
-        """What was never sent is no try: the pod is looked at again soon, as its node is then.
-
-        Upstream has no such case, for it sends what it has begun. A write that was withdrawn for
-        news of the node may be due all the same: one taint may have been exchanged for another.
-        """
-        tries, _ = self._failed_tries.get(key, (0, action))
-        self._failed_tries[key] = (tries, action)
-        return (Requeue(self.name, key, now_ns + _LOOK_AGAIN_NS),)
+        return (Requeue(self.name, key, now_ns + wait_ns),)
 
     # Decisions
 
@@ -206,7 +204,7 @@ class TaintEvictionController:
             tolerations = pod.spec.tolerations
             terms = terms_by_tolerations.get(id(tolerations))
             if terms is None:
-                terms = self._terms(tolerations, taints, name, now_ns)
+                terms = terms_of_stay(self._stay(tolerations, taints), name, now_ns)
                 terms_by_tolerations[id(tolerations)] = terms
             if terms.stay.seconds is not None or pod.key in self.workers:
                 decided += self._process_pod(pod, terms, cache, now_ns, cause)
@@ -224,7 +222,7 @@ class TaintEvictionController:
         taints = self.tainted_nodes.get(name)
         if taints is None:
             return ()
-        terms = self._terms(pod.spec.tolerations, taints, name, now_ns)
+        terms = terms_of_stay(self._stay(pod.spec.tolerations, taints), name, now_ns)
         cause = cause or self._tainted_by.get(name)
         return self._process_pod(pod, terms, cache, now_ns, cause)
 
@@ -289,8 +287,7 @@ class TaintEvictionController:
     def _may_stay(self, pod: Pod) -> bool:
         """True if a try would come too late: news of a failure may be older than the recovery."""
         taints = self.tainted_nodes.get(pod.spec.node_name, ())
-        terms = pod.spec.tolerations
-        return tolerated_stay(terms, taints, comparison_operators=self._operators).seconds is None
+        return self._stay(pod.spec.tolerations, taints).seconds is None
 
     def _ran(self, key: Key, now_ns: int) -> bool:
         """True if the pod's deletion was begun at this very instant."""
@@ -320,15 +317,8 @@ class TaintEvictionController:
         self, pod: Pod, taints: tuple[Taint, ...], cache: Cache, now_ns: int
     ) -> list[Action | Requeue]:
         """A pod's part of `join`. Where one whose time is over is terminating, that was done."""
-        work = work_of_running(
-            pod,
-            taints,
-            lambda present: tolerated_stay(
-                pod.spec.tolerations, present, comparison_operators=self._operators
-            ),
-            now_ns,
-            self.dates_count_from_ns,
-        )
+        judge = partial(self._stay, pod.spec.tolerations)
+        work = work_of_running(pod, taints, judge, now_ns, self.dates_count_from_ns)
         if work is None:
             return []
         if work.due_ns <= now_ns and pod.metadata.deletion_timestamp is not None:
@@ -336,16 +326,6 @@ class TaintEvictionController:
             self.workers.finish(work.key)
             return []
         return self._begin(work, cache, now_ns)
-
-    def _terms(
-        self,
-        tolerations: tuple[Toleration, ...],
-        taints: tuple[Taint, ...],
-        node: str,
-        now_ns: int,
-    ) -> EvictionTerms:
-        stay = tolerated_stay(tolerations, taints, comparison_operators=self._operators)
-        return terms_of_stay(stay, node, now_ns)
 
 
 def _same_terms(old: Pod, new: Pod) -> bool:
@@ -361,16 +341,11 @@ def _same_taints(old: Node, new: Node) -> bool:
 
 
 WORKERS: Final = 8
-_OFFSET_BASIS: Final = 2166136261
-_PRIME: Final = 16777619
 
 
 def worker_of(node_name: str, workers: int = WORKERS) -> int:
     """The worker's number, 0 or more and below `workers`."""
-    value = _OFFSET_BASIS
-    for byte in node_name.encode():
-        value = (value ^ byte) * _PRIME & 0xFFFFFFFF
-    return value % workers
+    return fnv1a_32(node_name.encode()) % workers
 
 
 _WORKER: Final = "worker"

@@ -25,29 +25,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from kubectl_nodelife.engine import actions
-from kubectl_nodelife.engine.actions import (
-    STATUS_COUNTS,
-    Action,
-    AddTaints,
-    AdoptObject,
-    CreateControllerRevision,
-    CreateForNode,
-    DeleteControllerRevision,
-    DeleteForNode,
-    NodeMarkPatch,
-    RaiseCollisionCount,
-    RecordEvent,
-    ReleaseObject,
-    RemoveTaints,
-    RollBackDaemonSet,
-    SetNodeConditions,
-    SetNodeLabels,
-    SetUnschedulable,
-    UpdateControllerRevision,
-    UpdateDaemonSetStatus,
-    UpdateRun,
-    camel_case,
-)
+from kubectl_nodelife.engine.actions import STATUS_COUNTS, Action, camel_case
 from kubectl_nodelife.engine.calls import pod_calls
 from kubectl_nodelife.engine.calls.call import (
     CONFLICT,
@@ -95,7 +73,7 @@ CONFLICT_BACKOFF_NS: Final = 100 * MILLISECOND_NS
 
 
 def set_node_conditions(
-    action: SetNodeConditions, seen: KubeObject | None, now_ns: int
+    action: actions.SetNodeConditions, seen: KubeObject | None, now_ns: int
 ) -> Conversation:
     """One PATCH of the status as seen; after an error a fresh read for the next decision."""
     kind, key = action.target
@@ -114,7 +92,7 @@ def set_node_conditions(
 
 
 def change_taints(
-    action: AddTaints | RemoveTaints, seen: KubeObject | None, now_ns: int
+    action: actions.AddTaints | actions.RemoveTaints, seen: KubeObject | None, now_ns: int
 ) -> Conversation:
     """Patch the whole list under the version read, and again after a conflict."""
 
@@ -126,7 +104,9 @@ def change_taints(
     return (yield from _patch_as_read(action, now_ns, patch))
 
 
-def set_node_labels(action: SetNodeLabels, seen: KubeObject | None, now_ns: int) -> Conversation:
+def set_node_labels(
+    action: actions.SetNodeLabels, seen: KubeObject | None, now_ns: int
+) -> Conversation:
     """Patch the labels, and again after a conflict. As upstream's, the patch names no version: what
     else changed in the node since it was read takes nothing from its labels.
     """
@@ -139,7 +119,7 @@ def set_node_labels(action: SetNodeLabels, seen: KubeObject | None, now_ns: int)
 
 
 def _patch_as_read(
-    action: AddTaints | RemoveTaints | SetNodeLabels,
+    action: actions.AddTaints | actions.RemoveTaints | actions.SetNodeLabels,
     now_ns: int,
     patch: Callable[[Node, Node, Answer], Patch],
 ) -> Conversation:
@@ -165,7 +145,7 @@ def _patch_as_read(
 
 
 def set_unschedulable(
-    action: SetUnschedulable, seen: KubeObject | None, now_ns: int
+    action: actions.SetUnschedulable, seen: KubeObject | None, now_ns: int
 ) -> Conversation:
     """Read, then patch under the version read; again after a conflict."""
     result = UNCHANGED
@@ -196,7 +176,7 @@ _ROLLBACK_TRIES: Final = 5
 
 
 def create_revision(
-    action: CreateControllerRevision, seen: KubeObject | None, now_ns: int
+    action: actions.CreateControllerRevision, seen: KubeObject | None, now_ns: int
 ) -> Conversation:
     """POST; where the name is taken, the one that has it is read for the next decision.
 
@@ -212,7 +192,7 @@ def create_revision(
 
 
 def update_revision(
-    action: UpdateControllerRevision, seen: KubeObject | None, now_ns: int
+    action: actions.UpdateControllerRevision, seen: KubeObject | None, now_ns: int
 ) -> Conversation:
     """PATCH of number and label under the version seen."""
     body: Body = {"revision": action.number}
@@ -223,13 +203,13 @@ def update_revision(
 
 
 def delete_revision(
-    action: DeleteControllerRevision, seen: KubeObject | None, now_ns: int
+    action: actions.DeleteControllerRevision, seen: KubeObject | None, now_ns: int
 ) -> Conversation:
     """DELETE under the uid."""
     return (yield from write(action, Delete(*action.target, same(action, seen))))
 
 
-def adopt(action: AdoptObject, seen: KubeObject | None, now_ns: int) -> Conversation:
+def adopt(action: actions.AdoptObject, seen: KubeObject | None, now_ns: int) -> Conversation:
     """Read the owner from the API server itself, then add the reference.
 
     An owner that is gone, another one or terminating must not adopt: the garbage collector would
@@ -248,7 +228,7 @@ def adopt(action: AdoptObject, seen: KubeObject | None, now_ns: int) -> Conversa
     return (yield from write(action, Patch(*action.target, body, same(action, seen))))
 
 
-def release(action: ReleaseObject, seen: KubeObject | None, now_ns: int) -> Conversation:
+def release(action: actions.ReleaseObject, seen: KubeObject | None, now_ns: int) -> Conversation:
     """Take the reference out."""
     gone = {"$patch": "delete", "uid": action.owner_uid}
     body = {"metadata": {"ownerReferences": [gone]}}
@@ -256,7 +236,7 @@ def release(action: ReleaseObject, seen: KubeObject | None, now_ns: int) -> Conv
 
 
 def update_status(
-    action: UpdateDaemonSetStatus, seen: KubeObject | None, now_ns: int
+    action: actions.UpdateDaemonSetStatus, seen: KubeObject | None, now_ns: int
 ) -> Conversation:
     """PATCH of the counts under the version seen; the second try reads that version first."""
     if action.reread:
@@ -269,7 +249,7 @@ def update_status(
 
 
 def raise_collision_count(
-    action: RaiseCollisionCount, seen: KubeObject | None, now_ns: int
+    action: actions.RaiseCollisionCount, seen: KubeObject | None, now_ns: int
 ) -> Conversation:
     """Read the set; unless the count is raised already, raise it by one."""
     current = yield from read(action, quorum=True)
@@ -283,7 +263,9 @@ def raise_collision_count(
     return (yield from patch_status(action, daemon_set, raised))
 
 
-def roll_back(action: RollBackDaemonSet, seen: KubeObject | None, now_ns: int) -> Conversation:
+def roll_back(
+    action: actions.RollBackDaemonSet, seen: KubeObject | None, now_ns: int
+) -> Conversation:
     """PATCH with the revision's data, under the version judged.
 
     In the middle of a rollout the status changes each second: of a set with the generation that was
@@ -306,7 +288,7 @@ def roll_back(action: RollBackDaemonSet, seen: KubeObject | None, now_ns: int) -
 ALREADY_EXISTS = "AlreadyExists"
 
 
-def patch_node(action: NodeMarkPatch, seen: KubeObject | None, now_ns: int) -> Conversation:
+def patch_node(action: actions.NodeMarkPatch, seen: KubeObject | None, now_ns: int) -> Conversation:
     """PATCH of cordon, taints, labels and annotations, under the version judged."""
     after = action.effect(seen, now_ns)
     if not isinstance(seen, Node) or not isinstance(after, Node):
@@ -328,7 +310,7 @@ def patch_node(action: NodeMarkPatch, seen: KubeObject | None, now_ns: int) -> C
     return (yield from write(action, patch))
 
 
-def update_run(action: UpdateRun, seen: KubeObject | None, now_ns: int) -> Conversation:
+def update_run(action: actions.UpdateRun, seen: KubeObject | None, now_ns: int) -> Conversation:
     """PATCH of the Lease's annotations, under the version judged."""
     if action.effect(seen, now_ns) is seen:
         return UNCHANGED
@@ -337,7 +319,9 @@ def update_run(action: UpdateRun, seen: KubeObject | None, now_ns: int) -> Conve
     return (yield from write(action, patch))
 
 
-def create_object(action: CreateForNode, seen: KubeObject | None, now_ns: int) -> Conversation:
+def create_object(
+    action: actions.CreateForNode, seen: KubeObject | None, now_ns: int
+) -> Conversation:
     """POST of the manifest; one of that name that is there already will do."""
     result = yield from write(action, Post(*action.target, action.manifest))
     if result.code == CONFLICT and result.reason in ("", ALREADY_EXISTS):
@@ -345,7 +329,9 @@ def create_object(action: CreateForNode, seen: KubeObject | None, now_ns: int) -
     return result
 
 
-def delete_object(action: DeleteForNode, seen: KubeObject | None, now_ns: int) -> Conversation:
+def delete_object(
+    action: actions.DeleteForNode, seen: KubeObject | None, now_ns: int
+) -> Conversation:
     """DELETE under the uid; a Job's pods go with it, for by default they would stay."""
     policy = "Background" if action.kind == "Job" else ""
     call = Delete(*action.target, same(action, seen), propagation_policy=policy)
@@ -363,14 +349,14 @@ COMPONENTS: Final = {
 """Controller -> what its events name as their source."""
 
 
-def record_event(action: RecordEvent, seen: KubeObject | None, now_ns: int) -> Conversation:
+def record_event(action: actions.RecordEvent, seen: KubeObject | None, now_ns: int) -> Conversation:
     """POST of the event."""
     body = event_body(action, now_ns)
     meta = body["metadata"]
     return (yield from write(action, Post("Event", (meta["namespace"], meta["name"]), body)))
 
 
-def event_body(action: RecordEvent, now_ns: int) -> Body:
+def event_body(action: actions.RecordEvent, now_ns: int) -> Body:
     """The Event object: a Node's goes to the namespace `default`."""
     component = COMPONENTS.get(action.controller, action.controller)
     involved: Body = {
