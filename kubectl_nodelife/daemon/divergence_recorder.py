@@ -28,9 +28,11 @@ from kubectl_nodelife.daemon.gate import ManagerBegan
 from kubectl_nodelife.daemon.gate import warnings as kind_warnings
 from kubectl_nodelife.daemon.journal import TooSlow
 from kubectl_nodelife.errors import NodelifeError
+from kubectl_nodelife.kube.deletion import deletion_asked_ns
 from kubectl_nodelife.kube.kinds import kind_named
 from kubectl_nodelife.kube.meta import KubeObject
 from kubectl_nodelife.kube.node import Lease, LeaseSpec, zone_display, zone_key
+from kubectl_nodelife.kube.pod import is_daemon_pod
 from kubectl_nodelife.kube.times import HOUR_NS, MINUTE_NS, SECOND_NS
 from kubectl_nodelife.kube.workload import Event
 from kubectl_nodelife.live.client import ApiError, Client
@@ -39,6 +41,7 @@ from kubectl_nodelife.live.requests import Resource
 from kubectl_nodelife.live.transport import Backoff
 from kubectl_nodelife.outlook.diverge.judgement import divergence_document, divergence_judgement
 from kubectl_nodelife.outlook.diverge.observations import (
+    EVICTION,
     JUDGED,
     MANAGER,
     REMOVED,
@@ -171,6 +174,7 @@ class DivergenceRecorder:
             cause=cause,
             zone=zone_display(zone),
             rate=self._rate(zone),
+            others=self._others_delete(change),
         )
         self._writes[change.id] = write
         self._settle(write, change)
@@ -185,14 +189,29 @@ class DivergenceRecorder:
         self._writes[change.id] = ended
         if change.outcome != "confirmed":
             return
-        last_ns = max(self._last_writes.get(write.controller, 0), change.settled_ns)
-        self._last_writes[write.controller] = last_ns
+        if not write.others:
+            last_ns = max(self._last_writes.get(write.controller, 0), change.settled_ns)
+            self._last_writes[write.controller] = last_ns
         after_ns = change.settled_ns - write.time_ns
         if write.kind == "Pod" and after_ns <= _IN_TIME_NS:
             minute = change.settled_ns // MINUTE_NS
             self._in_time[minute] = self._in_time.get(minute, 0) + 1
             del self._writes[change.id]
             self._links[change.id] = write.cause
+
+    def _others_delete(self, change: ChangeRecord) -> bool:
+        """True if a pod's going does not show who deleted it: the DaemonSet controller deletes its
+        own where a taint is not tolerated, and a kubelet those that are being deleted already.
+        """
+        if change.action != "DeletePod":
+            return False
+        pod = self._decisions.host.cache.pod(change.namespace, change.name)
+        if pod is None:
+            return False
+        if change.controller == EVICTION and is_daemon_pod(pod):
+            return True
+        asked_ns = deletion_asked_ns(pod.metadata)
+        return asked_ns is not None and asked_ns < change.time_ns - SECOND_NS
 
     def _zone(self, name: str) -> str:
         node = self._decisions.host.cache.node(name)

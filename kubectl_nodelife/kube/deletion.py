@@ -84,6 +84,16 @@ def _deleted_again(meta: ObjectMeta, now_ns: int, requested: int | None) -> Obje
     )
 
 
+def deletion_asked_ns(meta: ObjectMeta) -> int | None:
+    """When the object's deletion was asked for: deletionTimestamp lies its grace later; else None.
+
+    To the whole second, and of a deletion whose grace was shortened later a later moment.
+    """
+    if meta.deletion_timestamp is None:
+        return None
+    return meta.deletion_timestamp - (meta.deletion_grace_period_seconds or 0) * SECOND_NS
+
+
 def is_let_go(before: ObjectMeta, after: ObjectMeta) -> bool:
     """True if an update removes the object: it was being deleted without any more grace, and its
     last finalizer is gone (`ShouldDeleteDuringUpdate`, registry/generic/registry/store.go)."""

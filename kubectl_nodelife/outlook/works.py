@@ -21,6 +21,7 @@ from msgspec.structs import replace
 from kubectl_nodelife.controllers.upgrade.marks import UnreadableMark, mark_of
 from kubectl_nodelife.drain.results import KEPT, READY
 from kubectl_nodelife.engine.cache import Cache
+from kubectl_nodelife.kube.deletion import deletion_asked_ns
 from kubectl_nodelife.kube.names import counted
 from kubectl_nodelife.kube.node import Node
 from kubectl_nodelife.kube.pod import Pod, moves_off
@@ -281,12 +282,9 @@ def _since_ns(cache: Cache, work: WorkInProgress, now_ns: int) -> int:
     if work.kind != "Node":
         return now_ns
     began = begun_ns(cache.nodes[work.name])
-    asked = [
-        meta.deletion_timestamp - (meta.deletion_grace_period_seconds or 0) * SECOND_NS
-        for meta in (pod.metadata for pod in moving(cache, work.name))
-        if meta.deletion_timestamp is not None
-    ]
-    return min([now_ns, *asked] if began is None else [now_ns, began])
+    asked = (deletion_asked_ns(pod.metadata) for pod in moving(cache, work.name))
+    asked_ns = [at_ns for at_ns in asked if at_ns is not None]
+    return min([now_ns, *asked_ns] if began is None else [now_ns, began])
 
 
 def details_of_drain(plan: Json) -> WorkDetails:

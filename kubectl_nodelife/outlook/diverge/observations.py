@@ -54,7 +54,8 @@ class ExpectedWrite(msgspec.Struct, frozen=True, gc=False):
     `what`: the condition, taint or label, in as few words as identify it. `cause`: the id of the
     write that led to it. `outcome` and `settled_ns` as the daemon's changes have them. `first`:
     another writer was ahead of us, so that `time_ns` is when that was seen. `zone`: of the node.
-    `rate`: nodes a second at which our copy tainted that zone then.
+    `rate`: nodes a second at which our copy tainted that zone then. `others`: another writer than
+    its controller may be the one that it is confirmed by.
     """
 
     id: int
@@ -70,6 +71,7 @@ class ExpectedWrite(msgspec.Struct, frozen=True, gc=False):
     cause: int | None = None
     zone: str = ""
     rate: float = 0.0
+    others: bool = False
     outcome: str = "would"
     settled_ns: int | None = None
     first: bool = False

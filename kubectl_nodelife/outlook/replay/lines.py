@@ -16,10 +16,11 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
+from kubectl_nodelife.kube.deletion import deletion_asked_ns
 from kubectl_nodelife.kube.field_managers import TAINTS, UNSCHEDULABLE, condition_field
 from kubectl_nodelife.kube.node import Node, NodeCondition, Taint
 from kubectl_nodelife.kube.pod import TERMINAL_PHASES, Pod
-from kubectl_nodelife.kube.times import SECOND_NS, format_micro_time, parse_time
+from kubectl_nodelife.kube.times import format_micro_time, parse_time
 from kubectl_nodelife.kube.wellknown import (
     DISRUPTION_TARGET,
     LIFECYCLE_CONDITIONS,
@@ -294,11 +295,11 @@ def of_pod(pod: Pod) -> Iterator[ReplayLine]:
     kubelet has ended (eviction under pressure, shutdown) has failed, and is there."""
     target = pod.status.condition(DISRUPTION_TARGET)
     disrupted = target is not None and target.status == TRUE
-    deleted = pod.metadata.deletion_timestamp
-    if deleted is None and not disrupted:
+    deleted_ns = deletion_asked_ns(pod.metadata)
+    if deleted_ns is None and not disrupted:
         return
-    if deleted is not None:
-        at_ns = int(deleted) - (pod.metadata.deletion_grace_period_seconds or 0) * SECOND_NS
+    if deleted_ns is not None:
+        at_ns = deleted_ns
     elif target is not None and target.last_transition_time is not None:
         at_ns = int(target.last_transition_time)
     else:
@@ -307,7 +308,7 @@ def of_pod(pod: Pod) -> Iterator[ReplayLine]:
     if target is not None and disrupted:
         actor = replay_line.DISRUPTORS.get(target.reason, Actor("other", target.reason))
         why = target.message
-    stays = deleted is None and pod.status.phase in TERMINAL_PHASES
+    stays = deleted_ns is None and pod.status.phase in TERMINAL_PHASES
     reason = f" ({pod.status.reason})" if pod.status.reason else ""
     action = "SetPodPhase" if stays else "DeletePod"
     identity = (FINISHED, *pod.key, pod.status.reason) if stays else ("delete", *pod.key)
