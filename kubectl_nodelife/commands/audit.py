@@ -286,7 +286,7 @@ def steps_of(
     now: Audited, pods: set[Key], options: RepairOptions, then: Audited | None
 ) -> list[RepairStep]:
     """A step for each finding that is asked for. Raises Failed for a name that is not there."""
-    from kubectl_nodelife.outlook.audit.audit_pods import context_of, health_of_nodes
+    from kubectl_nodelife.outlook.audit.audit_pods import health_of_nodes
     from kubectl_nodelife.outlook.audit.repair_plan import plan
 
     health = health_of_nodes(now.seen)
@@ -299,8 +299,7 @@ def steps_of(
     chosen = [f for f in now.answer.audit.findings if _is_asked_for(f, pods, options)]
     for namespace, name in sorted(pods - {f.pod.key for f in chosen}):
         terminal.note(f"pod {namespace}/{name}: nothing to repair")
-    context = context_of(now.view.settings, now.view.now_ns)
-    return plan(chosen, health, context, options, first_seen(now.answer, then and then.answer))
+    return plan(chosen, options, first_seen(now.answer, then and then.answer))
 
 
 def first_seen(now: PodAudit, then: PodAudit | None) -> dict[str, FirstSeen]:

@@ -9,7 +9,7 @@ from kubectl_nodelife.engine.settings import make_settings
 from kubectl_nodelife.kube.node import Node
 from kubectl_nodelife.kube.pod import Pod
 from kubectl_nodelife.kube.times import SECOND_NS
-from kubectl_nodelife.outlook.audit.audit_pods import AuditInput, audit, context_of, health_of_nodes
+from kubectl_nodelife.outlook.audit.audit_pods import AuditInput, audit
 from kubectl_nodelife.outlook.audit.repair_plan import FirstSeen, RepairOptions, RepairStep, plan
 from tests.pod_status.objects import NOW_NS, ago, marked, node, owner, pod
 
@@ -29,8 +29,7 @@ def steps(
     of_node = of_node or node()
     seen = AuditInput(pods, {of_node.name: of_node}, None)
     found = audit(seen, settings, NOW_NS).findings
-    context = context_of(settings, NOW_NS)
-    return plan(found, health_of_nodes(seen), context, options or RepairOptions(), first_seen)
+    return plan(found, options or RepairOptions(), first_seen)
 
 
 def only(*pods: Pod, **others: Any) -> RepairStep:

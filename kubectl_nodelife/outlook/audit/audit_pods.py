@@ -298,57 +298,35 @@ def readiness(
     if class_.name == LAGGING and young:
         return
     yield PodFinding(
-        name=class_.name,
-        pod=pod,
-        node=node,
-        context=context,
-        because=_SENTENCES[class_.name](pod, node, class_),
+        *(class_.name, pod, node, context, _sentence(pod, node, class_), since_ns, since_field),
         remedy=_remedy(pod, node, class_),
-        since_ns=since_ns,
-        since_field=since_field,
         issues=_issues(pod, node, class_, context.rules),
         classification=class_,
     )
 
 
-def _stale_ready(pod: Pod, node: NodeReadiness, class_: Classification) -> str:
+def _sentence(pod: Pod, node: NodeReadiness, class_: Classification) -> str:
+    expected = class_.expected
+    computed = "" if expected is None else expected.message
+    match class_.name:
+        case classes.MARKED_NODE_DOWN:
+            return f"its containers were ready, and node {node.name} is Ready={node.ready}"
+        case classes.STUCK_NOT_READY | classes.RECOVERING:
+            return f"Ready is False without a reason; its containers and node {node.name} are ready"
+        case classes.GATES if expected is not None and expected.status == TRUE:
+            return "its gates are all True now, and the kubelet has not set Ready yet"
+        case classes.GATES:
+            return computed
+        case classes.LAGGING:
+            stored = pod.status.condition(READY)
+            if stored is None or expected is None or words(stored) == words(expected):
+                return "ContainersReady or Initialized does not fit its container statuses"
+            return f"Ready is {words(stored)}, and by its container statuses {words(expected)}"
     if pod.status.phase in TERMINAL_PHASES:
         return f"Ready is True, and its phase is {pod.status.phase}"
     if node.is_down:
         return f"Ready is True, and node {node.name} is Ready={node.ready}"
-    expected = "" if class_.expected is None else class_.expected.message
-    return f"Ready is True, and its containers are not: {expected or 'no statuses'}"
-
-
-def _marked(pod: Pod, node: NodeReadiness, class_: Classification) -> str:
-    return f"its containers were ready, and node {node.name} is Ready={node.ready}"
-
-
-def _ready_but_marked(pod: Pod, node: NodeReadiness, class_: Classification) -> str:
-    return f"Ready is False without a reason; its containers and node {node.name} are ready"
-
-
-def _gates(pod: Pod, node: NodeReadiness, class_: Classification) -> str:
-    if class_.expected is not None and class_.expected.status == TRUE:
-        return "its gates are all True now, and the kubelet has not set Ready yet"
-    return "" if class_.expected is None else class_.expected.message
-
-
-def _lagging(pod: Pod, node: NodeReadiness, class_: Classification) -> str:
-    stored, expected = pod.status.condition(READY), class_.expected
-    if stored is None or expected is None or words(stored) == words(expected):
-        return "ContainersReady or Initialized does not fit its container statuses"
-    return f"Ready is {words(stored)}, and by its container statuses {words(expected)}"
-
-
-_SENTENCES = {
-    STALE_READY: _stale_ready,
-    MARKED_NODE_DOWN: _marked,
-    STUCK_NOT_READY: _ready_but_marked,
-    RECOVERING: _ready_but_marked,
-    GATES: _gates,
-    LAGGING: _lagging,
-}
+    return f"Ready is True, and its containers are not: {computed or 'no statuses'}"
 
 
 def _remedy(pod: Pod, node: NodeReadiness, class_: Classification) -> str:

@@ -9,7 +9,7 @@ is found: of 50,000 pods marked in a lost zone most are never shown.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from typing import Final
 
 import msgspec
@@ -100,7 +100,7 @@ class ExpectedEviction(msgspec.Struct, frozen=True):
     because: str
 
 
-class PodFinding(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+class PodFinding(msgspec.Struct, frozen=True, gc=False):
     """One thing that is wrong or worth knowing about one pod.
 
     `since_ns`: it can be so since then at the earliest; `since_field` says where that is written.
@@ -145,7 +145,7 @@ class PodFinding(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     @property
     def evidence(self) -> tuple[Evidence, ...]:
         """The fields that it stands on."""
-        return tuple(evidence_of(self.name, self.pod, self.node, self.context.rules))
+        return tuple(_evidence_of(self))
 
     @property
     def eviction(self) -> ExpectedEviction | None:
@@ -193,16 +193,9 @@ def terminating(pod: Pod, node: NodeReadiness, context: AuditContext) -> Iterato
     if node.ready or not node.exists or not pod.spec.node_name:
         advice = force_advice(pod, node, context.release, context.now_ns)
         remedy = advice.sentence
+    field = "pod.metadata.deletionTimestamp"
     yield PodFinding(
-        name=name,
-        pod=pod,
-        node=node,
-        context=context,
-        because=because,
-        remedy=remedy,
-        since_ns=deleted_ns,
-        since_field="pod.metadata.deletionTimestamp",
-        advice=advice,
+        name, pod, node, context, because, deleted_ns, field, remedy=remedy, advice=advice
     )
 
 
@@ -251,15 +244,8 @@ def not_starting(pod: Pod, node: NodeReadiness, context: AuditContext) -> Iterat
     if len(waits) != len(reported) or not set(waits) <= STARTING_REASONS:
         return
     word = waits[0] if waits else "its kubelet has said nothing of it"
-    yield PodFinding(
-        name=classes.NOT_STARTING,
-        pod=pod,
-        node=node,
-        context=context,
-        because=f"bound {human_duration(context.now_ns - since_ns)} ago, and still {word}",
-        since_ns=since_ns,
-        since_field=field,
-    )
+    because = f"bound {human_duration(context.now_ns - since_ns)} ago, and still {word}"
+    yield PodFinding(classes.NOT_STARTING, pod, node, context, because, since_ns, field)
 
 
 def not_evicted(pod: Pod, node: NodeReadiness, context: AuditContext) -> Iterator[PodFinding]:
@@ -273,26 +259,14 @@ def not_evicted(pod: Pod, node: NodeReadiness, context: AuditContext) -> Iterato
     if due_ns is None or context.now_ns - due_ns <= OVERDUE_NS:
         return
     late = human_duration(context.now_ns - due_ns)
-    yield PodFinding(
-        name=classes.NOT_EVICTED,
-        pod=pod,
-        node=node,
-        context=context,
-        because=f"its deletion is overdue since {format_time(due_ns)} ({late}): {forecast.because}",
-        since_ns=due_ns,
-        since_field="node.spec.taints",
-    )
+    because = f"its deletion is overdue since {format_time(due_ns)} ({late}): {forecast.because}"
+    yield PodFinding(classes.NOT_EVICTED, pod, node, context, because, due_ns, "node.spec.taints")
 
 
 def orphaned(pod: Pod, node: NodeReadiness, context: AuditContext) -> PodFinding:
     """A pod whose node does not exist."""
-    return PodFinding(
-        name=classes.ORPHANED,
-        pod=pod,
-        node=node,
-        context=context,
-        because=f"bound to node {node.name}, which does not exist",
-    )
+    because = f"bound to node {node.name}, which does not exist"
+    return PodFinding(classes.ORPHANED, pod, node, context, because)
 
 
 def evicted_leftover(pod: Pod, node: NodeReadiness, context: AuditContext) -> Iterator[PodFinding]:
@@ -310,16 +284,8 @@ def evicted_leftover(pod: Pod, node: NodeReadiness, context: AuditContext) -> It
     owner = controller_of(pod.metadata)
     job = owner is not None and owner.kind == "Job"
     since = newest([transition(target), *finish_times(pod)])
-    yield PodFinding(
-        name=classes.EVICTED_LEFTOVER,
-        pod=pod,
-        node=node,
-        context=context,
-        because=because,
-        remedy="leave it: its Job counts it, and removes it by its own rules" if job else "",
-        since_ns=since[0],
-        since_field=since[1],
-    )
+    remedy = "leave it: its Job counts it, and removes it by its own rules" if job else ""
+    yield PodFinding(classes.EVICTED_LEFTOVER, pod, node, context, because, *since, remedy=remedy)
 
 
 def never_evicted(pod: Pod, node: NodeReadiness, context: AuditContext) -> Iterator[PodFinding]:
@@ -332,15 +298,10 @@ def never_evicted(pod: Pod, node: NodeReadiness, context: AuditContext) -> Itera
     forecast = eviction_forecast(pod, taints, comparison_operators=context.operators)
     if forecast.after_seconds is not None:
         return
-    yield PodFinding(
-        name=classes.DAEMONSET_NEVER_EVICTED if is_daemon_pod(pod) else classes.NEVER_EVICTED,
-        pod=pod,
-        node=node,
-        context=context,
-        because=f"node {node.name} is Ready={node.ready}, and it tolerates that for ever",
-        since_ns=node.ready_since_ns,
-        since_field=NODE_READY_SINCE,
-    )
+    name = classes.DAEMONSET_NEVER_EVICTED if is_daemon_pod(pod) else classes.NEVER_EVICTED
+    because = f"node {node.name} is Ready={node.ready}, and it tolerates that for ever"
+    since_ns = node.ready_since_ns
+    yield PodFinding(name, pod, node, context, because, since_ns, NODE_READY_SINCE)
 
 
 def _coming_taint(node: NodeReadiness) -> Taint:
@@ -353,31 +314,27 @@ def _coming_taint(node: NodeReadiness) -> Taint:
     return Taint(key=key, effect=wellknown.NO_EXECUTE)
 
 
-def evidence_of(name: str, pod: Pod, node: NodeReadiness, rules: StatusRules) -> Iterator[Evidence]:
-    """The fields on which a finding of class `name` about this pod stands."""
-    deleted_ns = pod.metadata.deletion_timestamp
+def _evidence_of(finding: PodFinding) -> Iterator[Evidence]:
+    pod, deleted_ns = finding.pod, finding.pod.metadata.deletion_timestamp
     if deleted_ns is not None:
         yield ("pod.metadata.deletionTimestamp", format_time(deleted_ns))
         if pod.metadata.finalizers:
             yield ("pod.metadata.finalizers", ", ".join(pod.metadata.finalizers))
-    yield from _OF_CLASS.get(name, _readiness)(name, pod, rules)
-    yield from _node_evidence(pod, node)
+    if finding.classification is not None:
+        yield from _readiness(finding.name, pod, finding.context.rules)
+    elif finding.name in (classes.DAEMONSET_NEVER_EVICTED, classes.NEVER_EVICTED):
+        yield from _tolerations(pod)
+    else:
+        yield ("pod.status.phase", pod.status.phase)
+    if finding.name == classes.EVICTED_LEFTOVER:
+        for field in ("reason", "message"):
+            if getattr(pod.status, field):
+                yield (f"pod.status.{field}", getattr(pod.status, field))
+        yield from _condition_evidence(pod.status.condition(wellknown.DISRUPTION_TARGET))
+    yield from _node_evidence(pod, finding.node)
 
 
-def _phase(name: str, pod: Pod, rules: StatusRules) -> Iterator[Evidence]:
-    yield ("pod.status.phase", pod.status.phase)
-
-
-def _leftover(name: str, pod: Pod, rules: StatusRules) -> Iterator[Evidence]:
-    status = pod.status
-    yield ("pod.status.phase", status.phase)
-    for field in ("reason", "message"):
-        if getattr(status, field):
-            yield (f"pod.status.{field}", getattr(status, field))
-    yield from _condition_evidence(status.condition(wellknown.DISRUPTION_TARGET))
-
-
-def _never_evicted(name: str, pod: Pod, rules: StatusRules) -> Iterator[Evidence]:
+def _tolerations(pod: Pod) -> Iterator[Evidence]:
     for toleration in pod.spec.tolerations:
         if toleration.toleration_seconds is None:
             key, effect = toleration.key or "every key", toleration.effect or "every effect"
@@ -402,19 +359,6 @@ def _readiness(name: str, pod: Pod, rules: StatusRules) -> Iterator[Evidence]:
         for computed in (ready_condition, containers_ready_condition, initialized_condition):
             expected = computed(pod.spec, status, rules)
             yield (f"{expected.type} by the container statuses", words(expected))
-
-
-_OF_CLASS: Final[dict[str, Callable[[str, Pod, StatusRules], Iterator[Evidence]]]] = {
-    classes.TERMINATING_DEAD_NODE: _phase,
-    classes.TERMINATING_FINALIZER: _phase,
-    classes.TERMINATING_SLOW: _phase,
-    classes.NOT_STARTING: _phase,
-    classes.NOT_EVICTED: _phase,
-    classes.ORPHANED: _phase,
-    classes.EVICTED_LEFTOVER: _leftover,
-    classes.DAEMONSET_NEVER_EVICTED: _never_evicted,
-    classes.NEVER_EVICTED: _never_evicted,
-}
 
 
 def words(condition: PodCondition) -> str:

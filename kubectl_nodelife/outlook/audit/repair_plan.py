@@ -46,7 +46,7 @@ from kubectl_nodelife.outlook.audit.classes import (
     STUCK_NOT_READY,
     Classification,
 )
-from kubectl_nodelife.outlook.audit.findings import AuditContext, PodFinding
+from kubectl_nodelife.outlook.audit.findings import PodFinding
 from kubectl_nodelife.workloads.force_advice import AFTER_POWER_OFF, NodeReadiness
 
 ORPHAN_WAIT_NS: Final = 120 * SECOND_NS
@@ -92,18 +92,11 @@ class RepairOptions(msgspec.Struct, frozen=True):
 
 
 class RepairCase(msgspec.Struct, frozen=True):
-    """All that there is to know about one finding."""
+    """A finding, what the operator chose, and since when the pod is known to be in its class."""
 
     finding: PodFinding
-    node: NodeReadiness
-    context: AuditContext
     options: RepairOptions
     first_seen: FirstSeen | None
-
-    @property
-    def pod(self) -> Pod:
-        """The pod."""
-        return self.finding.pod
 
 
 Way = Callable[[RepairCase], Planned]
@@ -111,8 +104,6 @@ Way = Callable[[RepairCase], Planned]
 
 def plan(
     findings: Iterable[PodFinding],
-    health: Mapping[str, NodeReadiness],
-    context: AuditContext,
     options: RepairOptions,
     first_seen: Mapping[str, FirstSeen] | None = None,
 ) -> list[RepairStep]:
@@ -121,19 +112,15 @@ def plan(
     steps = []
     of_node: Counter[str] = Counter()
     for finding in findings:
-        node = health.get(finding.pod.spec.node_name) or NodeReadiness(
-            name=finding.pod.spec.node_name, exists=False
-        )
-        since = (first_seen or {}).get(finding.pod.uid)
-        if since is None:
-            since = times_of_one_look(finding.pod, node)
-        outcome = _WAYS[finding.name](RepairCase(finding, node, context, options, since))
+        pod, node = finding.pod, finding.node
+        since = (first_seen or {}).get(pod.uid) or times_of_one_look(pod, node)
+        way = _WAYS[finding.name]
+        outcome = (way,) if isinstance(way, str) else way(RepairCase(finding, options, since))
         if isinstance(outcome, tuple):
             steps.append(RepairStep(finding, None, outcome))
         elif sum(of_node.values()) >= options.cap:
-            steps.append(
-                RepairStep(finding, None, (f"one run sends at most {options.cap} requests",))
-            )
+            beyond = f"one run sends at most {options.cap} requests"
+            steps.append(RepairStep(finding, None, (beyond,)))
         else:
             wait_s = of_node[node.name] // PER_NODE_AND_SECOND
             of_node[node.name] += 1
@@ -142,55 +129,58 @@ def plan(
 
 
 def _undo_the_mark(case: RepairCase) -> Planned:
-    context = case.context
+    finding, context = case.finding, case.finding.context
     against = refusals(
-        case.pod,
-        case.node,
-        case.finding.classification or Classification(case.finding.name),
+        finding.pod,
+        finding.node,
+        finding.classification or Classification(finding.name),
         case.first_seen,
         context.rules,
         context.release.heartbeat_ns,
         context.now_ns,
     )
-    return against or _set_ready(case, wellknown.TRUE)
+    return against or _set_ready(finding, wellknown.TRUE)
 
 
 def _make_the_mark(case: RepairCase) -> Planned:
     """The write that the node controller left out (`MarkPodsNotReady`), or why it is not made."""
-    pod, node, now_ns = case.pod, case.node, case.context.now_ns
+    finding, context = case.finding, case.finding.context
+    pod, node = finding.pod, finding.node
     if STALE_READY not in case.options.classes:
         return (f"only reported; ask for it with --class {STALE_READY}",)
     if node.ready != wellknown.UNKNOWN or pod.status.phase in TERMINAL_PHASES or is_mirror_pod(pod):
         return ("only what runs on a node that does not report is marked, as upstream",)
     if node.heartbeat_ns is None:
         return (f"node {node.name} has no heartbeat that was read",)
-    if now_ns - node.heartbeat_ns < case.context.release.heartbeat_ns:
+    if context.now_ns - node.heartbeat_ns < context.release.heartbeat_ns:
         return (f"the heartbeat of node {node.name} is young",)
-    return _with_preconditions(pod) or _set_ready(case, wellknown.FALSE)
+    return _with_preconditions(pod) or _set_ready(finding, wellknown.FALSE)
 
 
 def _release_from_dead_node(case: RepairCase) -> Planned:
-    advice, node, pod = case.finding.advice, case.node, case.pod
+    finding, node, pod = case.finding, case.finding.node, case.finding.pod
+    advice = finding.advice
     if advice is None or advice.force_delete != AFTER_POWER_OFF:
         return (advice.sentence if advice is not None else f"node {node.name} was not read",)
     if pod.metadata.finalizers:
         return (_kept_by_finalizers(pod),)
     if node.name not in case.options.fenced:
         return (f"nothing proves that node {node.name} is off; say so with --fenced {node.name}",)
-    return _with_preconditions(pod) or _deletion(case, grace_s=0)
+    return _with_preconditions(pod) or _deletion(finding, grace_s=0)
 
 
 def _delete_orphan(case: RepairCase) -> Planned:
-    pod, deleted_ns = case.pod, case.pod.metadata.deletion_timestamp
+    finding, pod = case.finding, case.finding.pod
+    deleted_ns = pod.metadata.deletion_timestamp
     if pod.metadata.finalizers:
         return (_kept_by_finalizers(pod),)
-    if deleted_ns is None or case.context.now_ns - deleted_ns < ORPHAN_WAIT_NS:
+    if deleted_ns is None or finding.context.now_ns - deleted_ns < ORPHAN_WAIT_NS:
         return ("pod garbage collection is given 2 minutes, and nothing proves that it had them",)
-    return _with_preconditions(pod) or _deletion(case, grace_s=0)
+    return _with_preconditions(pod) or _deletion(finding, grace_s=0)
 
 
 def _delete_leftover(case: RepairCase) -> Planned:
-    pod = case.pod
+    finding, pod = case.finding, case.finding.pod
     owner = controller_of(pod.metadata)
     if owner is not None and owner.kind == "Job":
         return (f"Job {owner.name} counts it and removes it by its own rules",)
@@ -199,7 +189,7 @@ def _delete_leftover(case: RepairCase) -> Planned:
     alive = [s.name for s in pod.status.container_statuses or () if s.state.running is not None]
     if alive:
         return (f"container {alive[0]} is reported as running",)
-    return _with_preconditions(pod) or _deletion(case, grace_s=None)
+    return _with_preconditions(pod) or _deletion(finding, grace_s=None)
 
 
 def _never_on_a_ready_node(case: RepairCase) -> Planned:
@@ -208,27 +198,24 @@ def _never_on_a_ready_node(case: RepairCase) -> Planned:
     return (f"its node is called Ready: forced, its containers may stay{suffix}",)
 
 
-def _nothing(sentence: str) -> Way:
-    return lambda case: (sentence,)
-
-
-_WAYS: Final[dict[str, Way]] = {
+_WAYS: Final[dict[str, Way | str]] = {
     STUCK_NOT_READY: _undo_the_mark,
     STALE_READY: _make_the_mark,
     classes.TERMINATING_DEAD_NODE: _release_from_dead_node,
     classes.ORPHANED: _delete_orphan,
     classes.EVICTED_LEFTOVER: _delete_leftover,
-    classes.TERMINATING_FINALIZER: _nothing("only the owner of a finalizer may take it away"),
+    classes.TERMINATING_FINALIZER: "only the owner of a finalizer may take it away",
     classes.TERMINATING_SLOW: _never_on_a_ready_node,
-    classes.NOT_EVICTED: _nothing("taint-eviction deletes it once it works: this is its write"),
-    classes.NOT_STARTING: _nothing("what it lacks is not in the object: its Events say that"),
-    RECOVERING: _nothing("its kubelet is given the settle time to undo the mark by itself"),
-    MARKED_NODE_DOWN: _nothing("the mark is right while the node is down"),
-    GATES: _nothing("only the owner of the gate's condition may set it"),
-    LAGGING: _nothing("only its kubelet knows which of the two is true"),
-    classes.DAEMONSET_NEVER_EVICTED: _nothing("nothing is wrong with the pod, but with its node"),
-    classes.NEVER_EVICTED: _nothing("nothing is wrong with the pod, but with its node"),
+    classes.NOT_EVICTED: "taint-eviction deletes it once it works: this is its write",
+    classes.NOT_STARTING: "what it lacks is not in the object: its Events say that",
+    RECOVERING: "its kubelet is given the settle time to undo the mark by itself",
+    MARKED_NODE_DOWN: "the mark is right while the node is down",
+    GATES: "only the owner of the gate's condition may set it",
+    LAGGING: "only its kubelet knows which of the two is true",
+    classes.DAEMONSET_NEVER_EVICTED: "nothing is wrong with the pod, but with its node",
+    classes.NEVER_EVICTED: "nothing is wrong with the pod, but with its node",
 }
+"""How the findings of each class are repaired, or why they are not."""
 
 
 def _kept_by_finalizers(pod: Pod) -> str:
@@ -242,23 +229,18 @@ def _with_preconditions(pod: Pod) -> tuple[str, ...]:
     return ("without its uid and resourceVersion the request would have no precondition",)
 
 
-def _set_ready(case: RepairCase, status: str) -> SetPodReady:
-    pod = case.pod
+def _set_ready(of: PodFinding, status: str) -> SetPodReady:
+    at = Time(of.context.now_ns)
     return SetPodReady(
-        controller=REPAIR,
-        because=case.finding.because,
-        **of_pod(pod),
-        status=status,
-        at=Time(case.context.now_ns),
+        controller=REPAIR, because=of.because, **of_pod(of.pod), status=status, at=at
     )
 
 
-def _deletion(case: RepairCase, grace_s: int | None) -> DeletePod:
-    pod = case.pod
+def _deletion(of: PodFinding, grace_s: int | None) -> DeletePod:
     return DeletePod(
         controller=REPAIR,
-        because=case.finding.because,
-        **of_pod(pod),
+        because=of.because,
+        **of_pod(of.pod),
         grace_period_seconds=grace_s,
         if_unchanged=True,
     )
