@@ -237,15 +237,15 @@ def classic_eviction(
 ) -> ClassicEviction:
     """The clock that v1.16 reads for the node. `probe_ns`: its last sign of life, None: unknown."""
     ready = node.ready()
-    reported = ready is not None and ready.status == "False"
+    status = ready.status if ready is not None else ""
+    reported, left = status == "False", None
     clock = "Ready turned False" if reported else "its last sign of life"
     since_ns = health.ready_transition_ns if health is not None and reported else probe_ns
     queued = queue is not None and node.name in queue
-    left = None
     if since_ns is not None and not queued:
-        left = _left(ready.status if ready is not None else "", since_ns, settings, now_ns)
+        left = _left(status, since_ns, settings, now_ns)
     evicted = queued and queue is not None and not queue.is_waiting(node.name)
-    lost = ready is not None and ready.status != "True"
+    lost = ready is not None and status != "True"
     first = _first_to_go(cache.pods_on(node.name), cache) if lost else None
     return ClassicEviction(settings.pod_eviction_timeout_ns, clock, left, evicted, first)
 
@@ -255,12 +255,8 @@ def _left(status: str, since_ns: int, settings: Settings, now_ns: int) -> Range:
     period_ns, timeout_ns = settings.node_monitor_period_ns, settings.pod_eviction_timeout_ns
     low_ns, high_ns = since_ns + timeout_ns, since_ns + timeout_ns + period_ns
     if status not in ("False", "Unknown"):
-        grace_ns = (
-            settings.node_monitor_grace_period_ns
-            if status
-            else settings.node_startup_grace_period_ns
-        )
-        lost_ns = since_ns + grace_ns
+        startup_ns = settings.node_startup_grace_period_ns
+        lost_ns = since_ns + (settings.node_monitor_grace_period_ns if status else startup_ns)
         low_ns, high_ns = max(low_ns, lost_ns + period_ns), max(high_ns, lost_ns + 2 * period_ns)
     return Range(max(0, low_ns - now_ns), max(0, high_ns - now_ns))
 
@@ -277,12 +273,8 @@ def is_left_out(pod: Pod, cache: Cache) -> bool:
 
 def _first_to_go(pods: Iterable[Pod], cache: Cache) -> tuple[str, str] | None:
     """The first pod, by name, that the eviction would delete."""
-    going = (
-        pod.key
-        for pod in pods
-        if pod.metadata.deletion_timestamp is None and not is_left_out(pod, cache)
-    )
-    return min(going, default=None)
+    there = (pod for pod in pods if pod.metadata.deletion_timestamp is None)
+    return min((pod.key for pod in there if not is_left_out(pod, cache)), default=None)
 
 
 class Range(msgspec.Struct, frozen=True):

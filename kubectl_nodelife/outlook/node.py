@@ -264,7 +264,6 @@ class Outlook:
         self._next_pass_ns = self.lifecycle.next_pass_ns
         self._pace = pace_of(self.settings)
         self._late: dict[tuple[str, int], bool] = {}
-        self._taints_due: list[tuple[Node, int]] | None = None
         self._places = {
             name: (zone, *places)
             for zone, queue in self.memory.zones.queues.items()
@@ -343,11 +342,10 @@ class Outlook:
         renew_ns = renewal[0] if renewal is not None else None
         posted = ready.last_heartbeat_time if ready is not None else None
         sign = sign_of_life(node, self.cache, self.now_ns, counts)
-        grace_ns = (
-            self.settings.node_monitor_grace_period_ns
-            if ready is not None
-            else self.settings.node_startup_grace_period_ns
-        )
+        grace_ns = self.settings.node_startup_grace_period_ns
+        if ready is not None:
+            grace_ns = self.settings.node_monitor_grace_period_ns
+        kept = self._kept(node.name)
         of_node = NodeOutlook(
             node=node,
             zone=self.memory.zones.key(node),
@@ -356,7 +354,8 @@ class Outlook:
             lease_age_ns=None if renew_ns is None else max(0, self.now_ns - renew_ns),
             status_age_ns=None if posted is None else max(0, self.now_ns - posted),
             grace_ns=grace_ns,
-            unknown_in=self._unknown_in(node, sign.at_ns, grace_ns),
+            unknown_in=None if kept else self._unknown_in(node, sign.at_ns, grace_ns),
+            kept=kept,
             queued=self._queued(node.name),
             pods=PodsOn(self.cache, node.name),
             timers=self.timers(node),
@@ -365,14 +364,12 @@ class Outlook:
             leases_count=counts,
             doubt=self.doubts.get(node.name, ""),
             renewed_ns=renew_ns,
-            taint_overdue_ns=self._taint_overdue(node) if self._places else None,
+            taint_overdue_ns=self._taint_overdue(node.name),
             overdue=self._deletions.overdue.get(node.name, ()) if node.spec.taints else (),
             qps=self._pace.qps if self._pace is not None else 0.0,
             sooner_ns=self._deletions.sooner.get(node.name) if node.spec.taints else None,
             classic=None if self.settings.taint_mode else self._classic(node, ready, sign.at_ns),
         )
-        if kept := self._kept(node.name):
-            of_node = replace(of_node, kept=kept, unknown_in=None)
         if of_node.classic is not None:
             return of_node
         period_ns = self.settings.node_monitor_period_ns
@@ -393,25 +390,24 @@ class Outlook:
         operators = self.settings.gate("TaintTolerationComparisonOperators")
         return eviction_forecast(pod, taints, comparison_operators=operators)
 
+    @cached_property
     def taints_due(self) -> Sequence[tuple[Node, int]]:
         """Nodes that wait for their NoExecute taints, and when each one's is or was due, ns since
         the epoch; none where pods are evicted without taints."""
-        if self._taints_due is None:
-            taints = self.settings.taint_mode
-            due = taint_turns.taints_due(self.cache, self.memory) if taints else ()
-            self._taints_due = list(due)
-        return self._taints_due
+        taints = self.settings.taint_mode
+        return list(taint_turns.taints_due(self.cache, self.memory)) if taints else ()
 
-    def _taint_overdue(self, node: Node) -> int | None:
-        turns = self.taints_due() if node.name in self._places else ()
-        return taint_turns.overdue_turn(turns, node.name, self.now_ns)
+    def _taint_overdue(self, name: str) -> int | None:
+        """When the turn of a node that waits for its taint was; None where it is not long over."""
+        turns = self.taints_due if name in self._places else ()
+        late = (at_ns for node, at_ns in turns if node.name == name)
+        return next((at for at in late if self.now_ns - at >= taint_turns.TAINT_OVERDUE_NS), None)
 
     def _overdue_pods(self, node: Node) -> list[EvictionTimer]:
         taints = no_execute_taints(node.spec.taints)
-        if self.eviction is None or not taints:
+        back = node.is_ready and any(t.key in LOST_NODE_TAINTS for t in taints)
+        if self.eviction is None or not taints or back:  # node-lifecycle takes these off
             return []
-        if node.is_ready and any(t.key in LOST_NODE_TAINTS for t in taints):
-            return []  # which node-lifecycle takes off, or should have
         pending = {w.key for w in self.eviction.pending(node.name)}
         overdue = []
         for pod in self.cache.pods_on(node.name):
@@ -471,10 +467,9 @@ class Outlook:
     def _unknown_in(self, node: Node, sign_ns: int | None, grace_ns: int) -> Range | None:
         """`sign_ns`: the last sign of life, None where none was read."""
         ready = node.ready()
-        if ready is not None and (ready.status == "Unknown" or sign_ns is None):
-            return None
         health = self.memory.health.get(node.name)
-        if health is None:
+        is_unknown = ready is not None and (ready.status == "Unknown" or sign_ns is None)
+        if health is None or is_unknown:
             return None
         period_ns = self.settings.node_monitor_period_ns
         phase_known = self.memory.knows_phase(self.now_ns)
@@ -482,10 +477,9 @@ class Outlook:
         if ready is None:
             low_ns = noticed_ns + grace_ns  # of its creation, which no pass had to notice
         else:
-            dated_ns = max(sign_ns or 0, ready.last_heartbeat_time or 0)
-            last_sign_ns = (
-                noticed_ns if phase_known else self._last_sign_ns(node.name, noticed_ns, dated_ns)
-            )
+            dated_ns, last_sign_ns = max(sign_ns or 0, ready.last_heartbeat_time or 0), noticed_ns
+            if not phase_known:
+                last_sign_ns = self._last_sign_ns(node.name, noticed_ns, dated_ns)
             low_ns = last_sign_ns + lost_after_ns(grace_ns, period_ns)
         high_ns = low_ns if phase_known and ready is not None else low_ns + period_ns
         if self._is_late(node):
@@ -509,9 +503,8 @@ class Outlook:
         queue = self.memory.zones.queues.get(self.memory.zones.key(node))
         has_sign = sign_ns is not None or ready is None
         probe_ns = self._probe_ns(node.name, health) if health is not None and has_sign else None
-        return classic_eviction(
-            node, health, probe_ns, queue, self.cache, self.settings, self.now_ns
-        )
+        seen = (health, probe_ns, queue, self.cache)
+        return classic_eviction(node, *seen, self.settings, self.now_ns)
 
     def _probe_ns(self, name: str, health: NodeHealth) -> int:
         """When a pass noticed the last sign of life, or will: the memory of a node is brought up to
@@ -530,9 +523,8 @@ class Outlook:
         if name not in self._places:
             return None
         zone, fewest, most = self._places[name]
-        place, rate = TaintQueuePosition(fewest, most, None), self.memory.zones.rate(zone)
-        today = place.at(rate)
-        foretold = self.foretold
+        place, rate = TaintQueuePosition(fewest, most), self.memory.zones.rate(zone)
+        today, foretold = place.at(rate), self.foretold
         if foretold is None or not foretold.changes_by(zone, self.now_ns, today.turn):
             return today
         requeues, is_tainted = self.memory.requeues_untainted, name in foretold.tainted_ns
@@ -571,6 +563,13 @@ class Outlook:
         return late
 
 
+def renewed_ns(cache: Cache, node: str, now_ns: int) -> int | None:
+    """When the node's Lease was renewed last, as its kubelet dates it; None: that is not known."""
+    heartbeat = cache.heartbeat(node)
+    renewal = heartbeat.renewal(now_ns) if heartbeat is not None else None
+    return renewal[0] if renewal is not None else None
+
+
 def join_controllers(
     cache: Cache,
     settings: Settings,
@@ -583,9 +582,8 @@ def join_controllers(
 
     `first_look`: the cluster is a live one, and was not watched before."""
     lifecycle = NodeLifecycleController(settings)
-    runs_eviction = settings.flags.get("enable-taint-manager", "true") == "true"
-    eviction = TaintEvictionController(settings) if runs_eviction else None
+    eviction = TaintEvictionController(settings) if settings.taint_manager else None
     controllers: list[Controller] = [lifecycle, *([eviction] if eviction is not None else [])]
     overdue = list(Engine(controllers, cache, join=True).step(now_ns, ()))
-    running = (lifecycle, eviction)
-    return Outlook(cache, settings, *running, now_ns, first_look, doubts, plays=True), overdue
+    of = (cache, settings, lifecycle, eviction, now_ns, first_look, doubts)
+    return Outlook(*of, plays=True), overdue

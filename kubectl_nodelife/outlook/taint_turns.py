@@ -46,18 +46,18 @@ def zone_rule(settings: Settings, state: str, size: int, not_ready: int, dark: b
     share = f"{not_ready} of {size} not ready"
     if size == 0:
         return "all its nodes are excluded from the statistics"
-    if dark and settings.taint_mode:
-        return f"{share}, and no zone has a ready node: nothing is tainted, taints are taken off"
     if dark:
-        return f"{share}, and no zone has a ready node: no pod is evicted, the queues are emptied"
+        stops = "no pod is evicted, the queues are emptied"
+        if settings.taint_mode:
+            stops = "nothing is tainted, taints are taken off"
+        return f"{share}, and no zone has a ready node: {stops}"
     if state == FULL:
         does = "tainted" if settings.taint_mode else "evicted"
         return f"{share}, while other zones have ready nodes: {does} at the normal rate, by design"
     if state == PARTIAL:
         limit = settings.large_cluster_size_threshold
-        if size > limit:
-            return f"{share} (at least 3, share >= {threshold}) and {size} > {limit} nodes: slowed"
-        return f"{share} (at least 3, share >= {threshold}) and {size} <= {limit} nodes: stopped"
+        rule = f"> {limit} nodes: slowed" if size > limit else f"<= {limit} nodes: stopped"
+        return f"{share} (at least 3, share >= {threshold}) and {size} {rule}"
     return f"{share}: below 3 nodes or below a share of {threshold}"
 
 
@@ -155,18 +155,17 @@ class ForetoldZone(msgspec.Struct, frozen=True):
         """What is still to come of a zone in that state: a first step that has come is left out."""
         comes = self.states
         if comes and (comes[0].state, comes[0].rate) == (state, rate):
-            return msgspec.structs.replace(self, states=comes[1:])
+            return replace(self, states=comes[1:])
         return self
 
     def as_early_as(self, faster: ForetoldZone) -> ForetoldZone:
         """The same, with a pass as short and states as early as they are in another play."""
         lows = {step.state: step.low_ns for step in reversed(faster.states)}
-        states = [
-            msgspec.structs.replace(s, low_ns=min(s.low_ns, lows.get(s.state, s.low_ns)))
-            for s in self.states
-        ]
+        states = tuple(
+            replace(s, low_ns=min(s.low_ns, lows.get(s.state, s.low_ns))) for s in self.states
+        )
         takes = Range(faster.pass_takes.low_ns, self.pass_takes.high_ns)
-        return msgspec.structs.replace(self, states=tuple(states), pass_takes=takes)
+        return replace(self, states=states, pass_takes=takes)
 
     def in_words(self, nodes: int, state: str, now_ns: int | None) -> str:
         """What becomes of a zone of so many nodes in that state, "" for nothing else. `now_ns`
@@ -215,7 +214,7 @@ class Foretold(msgspec.Struct, frozen=True):
         zones = {
             key: zone.as_early_as(faster.zones.get(key, zone)) for key, zone in self.zones.items()
         }
-        return msgspec.structs.replace(self, zones=zones)
+        return replace(self, zones=zones)
 
     def changes_by(self, zone: str, now_ns: int, turn: Range | None) -> bool:
         """True if the zone's rate changes before that turn is over; None: before any."""
@@ -260,12 +259,6 @@ def pass_overdue(node: Node, period_ns: int, now_ns: int) -> int | None:
     return due_ns if since_ns and now_ns - due_ns > TAINT_OVERDUE_NS else None
 
 
-def overdue_turn(turns: Iterable[tuple[Node, int]], name: str, now_ns: int) -> int | None:
-    """The turn of that node among those of `taints_due`; None where it is not long over."""
-    of_node = (turn_ns for waiting, turn_ns in turns if waiting.name == name)
-    return next((turn_ns for turn_ns in of_node if now_ns - turn_ns >= TAINT_OVERDUE_NS), None)
-
-
 def _tainted_ns(nodes: Iterable[Node]) -> Iterator[int]:
     """When nodes were tainted as lost."""
     for node in nodes:
@@ -298,7 +291,7 @@ class TaintQueuePosition(msgspec.Struct, frozen=True):
 
     fewest_before: int
     most_before: int
-    turn: Range | None
+    turn: Range | None = None
     held: str = "its zone is stopped"
 
     def at(self, rate: float) -> TaintQueuePosition:

@@ -65,6 +65,17 @@ class ClusterView:
             return False
         return not self.source.get("cold") or bool(self.source.get("firstLook"))
 
+    @property
+    def head(self) -> dict[str, Any]:
+        """What answers from the view have in common."""
+        profile = self.settings.profile.name
+        return {"source": self.source, "profile": profile, "moment": self.moment}
+
+    def is_listed(self, kind: str, name: str) -> bool:
+        """True if an object of that name, without a namespace, would have been read if there were
+        one."""
+        return kind not in self.unread and not self.cache.is_quarantined(kind, ("", name))
+
     @cached_property
     def cache(self) -> Cache:
         """The objects by kind and key, pods by node, heartbeats."""

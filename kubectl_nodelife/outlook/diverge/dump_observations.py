@@ -33,6 +33,7 @@ from kubectl_nodelife.engine.workqueue import Never
 from kubectl_nodelife.kube import wellknown
 from kubectl_nodelife.kube.field_managers import TAINTS, UNSCHEDULABLE
 from kubectl_nodelife.kube.meta import controller_of
+from kubectl_nodelife.kube.names import counted
 from kubectl_nodelife.kube.node import Lease, Node, zone_display
 from kubectl_nodelife.kube.pod import Pod
 from kubectl_nodelife.kube.taints import no_execute_taints
@@ -59,29 +60,15 @@ _JOINED_NS: Final = 10 * MINUTE_NS
 _EARLY_NS: Final = 5 * SECOND_NS
 _COMPONENTS: Final = frozenset(
     {
-        "attachdetach-controller",
         "controllermanager",  # the disruption controller's name for itself, to this day
-        "cronjob-controller",
-        "daemonset-controller",
-        "deployment-controller",
-        "endpoint-controller",
-        "endpoint-slice-controller",
-        "endpoint-slice-mirroring-controller",
-        "ephemeral_volume",
-        "garbage-collector-controller",
-        "horizontal-pod-autoscaler",
-        "job-controller",
-        "kube-controller-manager",
-        "node-controller",
-        "persistentvolume-controller",
-        "replicaset-controller",
-        "replication-controller",
-        "resource_claim",
-        "statefulset-controller",
-        "taint-controller",
-        "taint-eviction-controller",
-        "ttl-after-finished-controller",
-        "volume_expand",
+        *("node-controller", "taint-controller", "taint-eviction-controller"),
+        *("daemonset-controller", "deployment-controller", "replicaset-controller"),
+        *("replication-controller", "statefulset-controller", "job-controller"),
+        *("cronjob-controller", "ttl-after-finished-controller", "horizontal-pod-autoscaler"),
+        *("endpoint-controller", "endpoint-slice-controller"),
+        *("endpoint-slice-mirroring-controller", "garbage-collector-controller"),
+        *("attachdetach-controller", "persistentvolume-controller", "volume_expand"),
+        *("ephemeral_volume", "resource_claim", "kube-controller-manager"),
     }
 )
 """The sources of Events, from v1.11 to v1.36, that are part of kube-controller-manager in every
@@ -126,8 +113,9 @@ def dump_observations(
     settled = tuple(w for w in missing if outlook.now_ns - w.time_ns > reading_ns)
     nodes, pods = outlook.cache.nodes.values(), outlook.cache.pods.values()
     observed = [seen for node in nodes for seen in _of_node(outlook, node)]
-    losses = [seen for seen in observed if seen.what == observations.LOST]
-    if len({lost.at_ns for lost in losses}) < 2:  # one kubelet's clock may be wrong
+    of_others = [event for event in sent if not _is_the_managers(event)]
+    losses = {seen.at_ns for seen in observed if seen.what == observations.LOST}
+    if len(losses) < 2:  # one kubelet's clock may be wrong
         observed = [seen for seen in observed if seen.what != observations.LOST]
     return observations.Observations(
         assumed=observations.AssumedSettings.of(outlook.settings),
@@ -141,14 +129,7 @@ def dump_observations(
         else (observations.LIFECYCLE,),
         not_evaluated=tuple(_not_evaluated(outlook, lacking, missing, reading_ns)),
         last_write_ns=max(_signs_of_the_manager(sent, nodes, pods), default=None),
-        last_sign_of_others_ns=max(
-            (
-                at_ns
-                for event in sent
-                if (at_ns := _last_sent_ns(event)) and not _is_the_managers(event)
-            ),
-            default=None,
-        ),
+        last_sign_of_others_ns=max(filter(None, map(_last_sent_ns, of_others)), default=None),
         one_moment=True,
         reported=tuple(_too_early(outlook, pods)),
         runs=tuple(_runs(outlook, nodes)),
@@ -192,16 +173,14 @@ def _of_node(outlook: Outlook, node: Node) -> Iterator[observations.ObservedWrit
         began_ns = outlook.now_ns - sign_ns if sign_ns is not None else since_ns
         if began_ns < since_ns and ready.reason in wellknown.SILENT_REASONS:
             silent_ns = since_ns + SECOND_NS - began_ns  # transitions have whole seconds
-            yield observations.ObservedWrite(
-                since_ns, observations.LOST, node.name, zone, silent_ns=silent_ns
-            )
+            lost = (since_ns, observations.LOST, node.name, zone)
+            yield observations.ObservedWrite(*lost, silent_ns=silent_ns)
     yield from _taints(node, zone, ready.status if ready is not None else "")
     cordoned = node.managers.writer_of(UNSCHEDULABLE) if node.spec.unschedulable else None
     if cordoned is not None:
         author = observations.WriteAuthor(cordoned.name, cordoned.operation, cordoned.time_ns)
-        yield observations.ObservedWrite(
-            cordoned.time_ns, observations.CORDONED, node.name, zone, author=author
-        )
+        write = (cordoned.time_ns, observations.CORDONED, node.name, zone)
+        yield observations.ObservedWrite(*write, author=author)
 
 
 def _taints(node: Node, zone: str, ready: str) -> Iterator[observations.ObservedWrite]:
@@ -218,11 +197,7 @@ def _taints(node: Node, zone: str, ready: str) -> Iterator[observations.Observed
             continue
         if author is not None:
             yield observations.ObservedWrite(
-                at_ns=at_ns,
-                what=observations.TAINTED,
-                node=node.name,
-                zone=zone,
-                detail=str(taint),
+                *(at_ns, observations.TAINTED, node.name, zone, str(taint)),
                 own=is_own(taint),
                 explained=taint_is_wanted(node, taint),
                 ready=ready,
@@ -242,9 +217,8 @@ def _drained(pods: Iterable[Pod]) -> Iterator[observations.ObservedWrite]:
         evicted = target is not None and target.reason == wellknown.EVICTION_BY_EVICTION_API
         if evicted and since is not None and pod.metadata.deletion_timestamp is not None:
             where = f"{pod.namespace}/{pod.name}"
-            yield observations.ObservedWrite(
-                int(since), observations.DRAINED, pod.spec.node_name, detail=where
-            )
+            node = pod.spec.node_name
+            yield observations.ObservedWrite(int(since), observations.DRAINED, node, detail=where)
 
 
 def _too_early(outlook: Outlook, pods: Iterable[Pod]) -> Iterator[observations.Divergence]:
@@ -257,16 +231,11 @@ def _too_early(outlook: Outlook, pods: Iterable[Pod]) -> Iterator[observations.D
             continue
         early_ns = due_ns - int(since)
         if target.reason == wellknown.DELETION_BY_TAINT_MANAGER and early_ns > _EARLY_NS:
-            name = f"{pod.namespace}/{pod.name}"
+            came = f"DeletePod on {'/'.join(pod.key)} came {human_duration(early_ns)} before"
+            message = f"{came} its tolerations of the node's taints ran out"
             yield observations.Divergence(
-                kind=observations.EARLY,
-                object_kind="Pod",
-                namespace=pod.namespace,
-                name=pod.name,
+                *(observations.EARLY, "Pod", *pod.key, message, observations.LIKELY),
                 node=pod.spec.node_name,
-                message=f"DeletePod on {name} came {human_duration(early_ns)} before its "
-                "tolerations of the node's taints ran out",
-                sure=observations.LIKELY,
                 controller=observations.EVICTION,
                 action="DeletePod",
                 expected_ns=due_ns,
@@ -279,9 +248,8 @@ def _lease(outlook: Outlook) -> observations.LeaseObservation:
     leases = [lease for lease in outlook.cache.all("Lease") if isinstance(lease, Lease)]
     of_manager = next((o for o in leases if o.key == ("kube-system", observations.MANAGER)), None)
     if of_manager is None or of_manager.spec.renew_time is None:
-        return observations.LeaseObservation(
-            error=f"the dump has no Lease kube-system/{observations.MANAGER}"
-        )
+        error = f"the dump has no Lease kube-system/{observations.MANAGER}"
+        return observations.LeaseObservation(error=error)
     others = [int(o.spec.renew_time) for o in leases if o.spec.renew_time is not None]
     lasts_ns = (of_manager.spec.lease_duration_seconds or 15) * SECOND_NS + _LEASES_APART_NS
     holder, renewed_ns = of_manager.spec.holder_identity or "", int(of_manager.spec.renew_time)
@@ -298,17 +266,13 @@ def _signs_of_the_manager(
         if at_ns is not None and _is_the_managers(event):
             yield at_ns
     for node in nodes:
-        yield from (
-            entry.time_ns
-            for entry in node.managers.entries
-            if entry.name in wellknown.CONTROLLER_MANAGERS
-        )
+        wrote = (e for e in node.managers.entries if e.name in wellknown.CONTROLLER_MANAGERS)
+        yield from (entry.time_ns for entry in wrote)
     for pod in pods:
         owner, created = controller_of(pod.metadata), pod.metadata.creation_timestamp
-        if owner is not None and created is not None:
-            version = _OWNERS.get(owner.kind)
-            if version is not None and owner.api_version.startswith(version):
-                yield int(created)
+        version = _OWNERS.get(owner.kind) if owner is not None else None
+        if owner and version and created is not None and owner.api_version.startswith(version):
+            yield int(created)
 
 
 def _is_the_managers(event: Event) -> bool:
@@ -335,7 +299,7 @@ def _not_evaluated(
     young = sum(outlook.now_ns - write.time_ns <= reading_ns for write in missing)
     if young:
         yield (
-            f"{young} {'write' if young == 1 else 'writes'} that became due within the last "
+            f"{counted(young, 'write')} that became due within the last "
             f"{reading_ns // MINUTE_NS}m of the dump: it may have been read before that"
         )
     if "Lease" in lacking or not any(
@@ -345,19 +309,14 @@ def _not_evaluated(
     if "Pod" in lacking:
         yield "no pods were read: evictions are not judged"
     if not outlook.settings.taint_mode:
-        yield (
-            "this release evicts without NoExecute taints: when pods should have been deleted is "
-            "not judged"
-        )
+        what = "when pods should have been deleted is not judged"
+        yield f"this release evicts without NoExecute taints: {what}"
     zones = outlook.memory.zones
     for zone, queue in zones.queues.items():
         if queue.waiting() and zones.rate(zone) <= 0:
-            yield f"{_zone_words(zone)} is stopped by its brake: no NoExecute taint is due there"
-
-
-def _zone_words(key: str) -> str:
-    name = zone_display(key)
-    return f"zone {name}" if name else "the zone of the nodes without a zone label"
+            name = zone_display(zone)
+            which = f"zone {name}" if name else "the zone of the nodes without a zone label"
+            yield f"{which} is stopped by its brake: no NoExecute taint is due there"
 
 
 def missing_writes(outlook: Outlook, overdue: Iterable[Action]) -> list[observations.ExpectedWrite]:
@@ -412,9 +371,8 @@ def _planned(outlook: Outlook, overdue: Iterable[Action]) -> Iterator[observatio
 
 def _mirrored(outlook: Outlook) -> Iterator[observations.ExpectedWrite]:
     """NoSchedule taints that do not fit the node's conditions and its cordon."""
-    planned = (
-        no_schedule_pass(node, outlook.now_ns, None) for node in outlook.cache.nodes.values()
-    )
+    nodes, now_ns = outlook.cache.nodes.values(), outlook.now_ns
+    planned = (no_schedule_pass(node, now_ns, None) for node in nodes)
     return _planned(outlook, chain.from_iterable(planned))
 
 
@@ -430,26 +388,22 @@ def _unmarked(outlook: Outlook) -> Iterator[observations.ExpectedWrite]:
         because = f"the node's Ready is Unknown ({ready.reason}), so that its pods are not Ready"
         for pod in pods:
             if pod.ready() and pod.metadata.deletion_timestamp is None and since_ns:
-                by, where = observations.LIFECYCLE, ("Pod", pod.namespace, pod.name, node.name)
-                yield observations.ExpectedWrite(
-                    0, since_ns, by, "MarkPodNotReady", *where, "", because
-                )
+                done = (observations.LIFECYCLE, "MarkPodNotReady", "Pod", *pod.key, node.name)
+                yield observations.ExpectedWrite(0, since_ns, *done, "", because)
 
 
 def _waiting(outlook: Outlook, numbers: Iterator[int]) -> Iterator[observations.ExpectedWrite]:
     """NoExecute taints for which tokens have been there. Under a rate of exactly 1 that is not
     known: a zone that was stopped once stays so (`Never` in engine/workqueue.py)."""
-    for node, turn_ns in outlook.taints_due():
+    for node, turn_ns in outlook.taints_due:
         ready, rate = node.ready(), _rate(outlook, outlook.zone_of(node))
         if rate == Never.qps:
             continue
         pair = NO_EXECUTE_TAINTS[ready.status] if ready is not None else None
         if ready is not None and pair is not None and turn_ns <= outlook.now_ns:
             because = f"Ready is {ready.status}, and its zone's limiter lets {rate:g} a second pass"
-            where = ("Node", "", node.name, node.name)
-            write = observations.ExpectedWrite(
-                0, turn_ns, observations.LIFECYCLE, "AddTaint", *where, str(pair[0]), because
-            )
+            done = (observations.LIFECYCLE, "AddTaint", "Node", "", node.name, node.name)
+            write = observations.ExpectedWrite(0, turn_ns, *done, str(pair[0]), because)
             yield _numbered(outlook, write, next(numbers))
 
 

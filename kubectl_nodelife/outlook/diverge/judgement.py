@@ -19,6 +19,7 @@ from typing import Any, Final
 from kubectl_nodelife.document import document
 from kubectl_nodelife.engine.pace import FLAG
 from kubectl_nodelife.kube import times
+from kubectl_nodelife.kube.names import counted
 from kubectl_nodelife.kube.wellknown import CONTROLLER_MANAGERS, NO_EXECUTE, NO_SCHEDULE
 from kubectl_nodelife.outlook.diverge import observations, overdue
 from kubectl_nodelife.outlook.diverge.setting_estimates import (
@@ -52,6 +53,7 @@ _ORDER: Final = (
 )
 
 
+_LEASE: Final = ("Lease", "kube-system", observations.MANAGER)
 _ACTIONS: Final = {
     observations.TAINTED: "AddTaint",
     observations.UNTAINTED: "RemoveTaint",
@@ -63,8 +65,7 @@ _ACTIONS: Final = {
 
 def divergence_judgement(record: observations.Observations, now_ns: int) -> observations.Judgement:
     """Hold our copy's record against the cluster's, as of now."""
-    blind = record.blind()
-    guessed = guesses(record)
+    blind, guessed = record.blind(), guesses(record)
     count = overdue.due_writes(record, now_ns, _delays(guessed))
     lags = () if blind else count.lags
     recent = tuple(lag for lag in lags if lag.due_ns + lag.lag_ns >= record.since_ns)
@@ -87,10 +88,7 @@ def divergence_judgement(record: observations.Observations, now_ns: int) -> obse
         guesses=guessed,
         expected=count.in_time,
         open=count.open,
-        not_evaluated=(
-            *((f"nothing is judged now: {blind}",) if blind else ()),
-            *record.not_evaluated,
-        ),
+        not_evaluated=(*[f"nothing is judged now: {blind}"] * bool(blind), *record.not_evaluated),
     )
 
 
@@ -125,9 +123,9 @@ def _of_the_manager(
     stale_ns = record.lease.stale_ns()
     contradicted = (record.last_write_ns or 0) > record.lease.renewed_ns + record.lease.duration_ns
     if stale_ns is not None and not contradicted:
-        yield _stalled(
-            record, waiting, now_ns, _not_renewed(record, stale_ns), observations.CERTAIN
-        )
+        holder = f", held by {record.lease.holder}" if record.lease.holder else ""
+        why = f"(not renewed for {_for(stale_ns)}{holder})"
+        yield _stalled(record, waiting, now_ns, why, observations.CERTAIN)
     elif due_ns is not None:
         if record.lease.error and _all_silent(record, _by_no_rate(waiting), now_ns):
             why = f"(its Lease gives no answer: {record.lease.error})"
@@ -176,15 +174,10 @@ def _would_be_noticed(record: observations.Observations, since_ns: int | None) -
     """True if a manager that works since then would have been noticed, though its lease says
     nothing. In a dump it would where it wrote before, and others wrote since then.
     """
-    both_wrote = record.last_write_ns is not None and record.last_sign_of_others_ns is not None
-    return not record.one_moment or (
-        both_wrote and since_ns is not None and (record.last_sign_of_others_ns or 0) > since_ns
-    )
-
-
-def _not_renewed(record: observations.Observations, stale_ns: int) -> str:
-    holder = f", held by {record.lease.holder}" if record.lease.holder else ""
-    return f"(not renewed for {_for(stale_ns)}{holder})"
+    if not record.one_moment:
+        return True
+    wrote, since_others_ns = record.last_write_ns is not None, record.last_sign_of_others_ns or 0
+    return wrote and since_ns is not None and since_others_ns > since_ns
 
 
 def _stalled(
@@ -210,12 +203,7 @@ def _stalled(
             f"{were} due: it is stopped or has lost its lease{or_else} {why}"
         )
     return observations.Divergence(
-        kind=observations.STALLED,
-        object_kind="Lease",
-        namespace="kube-system",
-        name="kube-controller-manager",
-        message=message,
-        sure=sure,
+        *(observations.STALLED, *_LEASE, message, sure),
         count=max(1, writes),
         expected_ns=due_ns,
         because="; ".join(dict.fromkeys(lag.write.because for lag in waiting[:3])),
@@ -235,21 +223,18 @@ def _silent_controllers(
         if wrote or now_ns - due_ns <= patience:
             continue
         upstream = UPSTREAM_NAMES.get(name, name)
-        alive = (
-            f"its lease is renewed by {record.lease.holder}"
-            if not record.lease.error
-            else "others of its controllers write"
-        )
+        alive = f"its lease is renewed by {record.lease.holder}"
+        if record.lease.error:
+            alive = "others of its controllers write"
         writes = sum(1 + lag.follow for lag in mine)
-        yield observations.Divergence(
-            kind=observations.DISABLED,
-            object_kind="Controller",
-            name=name,
-            controller=name,
-            message=f"{name} has made no write for {_for(now_ns - due_ns)} while {writes} "
+        message = (
+            f"{name} has made no write for {_for(now_ns - due_ns)} while {writes} "
             f"{'was' if writes == 1 else 'were'} due, but kube-controller-manager runs ({alive}): "
-            f"{name} is disabled (--controllers=-{upstream}) or stuck",
-            sure=observations.LIKELY,
+            f"{name} is disabled (--controllers=-{upstream}) or stuck"
+        )
+        yield observations.Divergence(
+            *(observations.DISABLED, "Controller", "", name, message, observations.LIKELY),
+            controller=name,
             count=writes,
             expected_ns=due_ns,
             because=mine[0].write.because,
@@ -260,22 +245,13 @@ def _silent_controllers(
 
 
 def _of_guess(guess: observations.SettingEstimate) -> observations.Divergence:
-    likely = value_text(guess.flag, guess.likely)
-    assumed = value_text(guess.flag, guess.assumed)
-    word = (
-        "may be"
-        if guess.sure == observations.POSSIBLE
-        else "is likely"
-        if guess.sure == observations.LIKELY
-        else "is"
-    )
+    likely, assumed = (value_text(guess.flag, value) for value in (guess.likely, guess.assumed))
+    words = {observations.POSSIBLE: "may be", observations.LIKELY: "is likely"}
+    word = words.get(guess.sure, "is")
+    message = f"{guess.flag} {word} {likely} (we assume {assumed}): {guess.seen}"
     return observations.Divergence(
-        kind=observations.SETTINGS,
-        object_kind="Flag",
-        name=guess.flag,
+        *(observations.SETTINGS, "Flag", "", guess.flag, message, guess.sure),
         detail=f"{likely} instead of {assumed}",
-        message=f"{guess.flag} {word} {likely} (we assume {assumed}): {guess.seen}",
-        sure=guess.sure,
         count=guess.samples,
     )
 
@@ -297,7 +273,8 @@ def _of_group(group: Sequence[overdue.OverdueWrite]) -> observations.Divergence:
     write, count = first.write, len(group)
     lag_ns = max(lag.lag_ns for lag in group)
     what = f"{write.action} {write.what}".strip()
-    where = f"{count} pods of {write.node}" if count > 1 else _object(first)
+    where = f"{write.namespace}/{write.name}".removeprefix("/")
+    where = f"{count} pods of {write.node}" if count > 1 else where
     match first.state:
         case "open":
             message = f"{what} on {where} is due for {_for(lag_ns)} and has not come"
@@ -307,40 +284,30 @@ def _of_group(group: Sequence[overdue.OverdueWrite]) -> observations.Divergence:
             message = f"{what} on {where} was due for {_for(lag_ns)}, and never came"
         case _:
             message = f"{what} on {where} came {_for(lag_ns)} after it was due"
+    came = first.state == overdue.CAME
+    kind = observations.LATE if came else observations.MISSING
     return observations.Divergence(
-        kind=observations.LATE if first.state == overdue.CAME else observations.MISSING,
-        object_kind=write.kind,
-        namespace=write.namespace,
-        name=write.name,
+        *(kind, write.kind, write.namespace, write.name, message, observations.LIKELY),
         node=write.node,
-        message=message,
-        sure=observations.LIKELY,
         count=count,
         controller=write.controller,
         action=write.action,
         detail=write.what,
         expected_ns=first.due_ns,
         because=write.because,
-        seen_ns=write.settled_ns if first.state == overdue.CAME else None,
+        seen_ns=write.settled_ns if came else None,
     )
-
-
-def _object(lag: overdue.OverdueWrite) -> str:
-    write = lag.write
-    return f"{write.namespace}/{write.name}" if write.namespace else write.name
 
 
 def _of_leaders(record: observations.Observations) -> Iterator[observations.Divergence]:
     for at_ns, holder in record.leaders:
         if at_ns >= record.since_ns:
+            message = (
+                f"{holder or 'no process'} leads now: a new leader gives every node a fresh grace "
+                "period, and takes off the NoExecute taints of all that it finds"
+            )
             yield observations.Divergence(
-                kind=observations.RESTARTED,
-                object_kind="Lease",
-                namespace="kube-system",
-                name="kube-controller-manager",
-                message=f"{holder or 'no process'} leads now: a new leader gives every node a "
-                "fresh grace period, and takes off the NoExecute taints of all that it finds",
-                sure=observations.CERTAIN,
+                *(observations.RESTARTED, *_LEASE, message, observations.CERTAIN),
                 note=True,
                 detail=holder,
                 seen_ns=at_ns,
@@ -355,17 +322,15 @@ def _because(
 ) -> str:
     """The summary sentence."""
     notes = sum(f.note for f in differences)
-    others_did = f"; {notes} {'note' if notes == 1 else 'notes'} on others" if notes else ""
+    others_did = f"; {counted(notes, 'note')} on others" if notes else ""
     if verdict == NOT_EVALUATED:
         why = record.blind() or "none of the controllers can be followed"
         return f"nothing was evaluated: {why}"
     if verdict == DIFFERS:
-        first = next(f for f in differences if not f.note)
-        rest = sum(not f.note for f in differences) - 1
-        more = f" (and {rest} more)" if rest else ""
-        return first.message + more
+        first, *rest = (f for f in differences if not f.note)
+        return first.message + (f" (and {len(rest)} more)" if rest else "")
     if count.in_time:
-        writes = "1 write" if count.in_time == 1 else f"{count.in_time} writes"
+        writes = counted(count.in_time, "write")
         return f"the controllers do what our copy does: {writes} came when due{others_did}"
     if record.one_moment:
         return f"nothing that was due is undone; {_manager_runs(record.lease)}{others_did}"
@@ -391,15 +356,18 @@ def others(record: observations.Observations) -> Iterator[observations.Divergenc
     alike: dict[tuple[str, ...], list[observations.ObservedWrite]] = {}
     for seen in sorted(record.observed, key=lambda s: s.at_ns):
         if seen.at_ns >= record.since_ns and _is_reportable(seen):
-            author = seen.author.manager if seen.author is not None else ""
             detail = "" if seen.what == observations.DRAINED else seen.detail
-            alike.setdefault((seen.what, seen.node, detail, author), []).append(seen)
+            alike.setdefault((seen.what, seen.node, detail, _manager(seen)), []).append(seen)
     for group in alike.values():
         yield _finding(group)
 
 
+def _manager(seen: observations.ObservedWrite) -> str:
+    return seen.author.manager if seen.author is not None else ""
+
+
 def _is_reportable(seen: observations.ObservedWrite) -> bool:
-    manager = seen.author.manager if seen.author is not None else ""
+    manager = _manager(seen)
     if seen.what in (observations.CORDONED, observations.REMOVED, observations.DRAINED):
         return True
     if seen.what not in (observations.TAINTED, observations.UNTAINTED):
@@ -414,28 +382,27 @@ def _is_reportable(seen: observations.ObservedWrite) -> bool:
 
 def _finding(group: list[observations.ObservedWrite]) -> observations.Divergence:
     first = group[0]
-    own = first.own and first.what in (observations.TAINTED, observations.UNTAINTED)
+    of_taint = first.what in (observations.TAINTED, observations.UNTAINTED)
+    own = first.own and of_taint
+    is_sure = first.author is not None or first.what != observations.TAINTED
+    sure = observations.CERTAIN if is_sure else observations.LIKELY
+    kind = observations.EXTRA if own else observations.OTHER_ACTOR
     return observations.Divergence(
-        kind=observations.EXTRA if own else observations.OTHER_ACTOR,
-        object_kind="Node",
-        name=first.node,
+        *(kind, "Node", "", first.node, _message(group), sure),
         node=first.node,
-        message=_message(group),
-        sure=observations.CERTAIN
-        if first.author is not None or first.what != observations.TAINTED
-        else observations.LIKELY,
         note=not own,
         count=len(group),
         controller=observations.LIFECYCLE if own else "",
         action=_ACTIONS[first.what],
-        detail=first.detail if first.what in (observations.TAINTED, observations.UNTAINTED) else "",
+        detail=first.detail if of_taint else "",
         seen_ns=first.at_ns,
         author=first.author,
     )
 
 
 def _message(group: list[observations.ObservedWrite]) -> str:
-    seen, by = group[0], _by(group[0].author)
+    seen = group[0]
+    by = f" by {of_manager(seen.author.manager)}" if seen.author is not None else ""
     ready = {"True": "Ready", "": "without a status"}.get(seen.ready, f"Ready={seen.ready}")
     match seen.what:
         case "tainted" if seen.own:
@@ -453,14 +420,10 @@ def _message(group: list[observations.ObservedWrite]) -> str:
         case "cordoned":
             return f"{seen.node} was cordoned{by}"
         case "drained":
-            pods = "1 pod" if len(group) == 1 else f"{len(group)} pods"
+            pods = counted(len(group), "pod")
             return f"{pods} of {seen.node} left through the Eviction API: it is being drained"
     who = by or ": a person, an autoscaler or a cloud controller; no controller here does that"
     return f"node {seen.node} ({ready}) was deleted{who}"
-
-
-def _by(author: observations.WriteAuthor | None) -> str:
-    return f" by {of_manager(author.manager)}" if author is not None else ""
 
 
 def _owner(taint: str) -> str:
@@ -480,8 +443,7 @@ def divergence_document(
     manager: dict[str, Any] = {"holder": lease.holder or None}
     if lease.renewed_ns:
         manager["renewedTime"] = times.format_micro_time(lease.renewed_ns)
-    stale_ns = lease.stale_ns()
-    manager["staleSeconds"] = times.in_seconds(stale_ns)
+    manager["staleSeconds"] = times.in_seconds(lease.stale_ns())
     if lease.error:
         manager["error"] = lease.error
     return document(
@@ -519,11 +481,7 @@ def _setting(
 
 
 def _item(finding: observations.Divergence) -> dict[str, Any]:
-    named = {
-        "kind": finding.object_kind,
-        "namespace": finding.namespace,
-        "name": finding.name,
-    }
+    named = {"kind": finding.object_kind, "namespace": finding.namespace, "name": finding.name}
     item: dict[str, Any] = {
         "kind": finding.kind,
         "note": finding.note,

@@ -36,13 +36,8 @@ admission and back-off, which cannot be seen."""
 
 WRITES: Final = frozenset(
     {
-        "SetNodeCondition",
-        "AddTaint",
-        "RemoveTaint",
-        "SetNodeLabel",
-        "MarkPodNotReady",
-        "SetPodCondition",
-        "DeletePod",
+        *("SetNodeCondition", "AddTaint", "RemoveTaint", "SetNodeLabel"),
+        *("MarkPodNotReady", "SetPodCondition", "DeletePod"),
     }
 )
 """The words of changes that are writes and have an instant."""
@@ -249,10 +244,10 @@ class Divergence(msgspec.Struct, frozen=True, gc=False):
 
     kind: str
     object_kind: str
+    namespace: str
     name: str
     message: str
     sure: str
-    namespace: str = ""
     note: bool = False
     node: str = ""
     count: int = 1

@@ -216,13 +216,9 @@ def _lag(
 
 def _fresh_start(record: Observations, due_ns: int, now_ns: int) -> int:
     """When an open write is due, seen from the last break in what was watched, or new leader."""
-    due_ns = max(due_ns, record.watched_since_ns(now_ns))
-    led_since = max((at for at, _ in record.leaders), default=None)
-    if led_since is not None:
-        anew = led_since + record.assumed.grace_ns + record.assumed.period_ns
-        if due_ns < anew:
-            due_ns = anew
-    return due_ns
+    anew_ns = record.assumed.grace_ns + record.assumed.period_ns
+    of_leaders = (at_ns + anew_ns for at_ns, _ in record.leaders)
+    return max(due_ns, record.watched_since_ns(now_ns), *of_leaders)
 
 
 def _tokens(

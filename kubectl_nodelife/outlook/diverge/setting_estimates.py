@@ -19,7 +19,7 @@ from itertools import pairwise
 from statistics import median
 from typing import Final, NamedTuple
 
-import msgspec
+from msgspec.structs import replace
 
 from kubectl_nodelife.engine.pace import FLAG, Pace
 from kubectl_nodelife.kube.times import MILLISECOND_NS, SECOND_NS, format_duration
@@ -73,13 +73,9 @@ _TOKENS_RESOLVED_NS: Final = 500 * MILLISECOND_NS
 
 def guesses(record: Observations) -> tuple[SettingEstimate, ...]:
     """The likely values of the running settings, as far as anything was seen that shows them."""
-    all_guesses = [
-        guess_grace(record),
-        guess_period(record),
-        *guess_rates(record),
-        guess_pace(record),
-    ]
-    return tuple(guess for guess in all_guesses if guess is not None)
+    of_passes = (guess_grace(record), guess_period(record))
+    every = (*of_passes, *guess_rates(record), guess_pace(record))
+    return tuple(guess for guess in every if guess is not None)
 
 
 def guess_grace(record: Observations) -> SettingEstimate | None:
@@ -144,17 +140,13 @@ def _grace(
     if record.one_moment:
         sure = POSSIBLE  # renewals stand in the Leases by the kubelets' clocks
     silences = [s.silent_ns or 0 for s in losses]
-    low, high = min(silences), max(silences)
+    often, after = _times(len(losses)), _span(min(silences), max(silences))
     return SettingEstimate(
-        flag=GRACE,
-        assumed=assumed,
-        likely=likely,
-        low=min(bounds),
-        high=max(bounds),
+        *(GRACE, assumed, likely, min(bounds), max(bounds)),
         samples=len(losses),
         fits=fits,
         sure=sure,
-        seen=f"{_times(len(losses))} {_span(low, high)} after the last sign of life",
+        seen=f"{often} {after} after the last sign of life",
     )
 
 
@@ -189,11 +181,7 @@ def guess_period(record: Observations) -> SettingEstimate | None:
         by_chance = (2 * tolerance / period) ** len(apart)
         if by_chance < 0.02 and all(_is_multiple(d, period, tolerance) for d in apart):
             return SettingEstimate(
-                flag=PERIOD,
-                assumed=assumed,
-                likely=period,
-                low=period - tolerance,
-                high=period + tolerance,
+                *(PERIOD, assumed, period, period - tolerance, period + tolerance),
                 samples=len(apart),
                 fits=False,
                 sure=LIKELY if len(apart) < 5 else CERTAIN,
@@ -217,12 +205,9 @@ def guess_rates(record: Observations) -> Iterable[SettingEstimate]:
         partial = distance.second.zone_state == "PartialDisruption"
         by_flag.setdefault(SECONDARY_RATE if partial else RATE, []).append(distance)
     for flag, distances in by_flag.items():
-        guess = _guess_rate(flag, distances)
-        if guess is None:
-            continue
-        if record.lease.error and guess.likely < guess.assumed:
-            guess = msgspec.structs.replace(guess, sure=POSSIBLE)  # it may have stood still
-        yield guess
+        if (guess := _guess_rate(flag, distances)) is not None:
+            stood_still = record.lease.error and guess.likely < guess.assumed  # or may have
+            yield replace(guess, sure=POSSIBLE) if stood_still else guess
 
 
 class _TokenDistance(NamedTuple):
@@ -273,11 +258,7 @@ def _guess_rate(flag: str, distances: Sequence[_TokenDistance]) -> SettingEstima
     low = SECOND_NS / (middle * (2 if unresolved else 1.1) + _WATCH_NS / 3)
     high = SECOND_NS / middle * (2 if unresolved else 1.1)
     return SettingEstimate(
-        flag=flag,
-        assumed=assumed,
-        likely=assumed if fits else round_rate(low, high),
-        low=low,
-        high=high,
+        *(flag, assumed, assumed if fits else round_rate(low, high), low, high),
         samples=len(apart),
         fits=fits,
         sure=CERTAIN if len(apart) >= 4 and not unresolved else LIKELY,
@@ -346,11 +327,7 @@ def guess_pace(record: Observations) -> SettingEstimate | None:
     writes = sum(run.writes for run in runs)
     seconds = sum(run.span_ns for run in runs) / SECOND_NS
     return SettingEstimate(
-        flag=FLAG,
-        assumed=pace.qps,
-        likely=pace.qps if fits else round_rate(low, high),
-        low=low,
-        high=high,
+        *(FLAG, pace.qps, pace.qps if fits else round_rate(low, high), low, high),
         samples=len(runs),
         fits=fits,
         sure=CERTAIN if len(runs) >= 3 else LIKELY,
