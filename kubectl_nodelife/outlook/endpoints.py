@@ -64,39 +64,35 @@ def _ready_elsewhere(
 def _ready_targets(cache: Cache) -> dict[Key, set[Key]]:
     """Service -> the pods that its EndpointSlices call ready."""
     targets: dict[Key, set[Key]] = {}
-    for slice_ in cache.all("EndpointSlice"):
-        assert isinstance(slice_, EndpointSlice)
-        ready = targets.setdefault((slice_.namespace, _service_of(slice_)), set())
-        ready.update(_targets(slice_))
+    for service, _, pod in _ready_endpoints(cache):
+        targets.setdefault(service, set()).add(pod)
     return targets
 
 
 def endpoints_pointing_at(cache: Cache, pods: Iterable[Pod]) -> list[str]:
     """A sentence on each ready endpoint of an EndpointSlice whose target is one of these pods."""
     wanted = {pod.key for pod in pods}
-    dead = []
-    for slice_ in cache.all("EndpointSlice"):
-        assert isinstance(slice_, EndpointSlice)
-        service = _service_of(slice_)
-        for key in _targets(slice_):
-            if key in wanted:
-                dead.append((slice_.namespace, service, key[1], slice_.name))
+    dead = sorted(
+        (namespace, service, pod[1], name)
+        for (namespace, service), name, pod in _ready_endpoints(cache)
+        if pod in wanted
+    )
     return [
         f"EndpointSlice {namespace}/{name} of Service {service} still sends traffic to {pod}."
-        for namespace, service, pod, name in sorted(dead)
+        for namespace, service, pod, name in dead
     ]
 
 
-def _service_of(slice_: EndpointSlice) -> str:
-    return (slice_.metadata.labels or {}).get(SERVICE_NAME, "")
-
-
-def _targets(slice_: EndpointSlice) -> Iterator[Key]:
-    """The pods to which it sends traffic."""
-    for endpoint in slice_.endpoints:
-        target = endpoint.target_ref
-        if target is not None and target.kind == "Pod" and endpoint.conditions.ready is not False:
-            yield target.namespace or slice_.namespace, target.name
+def _ready_endpoints(cache: Cache) -> Iterator[tuple[Key, str, Key]]:
+    """(Service, name of its EndpointSlice, pod) of each pod to which one sends traffic."""
+    for slice_ in cache.all("EndpointSlice"):
+        assert isinstance(slice_, EndpointSlice)
+        service = (slice_.metadata.labels or {}).get(SERVICE_NAME, "")
+        for endpoint in slice_.endpoints:
+            of, ready = endpoint.target_ref, endpoint.conditions.ready is not False
+            if of is not None and of.kind == "Pod" and ready:
+                pod = (of.namespace or slice_.namespace, of.name)
+                yield (slice_.namespace, service), slice_.name, pod
 
 
 def endpoint_sections(

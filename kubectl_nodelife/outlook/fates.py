@@ -29,7 +29,6 @@ from kubectl_nodelife.kube.pod import Pod, stays_on_its_node
 from kubectl_nodelife.kube.selectors import SelectorIndex
 from kubectl_nodelife.kube.service import Service
 from kubectl_nodelife.kube.times import SECOND_NS
-from kubectl_nodelife.outlook.eviction_forecast import Range
 from kubectl_nodelife.outlook.node import NodeOutlook, Outlook
 from kubectl_nodelife.outlook.node_verdict import UNHEARD, WORST_FIRST, NodeVerdict
 from kubectl_nodelife.outlook.zone import ZoneOutlook
@@ -157,18 +156,10 @@ def lanes(
     for (state, zone, act), members in sorted(fates.items(), key=lambda item: item[0])[:MOST_LANES]:
         began_ns = since_ns(members, outlook.now_ns)
         comes = _comes(outlook, act, members, zones.get(zone), after_s)
-        rows.append(
-            Lane(
-                several_nodes((o.node.name for o, _ in members), zone_display(zone)),
-                WORST_FIRST[state],
-                None if began_ns is None else instant(began_ns),
-                [
-                    Coming(says, instant(low_ns), instant(high_ns))
-                    for says, low_ns, high_ns in comes
-                ],
-                _stays(members),
-            )
-        )
+        name = several_nodes((o.node.name for o, _ in members), zone_display(zone))
+        since_s = None if began_ns is None else instant(began_ns)
+        coming = [Coming(says, instant(low_ns), instant(high)) for says, low_ns, high in comes]
+        rows.append(Lane(name, WORST_FIRST[state], since_s, coming, _stays(members)))
     return rows
 
 
@@ -202,7 +193,7 @@ def _by_number(name: str) -> list[str | int]:
 
 def _stays(members: Sequence[Judged]) -> str:
     """What becomes of nodes to which nothing comes."""
-    if any(_within(verdict) is not None for _, verdict in members):
+    if any(verdict.span is not None for _, verdict in members):
         return ""
     pods = (pod for of_node, _ in members for pod in of_node.pods)
     leaving = sum(pod.metadata.deletion_timestamp is not None for pod in pods)
@@ -220,7 +211,7 @@ def _comes(
     after_s: int | None,
 ) -> Iterator[tuple[str, int, int]]:
     """(in a word, between which two instants) of each step of the nodes' fate."""
-    spans = [span for _, verdict in members if (span := _within(verdict)) is not None]
+    spans = [span for _, verdict in members if (span := verdict.span) is not None]
     if not spans:
         return
     now_ns = outlook.now_ns
@@ -259,10 +250,6 @@ def _tainted(
     return unknown[0], unknown[1] + waits_ns + EVICTION_LOOP_PERIOD_NS
 
 
-def _within(verdict: NodeVerdict) -> Range | None:
-    return verdict.next.span if verdict.next is not None else None
-
-
 class _Level(msgspec.Struct):
     """`lost`: pods on nodes in trouble; `ready`: those elsewhere. `low_ns`, `high_ns`: between
     which instants those are marked not ready that are not yet; None: all are."""
@@ -271,6 +258,11 @@ class _Level(msgspec.Struct):
     ready: int = 0
     low_ns: int | None = None
     high_ns: int | None = None
+
+    @property
+    def remains(self) -> float:
+        """Which share of its pods is ready."""
+        return self.ready / (self.ready + self.lost)
 
     def lose(self, within: tuple[int, int] | None) -> None:
         """One more pod is lost, between these instants; None: it is."""
@@ -320,22 +312,16 @@ def harmed_steps(
                     level.ready += 1
         if number % _STEP == 0:
             yield
-    worst = sorted(levels.items(), key=lambda each: (_remains(each[1]), -each[1].lost, each[0]))
+    worst = sorted(levels.items(), key=lambda each: (each[1].remains, -each[1].lost, each[0]))
     return [_lane(named, level, instant) for named, level in worst[:MOST_HARMED]]
 
 
 def _not_ready(verdict: NodeVerdict, now_ns: int) -> tuple[int, int] | None:
     """Between which instants a node's pods are marked not ready; None: they are."""
-    upcoming = verdict.next
-    if upcoming is None or (span := upcoming.span) is None:
-        return None
-    if upcoming.act != "SetNodeCondition":
+    span = verdict.span
+    if verdict.next is None or span is None or verdict.next.act != "SetNodeCondition":
         return None
     return now_ns + span.low_ns, now_ns + span.high_ns
-
-
-def _remains(level: _Level) -> float:
-    return level.ready / (level.ready + level.lost)
 
 
 def _lane(named: _Named, level: _Level, instant: Callable[[int], float]) -> Lane:

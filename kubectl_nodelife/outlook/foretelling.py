@@ -18,7 +18,7 @@ from typing import Final, NamedTuple
 from kubectl_nodelife.engine.actions import Action, SetNodeConditions, SetZoneState
 from kubectl_nodelife.engine.cache import Cache
 from kubectl_nodelife.engine.settings import Settings
-from kubectl_nodelife.kube.node import Lease, Node
+from kubectl_nodelife.kube.node import Node
 from kubectl_nodelife.kube.times import SECOND_NS
 from kubectl_nodelife.kube.wellknown import NAMESPACE_NODE_LEASE, NO_EXECUTE, TRUE
 from kubectl_nodelife.outlook import taint_turns
@@ -55,7 +55,7 @@ def foretell(
     """
     if cache.quarantine.unreadable or not settings.taint_mode:
         return None
-    leases = [obj for obj in cache.all("Lease") if _is_of_node(obj)]
+    leases = [obj for obj in cache.all("Lease") if obj.namespace == NAMESPACE_NODE_LEASE]
     if not leases and settings.leases_count:
         return None
     nodes = cache.nodes.values()
@@ -140,10 +140,5 @@ def _read(branch: Branch, asked: _Asked) -> taint_turns.Foretold:
 
 
 def _adds_no_execute(action: Action) -> bool:
-    return any(
-        word == "AddTaint" and detail["effect"] == NO_EXECUTE for word, detail in action.records()
-    )
-
-
-def _is_of_node(obj: object) -> bool:
-    return isinstance(obj, Lease) and obj.namespace == NAMESPACE_NODE_LEASE
+    added = (detail for word, detail in action.records() if word == "AddTaint")
+    return any(taint["effect"] == NO_EXECUTE for taint in added)

@@ -28,7 +28,6 @@ from kubectl_nodelife.outlook.node_verdict import (
     UNHEARD,
     UNHEARD_SECONDS,
     WORST_FIRST,
-    NextAction,
     node_verdict,
     nothing_comes,
 )
@@ -251,30 +250,24 @@ class LiveWall:
         rows: dict[str, LiveNode],
         works: Sequence[WorkInProgress],
     ) -> LiveFrame:
-        outlook = view.outlook
-        self._judged_last = self._judged
+        outlook, judged = view.outlook, self._judged
+        self._judged_last = judged
         unseen = str(view.source.get("standsStill") or "")
-        source = {key: value for key, value in view.source.items() if key != "age"}
-        silent = Counter(of_node.zone for of_node, v in self._judged if v.state == "silent")
+        silent = Counter(of_node.zone for of_node, v in judged if v.state == "silent")
+        brakes, known = zone_brakes(outlook, list(zones_now)), (self.instant, unseen, self._harmed)
         return LiveFrame(
             now_s=self.instant(outlook.now_ns),
-            source=source,
+            source=_steady(view.source),
             profile=outlook.settings.profile.name,
-            zones=wall_zones(
-                zones_now, zone_brakes(outlook, list(zones_now)), silent, self.instant
-            ),
+            zones=wall_zones(zones_now, brakes, silent, self.instant),
             nodes=rows,
             warnings=list(view.warnings),
-            situation=situation(
-                *(outlook, self._judged, zones_now, self._hurt, works, self.instant, unseen),
-                self._harmed,
-            ),
+            situation=situation(outlook, judged, zones_now, self._hurt, works, *known),
         )
 
     def _as_last_seen(self, view: ClusterView, last: LiveFrame, unseen: str) -> LiveFrame:
         """No node gets worse while the cluster is not seen."""
-        source = {key: value for key, value in view.source.items() if key != "age"}
-        frame = replace(last, source=source, warnings=list(view.warnings))
+        frame = replace(last, source=_steady(view.source), warnings=list(view.warnings))
         return replace(frame, situation=blind(unseen, self.instant(self._heard_ns), last.situation))
 
     def _look_whom_it_hurts(self, outlook: Outlook) -> Generator[None, None, None]:
@@ -322,16 +315,18 @@ class LiveWall:
         verdict = node_verdict(of_node, outlook.now_ns)
         self.judged += 1
         self._quiet.pop(node.name, None)
-        if verdict.state in _QUIET and verdict.next is None and pods_read:
-            quiet = _quiet(outlook, of_node)
-            if quiet is not None:
-                self._quiet[node.name] = quiet
+        is_quiet = verdict.state in _QUIET and verdict.next is None and pods_read
+        if is_quiet and (quiet := _quiet(outlook, of_node)) is not None:
+            self._quiet[node.name] = quiet
         leaving, in_trouble = 0, verdict.state not in FINE
         if in_trouble or of_node.untaint_in is not None:
             self._judged.append((of_node, verdict))
         if in_trouble and pods_read:
             leaving = sum(pod.metadata.deletion_timestamp is not None for pod in of_node.pods)
-        low_s, high_s = self._within(outlook.now_ns, verdict.next)
+        low_s = high_s = None
+        if (span := verdict.span) is not None:
+            low_s = self.instant(outlook.now_ns + span.low_ns)
+            high_s = self.instant(outlook.now_ns + span.high_ns)
         return LiveNode(
             name=node.name,
             zone=places.get(of_node.zone, -1),
@@ -344,13 +339,6 @@ class LiveWall:
             leaving=leaving,
         )
 
-    def _within(
-        self, now_ns: int, upcoming: NextAction | None
-    ) -> tuple[float | None, float | None]:
-        if upcoming is None or (span := upcoming.span) is None:
-            return None, None
-        return self.instant(now_ns + span.low_ns), self.instant(now_ns + span.high_ns)
-
     @property
     def epoch_s(self) -> float:
         """The stream's second 0, in seconds since the epoch by the API server's clock."""
@@ -361,6 +349,11 @@ class LiveWall:
         """An instant in seconds of the stream's clock, which begins with the first frame."""
         assert self._base_ns is not None
         return round((at_ns - self._base_ns) / SECOND_NS, 1)
+
+
+def _steady(source: Mapping[str, Any]) -> dict[str, Any]:
+    """The source without what always moves."""
+    return {key: value for key, value in source.items() if key != "age"}
 
 
 def _quiet(outlook: Outlook, of_node: NodeOutlook) -> _Quiet | None:
@@ -423,10 +416,8 @@ def wall_zones(
             brake=zone.coming(None) or brakes[zone.key].sentence,
             silent=silent.get(zone.key, 0),
             coming=[
-                Coming(
-                    f"{step.state} ({step.rate:g}/s)", instant(step.low_ns), instant(step.high_ns)
-                )
-                for step in zone.foretold.states
+                Coming(f"{s.state} ({s.rate:g}/s)", instant(s.low_ns), instant(s.high_ns))
+                for s in zone.foretold.states
             ],
         )
         for zone in zones_now

@@ -11,13 +11,14 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Mapping, Sequence
+from math import inf
 from typing import Any, Final
 
 import msgspec
 
 from kubectl_nodelife.engine.settings import Settings
 from kubectl_nodelife.kube.names import counted, first_names
-from kubectl_nodelife.kube.node import Node, NodeCondition
+from kubectl_nodelife.kube.node import NodeCondition
 from kubectl_nodelife.kube.pod import TERMINAL_PHASES
 from kubectl_nodelife.kube.times import SECOND_NS, format_duration, format_time, human_duration
 from kubectl_nodelife.kube.wellknown import NO_EXECUTE, NO_SCHEDULE, TAINT_NODE_OUT_OF_SERVICE
@@ -119,6 +120,10 @@ _NOUNS: Final = {
 }
 
 
+def _overdue(act: str, about: str, since_ns: int, now_ns: int) -> NextAction:
+    return NextAction(act, about, None, None, since_ns, now_ns - since_ns)
+
+
 def within(act: str, about: str, span: Range | None, held: str = "") -> NextAction:
     """The action that comes within that time; None: it is `held`, in words."""
     if span is None:
@@ -137,7 +142,18 @@ class NodeVerdict(msgspec.Struct, frozen=True):
 
     state: str
     because: str
-    next: NextAction | None
+    next: NextAction | None = None
+
+    @property
+    def span(self) -> Range | None:
+        """Between which instants from now it comes; None: nothing does that is foreseen."""
+        return self.next.span if self.next is not None else None
+
+    @property
+    def urgency(self) -> tuple[int, float]:
+        """A key that puts trouble first, and of the same trouble what comes soonest."""
+        seconds = self.next.in_seconds if self.next is not None else None
+        return WORST_FIRST.index(self.state), inf if seconds is None else seconds
 
 
 def node_verdict(outlook: NodeOutlook, now_ns: int) -> NodeVerdict:
@@ -147,31 +163,23 @@ def node_verdict(outlook: NodeOutlook, now_ns: int) -> NodeVerdict:
     if outlook.ready != "True":
         return _lost(outlook, now_ns)
     age_ns, unknown_in, sign = outlook.sign_age_ns, outlook.unknown_in, outlook.last_sign
-    if outlook.kept and outlook.late and age_ns is not None:
-        because = f"{sign} {human_duration(age_ns)} ago; {outlook.kept}"
-        return NodeVerdict("silent", because, None)
+    is_kept = outlook.late and outlook.kept != ""
+    is_due = unknown_in is not None and (outlook.late or unknown_in.low_ns <= 0)
+    if age_ns is None or not (is_kept or is_due):
+        return _silent_without_lease(outlook) or _ready(outlook, now_ns)
+    said = f"{sign} {human_duration(age_ns)} ago"
+    if is_kept or unknown_in is None:
+        return NodeVerdict("silent", f"{said}; {outlook.kept}")
     grace = format_duration(outlook.grace_ns)
-    late = (
-        age_ns is not None and unknown_in is not None and (outlook.late or unknown_in.low_ns <= 0)
-    )
-    if late and unknown_in is not None and age_ns is not None:
-        age = human_duration(age_ns)
-        if unknown_in.high_ns <= 0 and outlook.first_look:
-            because = (
-                f"{sign} {age} ago, longer than the grace period {grace}, and "
-                f"Ready is still True; a first look cannot distinguish silence from a clock "
-                f"that is wrong"
-            )
-            return NodeVerdict("silent", because, None)
-        if unknown_in.high_ns <= 0:
-            because = (
-                f"{sign} {age} ago, longer than the grace period {grace}, yet "
-                f"Ready is still True: no controller acted on it"
-            )
-            return NodeVerdict("overdue", because, NextAction(*_TURNS, 0))
-        because = f"{sign} {age} ago; Ready becomes Unknown after {grace} of silence"
+    if unknown_in.high_ns > 0:
+        because = f"{said}; Ready becomes Unknown after {grace} of silence"
         return NodeVerdict("silent", because, within(*_TURNS, unknown_in))
-    return _silent_without_lease(outlook) or _ready(outlook, now_ns)
+    said += f", longer than the grace period {grace}"
+    if outlook.first_look:
+        wrong = "a first look cannot distinguish silence from a clock that is wrong"
+        return NodeVerdict("silent", f"{said}, and Ready is still True; {wrong}")
+    because = f"{said}, yet Ready is still True: no controller acted on it"
+    return NodeVerdict("overdue", because, NextAction(*_TURNS, 0))
 
 
 def _silent_without_lease(outlook: NodeOutlook) -> NodeVerdict | None:
@@ -181,7 +189,7 @@ def _silent_without_lease(outlook: NodeOutlook) -> NodeVerdict | None:
     """
     age_ns = outlook.status_age_ns
     if outlook.doubt:
-        return NodeVerdict("silent", outlook.doubt, None)
+        return NodeVerdict("silent", outlook.doubt)
     if outlook.sign_age_ns is not None or age_ns is None:
         return None
     if age_ns <= _STATUS_REPORT_NS + outlook.grace_ns:
@@ -190,7 +198,7 @@ def _silent_without_lease(outlook: NodeOutlook) -> NodeVerdict | None:
         f"no lease was read, and its status was last posted {human_duration(age_ns)} ago, which a "
         f"kubelet does at least every {format_duration(_STATUS_REPORT_NS)}: nothing shows it alive"
     )
-    return NodeVerdict("silent", because, None)
+    return NodeVerdict("silent", because)
 
 
 def _ready(outlook: NodeOutlook, now_ns: int) -> NodeVerdict:
@@ -214,41 +222,39 @@ def _ready(outlook: NodeOutlook, now_ns: int) -> NodeVerdict:
         because = f"Ready, but pods do not tolerate {', '.join(map(str, stay))} for ever"
         because = "; ".join(filter(None, (because, outlook.leaving)))
         return NodeVerdict("evicting", because, upcoming)
-    taints = node.spec.taints
-    marks = "; ".join(m.sentence for m in foreign_marks(node, now_ns)) if taints else ""
+    marked = foreign_marks(node, now_ns) if node.spec.taints else ()
+    marks = "; ".join(mark.sentence for mark in marked)
     if node.spec.unschedulable:
-        also = f"; {marks}" if marks else ""
-        because = f"Ready; cordoned, so that no new pod comes{also}"
-        return NodeVerdict("cordoned", because, upcoming)
+        said = ("Ready", "cordoned, so that no new pod comes", marks)
+        return NodeVerdict("cordoned", "; ".join(filter(None, said)), upcoming)
     if going:
         because = f"Ready again; the next monitor pass removes {', '.join(map(str, going))}"
         return NodeVerdict("tainted", because, upcoming)
     if marks:
-        return NodeVerdict("tainted", f"Ready; {marks}", None)
-    keeps_out = [str(t) for t in stay]
-    if keeps_out:
-        because = f"Ready; {', '.join(keeps_out)} keeps out all pods that do not tolerate it"
-        return NodeVerdict("tainted", because, None)
+        return NodeVerdict("tainted", f"Ready; {marks}")
+    if stay:
+        taints = ", ".join(map(str, stay))
+        because = f"Ready; {taints} keeps out all pods that do not tolerate it"
+        return NodeVerdict("tainted", because)
     age_ns, by_lease = outlook.sign_age_ns, outlook.leases_count
     if age_ns is None:
         unread = "no lease was read" if by_lease else "its status has no heartbeat time"
         because = f"Ready is True; {unread}, so its age is unknown"
         if by_lease and outlook.status_age_ns is not None:
             because += f"; its status was posted {human_duration(outlook.status_age_ns)} ago"
-        return NodeVerdict("healthy", because, None)
+        return NodeVerdict("healthy", because)
     age = human_duration(age_ns)
     because = f"Ready; {'lease renewed' if by_lease else 'status posted'} {age} ago"
     if ahead_ns := outlook.clock_ahead_ns(now_ns):
         because = f"Ready; its clock is {human_duration(ahead_ns)} ahead, which moves nothing"
-    return NodeVerdict("healthy", because, None)
+    return NodeVerdict("healthy", because)
 
 
 def _not_untainted(outlook: NodeOutlook, since_ns: int, now_ns: int) -> NodeVerdict:
     """A node that is Ready again, and still bears the taint of a lost one."""
     taint = f"{outlook.lost_taints[0].key}:{NO_EXECUTE}"
     because = f"Ready again, and the removal of {taint} {_late(since_ns, now_ns)}"
-    late = NextAction("RemoveTaint", taint, None, None, since_ns, now_ns - since_ns)
-    return NodeVerdict("evicting", because, late)
+    return NodeVerdict("evicting", because, _overdue("RemoveTaint", taint, since_ns, now_ns))
 
 
 def _pressure(
@@ -291,10 +297,8 @@ def _never_posted(outlook: NodeOutlook) -> NodeVerdict:
     age_ns, unknown_in = outlook.sign_age_ns, outlook.unknown_in
     if age_ns is not None and not outlook.late:
         because += f"; its lease was renewed {human_duration(age_ns)} ago, which starts that anew"
-        return NodeVerdict("never-posted", because, None)
-    upcoming = None
-    if unknown_in is not None:
-        upcoming = within(*_TURNS, unknown_in)
+        return NodeVerdict("never-posted", because)
+    upcoming = within(*_TURNS, unknown_in) if unknown_in is not None else None
     return NodeVerdict("never-posted", because, upcoming)
 
 
@@ -307,8 +311,7 @@ def _lost(outlook: NodeOutlook, now_ns: int) -> NodeVerdict:
     if verdict.next is not None and verdict.next.overdue_since_ns is not None:
         return verdict
     turns = within(*_TURNS, unknown_in)
-    soon = verdict.next.in_seconds if verdict.next is not None else None
-    if soon is not None and turns.in_seconds is not None and soon < turns.in_seconds:
+    if turns.in_seconds is not None and verdict.urgency[1] < turns.in_seconds:
         return verdict
     silence = f"{outlook.last_sign} {human_duration(age_ns)} ago"
     return NodeVerdict(verdict.state, f"{verdict.because}; {silence}", turns)
@@ -327,7 +330,7 @@ def _not_ready(outlook: NodeOutlook, now_ns: int) -> NodeVerdict:
     key = f"node.kubernetes.io/{state}"
     taint = "AddTaint", f"{key}:{NO_EXECUTE}"
     if outlook.queued is not None:
-        missing = "" if outlook.node.has_taint(key, NO_SCHEDULE) else _no_taint_at_all(key)
+        missing = "" if outlook.node.has_taint(key, NO_SCHEDULE) else _LACKS_BOTH.format(key)
         turn, place = outlook.queued.turn, outlook.queued.in_words()
         if outlook.taint_overdue_ns is not None:
             since = outlook.taint_overdue_ns
@@ -335,8 +338,7 @@ def _not_ready(outlook: NodeOutlook, now_ns: int) -> NodeVerdict:
                 f"{cause}; its NoExecute taint is overdue since {_since(since, now_ns)}: "
                 f"node-lifecycle does not set it ('kubectl nodelife diverge' says more){missing}"
             )
-            overdue = NextAction(*taint, None, None, since, now_ns - since)
-            return NodeVerdict(state, because, overdue)
+            return NodeVerdict(state, because, _overdue(*taint, since, now_ns))
         if turn is None:
             because = f"{cause}; waits for its NoExecute taint, but {outlook.queued.held}{missing}"
             return NodeVerdict(state, because, within(*taint, None, outlook.queued.held))
@@ -344,8 +346,8 @@ def _not_ready(outlook: NodeOutlook, now_ns: int) -> NodeVerdict:
         return NodeVerdict(state, because, within(*taint, turn))
     if outlook.pass_overdue_ns is not None:
         since, what = outlook.pass_overdue_ns, f"the exchange of {outlook.other_taint}:NoExecute"
-        overdue = NextAction(*taint, None, None, since, now_ns - since)
-        return NodeVerdict(state, f"{cause}; {what} {_late(since, now_ns)}", overdue)
+        because = f"{cause}; {what} {_late(since, now_ns)}"
+        return NodeVerdict(state, because, _overdue(*taint, since, now_ns))
     if outlook.exchange_in is not None:
         because = (
             f"{cause}; the next monitor pass exchanges {outlook.other_taint}:NoExecute for the "
@@ -360,9 +362,14 @@ def _not_ready(outlook: NodeOutlook, now_ns: int) -> NodeVerdict:
         return NodeVerdict(state, because, upcoming)
     if (late := _overdue_pods(outlook, now_ns)) is not None:
         return NodeVerdict(state, f"{cause}; tainted; {late[0]}", late[1])
-    if _tainted(outlook.node, key):
-        return NodeVerdict(state, f"{cause}; tainted; {_pods_left(outlook)}", None)
-    return NodeVerdict(state, cause, None)
+    if outlook.node.has_taint(key, NO_EXECUTE):
+        return NodeVerdict(state, f"{cause}; tainted; {_pods_left(outlook)}")
+    return NodeVerdict(state, cause)
+
+
+_LACKS_BOTH: Final = (
+    "; it lacks even {}:NoSchedule, which the controller adds at once, as if none ran"
+)
 
 
 def _pods_left(outlook: NodeOutlook) -> str:
@@ -373,15 +380,12 @@ def _pods_left(outlook: NodeOutlook) -> str:
         for pod in outlook.pods
     )
     staying = len(outlook.pods) - leaving - finished
-    parts = [
-        f"{counted(number, 'pod')} {one if number == 1 else many}"
-        for number, one, many in (
-            (staying, "tolerates that for ever", "tolerate that for ever"),
-            (leaving, "is leaving", "are leaving"),
-            (finished, "has finished", "have finished"),
-        )
-        if number
-    ]
+    said = {
+        ("tolerates that for ever", "tolerate that for ever"): staying,
+        ("is leaving", "are leaving"): leaving,
+        ("has finished", "have finished"): finished,
+    }
+    parts = [f"{counted(many, 'pod')} {verbs[many > 1]}" for verbs, many in said.items() if many]
     return ", ".join(parts) or "no pod is left on it"
 
 
@@ -392,9 +396,9 @@ def _lost_without_taints(
     timeout = f"pod-eviction-timeout {format_duration(classic.timeout_ns)}"
     if classic.evicted:
         stay = "those left belong to DaemonSets, are Terminating or came later"
-        return NodeVerdict(state, f"{cause}; its pods were evicted after {timeout}: {stay}", None)
+        return NodeVerdict(state, f"{cause}; its pods were evicted after {timeout}: {stay}")
     if classic.first_to_go is None:
-        return NodeVerdict(state, f"{cause}; no pod is on it that would be evicted", None)
+        return NodeVerdict(state, f"{cause}; no pod is on it that would be evicted")
     evicted_in, held = classic.left, ""
     because = f"{cause}; its pods are evicted after {timeout}, counted since {classic.clock}"
     if outlook.queued is not None:
@@ -403,17 +407,9 @@ def _lost_without_taints(
         if evicted_in is None:
             because = f"{cause}; waits for the eviction of its pods, but {held}"
     elif evicted_in is None:
-        return NodeVerdict(state, f"{because}, which was not read", None)
+        return NodeVerdict(state, f"{because}, which was not read")
     first = "/".join(classic.first_to_go)
     return NodeVerdict(state, because, within("DeletePod", first, evicted_in, held))
-
-
-def _no_taint_at_all(key: str) -> str:
-    return f"; it lacks even {key}:NoSchedule, which the controller adds at once, as if none ran"
-
-
-def _tainted(node: Node, key: str) -> bool:
-    return node.has_taint(key, NO_EXECUTE)
 
 
 def _overdue_pods(outlook: NodeOutlook, now_ns: int) -> tuple[str, NextAction] | None:

@@ -14,7 +14,7 @@ from typing import Any, Final, NamedTuple, TypeVar
 import msgspec
 
 from kubectl_nodelife.controllers.daemonset.behaviour import SINCE_UNTIL as DAEMON_SET_RULES
-from kubectl_nodelife.document import API_VERSION
+from kubectl_nodelife.document import document
 from kubectl_nodelife.engine.settings import (
     BETA,
     FLAGS,
@@ -208,14 +208,12 @@ def _is_set_so(change: ReleaseChange, settings: Settings) -> bool:
 
 def _kubelets_before(change: ReleaseChange, here: Inventory) -> bool:
     """True if a kubelet here is older than the release that changes it."""
-    for node in here.all(Node):
-        try:
-            kubelet = parse_profile(node.status.node_info.kubelet_version)
-        except ValueError:
-            return True
-        if kubelet.minor < parse_profile(change.release).minor:
-            return True
-    return False
+    release = parse_profile(change.release).minor
+    try:
+        versions = [parse_profile(n.status.node_info.kubelet_version) for n in here.all(Node)]
+    except ValueError:
+        return True
+    return any(version.minor < release for version in versions)
 
 
 def _touched(here: Inventory) -> Iterator[str]:
@@ -261,13 +259,18 @@ def _of_job_or_stateful_set(pod: Pod) -> bool:
 
 def _of_other_daemon_set(pod: Pod) -> bool:
     owner = controller_of(pod.metadata)
-    is_one = owner is not None and owner.kind == "DaemonSet"
-    return is_one and not owner.api_version.startswith("apps/")  # type: ignore[union-attr]
+    if owner is None or owner.kind != "DaemonSet":
+        return False
+    return not owner.api_version.startswith("apps/")
 
 
 def _without_taints(here: Inventory) -> Iterator[str]:
     nodes = () if here.settings.taint_mode else here.all(Node)
     return (f"node/{node.name}" for node in nodes)
+
+
+def _with_unwell_volumes(here: Inventory) -> Iterator[str]:
+    return _pods(here, lambda pod: bool(pod.status.volume_health))
 
 
 def _waits_for_ready(here: Inventory) -> Iterator[str]:
@@ -288,10 +291,8 @@ _CONCERNED: Final[dict[str, Callable[[Inventory], Iterable[str]]]] = {
     "eviction_tells_version": lambda here: (),
     "dry_run_ends": lambda here: (),
     "evicted_stays_failed": lambda here: _pods(here, _of_job_or_stateful_set),
-    "volume_health": lambda here: _pods(here, lambda pod: bool(pod.status.volume_health)),
-    "volume_health_in_seconds": lambda here: _pods(
-        here, lambda pod: bool(pod.status.volume_health)
-    ),
+    "volume_health": _with_unwell_volumes,
+    "volume_health_in_seconds": _with_unwell_volumes,
     "available_at_the_instant": _waits_for_ready,
     "requeue_for_min_ready_after_status": _waits_for_ready,
 }
@@ -308,22 +309,13 @@ class ReleasePreview(NamedTuple):
 
     def document(self) -> dict[str, Any]:
         """The ReleasePreview."""
-        return {
-            "apiVersion": API_VERSION,
-            "kind": "ReleasePreview",
-            "from": self.before.name,
-            "to": self.after.name,
-            "isBeta": self.after.is_beta,
-            "items": [
-                {
-                    **msgspec.to_builtins(each.change),
-                    "concerns": each.concerns,
-                    "names": list(each.names),
-                }
-                for each in self.changes
-            ],
-            "doNotApply": self.elsewhere,
-        }
+        changes = [msgspec.to_builtins(each) for each in self.changes]
+        return document(
+            "ReleasePreview",
+            **{"from": self.before.name, "to": self.after.name, "isBeta": self.after.is_beta},
+            items=[{**each.pop("change"), **each} for each in changes],
+            doNotApply=self.elsewhere,
+        )
 
 
 def preview(objects: Iterable[KubeObject], settings: Settings, target: Profile) -> ReleasePreview:

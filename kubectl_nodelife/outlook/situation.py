@@ -10,7 +10,6 @@ from __future__ import annotations
 import shlex
 from collections import Counter
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
-from math import inf
 from typing import Any, Final
 
 import msgspec
@@ -48,6 +47,7 @@ _LOST_KEYS = frozenset(taint.key for taint in LOST)
 _MOST_NAMES: Final = 3
 _MOST_COMING: Final = 4
 _MOST_PODS: Final = 20_000
+_STOPPED: Final = "no node is tainted there"
 _STAYS: Final = "Nothing comes by itself while things stay as they are."
 
 
@@ -140,7 +140,7 @@ def hurt_steps(outlook: Outlook, judged: Sequence[Judged]) -> Generator[None, No
             first_after_s = after_s if first_after_s is None else min(first_after_s, after_s)
             share.add(pod)
         yield
-    return Hurt(share.here.total(), *share.in_words(), first_after_s, stuck)
+    return share.hurt(first_after_s, stuck)
 
 
 def on_nodes_steps(cache: Cache, names: Sequence[str]) -> Generator[None, None, str]:
@@ -153,7 +153,7 @@ def on_nodes_steps(cache: Cache, names: Sequence[str]) -> Generator[None, None, 
             if moves_off(pod):
                 share.add(pod)
         yield
-    on_them = Hurt(share.here.total(), *share.in_words()).in_words() or "no pods that move"
+    on_them = share.hurt().in_words() or "no pods that move"
     return f"{counted(len(names), 'node')} with {on_them}" if names else ""
 
 
@@ -172,23 +172,16 @@ class _Share:
         if key not in self._everywhere:
             self._everywhere[key] = len(self._cache.pods_of(uid)) if uid else 1
 
-    def in_words(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        """The workloads of which no pod is elsewhere, and the others, the worst first."""
+    def hurt(self, first_after_s: int | None = None, stuck: int = 0) -> Hurt:
+        """Those of which no pod is elsewhere, and the others, the worst first."""
         here, of = self.here, self._everywhere
         worst = sorted(here, key=lambda key: (-here[key] / max(1, of[key]), key))
-        return (
-            tuple(_called(key) for key in worst if here[key] >= of[key]),
-            tuple(
-                f"{_called(key)} ({here[key]} of {of[key]} pods)"
-                for key in worst
-                if here[key] < of[key]
-            ),
+        named = {key: f"{key[0]}/{key[2]}" for key in worst}
+        all_of = tuple(named[key] for key in worst if here[key] >= of[key])
+        part_of = tuple(
+            f"{named[key]} ({here[key]} of {of[key]} pods)" for key in worst if here[key] < of[key]
         )
-
-
-def _called(workload: tuple[str, str, str]) -> str:
-    namespace, _, name = workload
-    return f"{namespace}/{name}"
+        return Hurt(here.total(), all_of, part_of, first_after_s, stuck)
 
 
 def situation(
@@ -247,7 +240,8 @@ def _kept(back: Sequence[Judged], now_ns: int) -> str:
 
 def blind(because: str, since_s: float, last: Situation | None) -> Situation:
     """The situation while the cluster is not seen. `last`: when it last was."""
-    then = last.sentence.rstrip(".") if last is not None else ""
+    last = last or Situation(BLIND, "")
+    then = last.sentence.rstrip(".")
     if then.startswith(("Zone ", "No zone ", "None of ", "Node ", "Nodes ")):  # no name of a node
         then = then[0].lower() + then[1:]
     checked = Option("kubectl nodelife daemon status", "says what the daemon reads, and what not")
@@ -255,11 +249,11 @@ def blind(because: str, since_s: float, last: Situation | None) -> Situation:
         BLIND,
         f"Not seen now: {because}. All is shown as it was then{': ' if then else ''}{then}.",
         since_s,
-        hurts=last.hurts if last is not None else "",
+        hurts=last.hurts,
         advice="No node is called worse until news comes.",
         options=[checked],
-        lanes=last.lanes if last is not None else [],
-        harmed=last.harmed if last is not None else [],
+        lanes=last.lanes,
+        harmed=last.harmed,
         uncoming="What comes next is not known until news comes: lanes say what was expected then.",
     )
 
@@ -305,7 +299,7 @@ def _still_to_move(cache: Cache, node: str) -> str:
     for pod in cache.pods_on(node):
         if pod.metadata.deletion_timestamp is None and moves_off(pod):
             share.add(pod)
-    return Hurt(share.here.total(), *share.in_words()).in_words()
+    return share.hurt().in_words()
 
 
 def _happening(trouble: Sequence[Judged], of: Sequence[ZoneOutlook]) -> Iterator[str]:
@@ -320,11 +314,12 @@ def _happening(trouble: Sequence[Judged], of: Sequence[ZoneOutlook]) -> Iterator
         name = f"zone {zone.name or '<none>'}"
         if zone.key in told:
             continue
+        lost = f"{zone.not_ready} of {zone.nodes} nodes are not ready"
         if zone.state == FULL and zone.not_ready:
-            yield f"{name} is dark: {zone.not_ready} of {zone.nodes} nodes are not ready"
+            yield f"{name} is dark: {lost}"
         elif zone.state == PARTIAL and zone.not_ready:
             goes = f"goes on at {zone.rate:g} nodes a second" if zone.rate else "is stopped there"
-            yield f"{name}: {zone.not_ready} of {zone.nodes} nodes are not ready, tainting {goes}"
+            yield f"{name}: {lost}, tainting {goes}"
         elif silent > 1 and (zone.foretold.states or silent + zone.not_ready == zone.nodes):
             yield f"{name}: {silent} of {zone.nodes} nodes are silent"
         else:
@@ -335,22 +330,16 @@ def _happening(trouble: Sequence[Judged], of: Sequence[ZoneOutlook]) -> Iterator
         if outlook.zone not in told:
             states.setdefault(verdict.state, []).append(outlook.node.name)
     for state in sorted(states, key=WORST_FIRST.index):
-        names = states[state]
-        word = in_words(state)
-        if len(names) == 1:
-            yield f"{names[0]} is {word}"
-        else:
-            yield f"{len(names)} nodes are {word} ({first_names(names, _MOST_NAMES)})"
+        names, word = states[state], in_words(state)
+        several = f"{len(names)} nodes are {word} ({first_names(names, _MOST_NAMES)})"
+        yield several if len(names) > 1 else f"{names[0]} is {word}"
 
 
 def _are_back(back: Sequence[Judged]) -> list[str]:
-    if not back:
-        return []
     names = [outlook.node.name for outlook, _ in back]
     are, off = ("is", "its taint") if len(names) == 1 else ("are", "their taints")
-    return [
-        f"{first_names(names, _MOST_NAMES)} {are} back: Kubernetes takes {off} off in its next pass"
-    ]
+    shown = first_names(names, _MOST_NAMES)
+    return [f"{shown} {are} back: Kubernetes takes {off} off in its next pass"] * bool(names)
 
 
 def _coming(
@@ -360,11 +349,10 @@ def _coming(
     now_ns = outlook.now_ns
     groups: dict[tuple[str, str], list[tuple[int, int, Judged]]] = {}
     for each in judged:
-        upcoming = each[1].next
-        if upcoming is None or (span := upcoming.span) is None:
-            continue
-        kind = upcoming.act
-        groups.setdefault((kind, each[0].zone), []).append((span.low_ns, span.high_ns, each))
+        upcoming, span = each[1].next, each[1].span
+        if upcoming is not None and span is not None:
+            members = groups.setdefault((upcoming.act, each[0].zone), [])
+            members.append((span.low_ns, span.high_ns, each))
     by_key = {zone.key: zone for zone in of}
     for (kind, key), members in groups.items():
         low, high, first = min(members, key=lambda member: member[:2])
@@ -375,7 +363,8 @@ def _coming(
         yield _act(kind, members, first), now_ns + low, now_ns + high
     for zone in of:
         for step in zone.foretold.states:
-            words = f"zone {zone.name or '<none>'} becomes {step.state}: {_at_rate(step.rate)}"
+            goes = f"one node is tainted each {1 / step.rate:g} s" if step.rate else _STOPPED
+            words = f"zone {zone.name or '<none>'} becomes {step.state}: {goes}"
             yield words, step.low_ns, step.high_ns
     yield from _after_taints(outlook, of, groups.keys(), hurt)
 
@@ -410,10 +399,9 @@ def _after_taints(
 ) -> Iterator[tuple[str, int, int]]:
     """The first taint of zones whose nodes do not wait for it yet, and the first pods after it."""
     foretold = outlook.foretold
-    for zone in of if foretold is not None else ():
-        if not zone.foretold.taints_ns or ("DeletePod", zone.key) in acts:
+    for zone in of:
+        if not zone.foretold.taints_ns or ("DeletePod", zone.key) in acts or foretold is None:
             continue
-        assert foretold is not None
         first = foretold.taint_span(zone.foretold.taints_ns[0], outlook.now_ns)
         if ("AddTaint", zone.key) not in acts:
             many = counted(len(zone.foretold.taints_ns), "node")
@@ -421,10 +409,6 @@ def _after_taints(
         if hurt.first_after_s is not None:
             after_ns = hurt.first_after_s * SECOND_NS
             yield "the first pods are deleted", first.low_ns + after_ns, first.high_ns + after_ns
-
-
-def _at_rate(rate: float) -> str:
-    return f"one node is tainted each {1 / rate:g} s" if rate else "no node is tainted there"
 
 
 def _act(kind: str, members: Sequence[tuple[int, int, Judged]], first: Judged) -> str:
@@ -449,13 +433,6 @@ def _act(kind: str, members: Sequence[tuple[int, int, Judged]], first: Judged) -
     return f"{verdict.next.words} on {name}" + (f" and {many - 1} more" if many > 1 else "")
 
 
-def _soonest(judged: Judged) -> tuple[float, int]:
-    """A key that puts what comes soonest first, else what is worst."""
-    upcoming = judged[1].next
-    seconds = upcoming.in_seconds if upcoming is not None else None
-    return inf if seconds is None else seconds, WORST_FIRST.index(judged[1].state)
-
-
 def _to_do(
     settings: Settings,
     trouble: Sequence[Judged],
@@ -467,7 +444,7 @@ def _to_do(
     if not trouble:
         return "Nothing to do: Kubernetes takes the taints off by itself.", []
     many = Counter(of_node.zone for of_node, _ in trouble)
-    outlook, verdict = min(trouble, key=lambda each: (-many[each[0].zone], _soonest(each)))
+    outlook, verdict = min(trouble, key=lambda each: (-many[each[0].zone], *each[1].urgency[::-1]))
     several = many[outlook.zone] > 1
     zone = next((zone for zone in of if zone.key == outlook.zone), None)
     what = f"node {shlex.quote(outlook.node.name)}"
@@ -482,18 +459,14 @@ def _to_do(
         return "The kubelet evicts pods itself until the pressure is gone.", [why]
     by_hand = ways_out(settings, outlook, verdict) if not several else []
     if hurt.stuck and not comes:
-        return "Terminating pods go when the node is back, or once they are forced away.", [
-            Option(why.command, "says whether they may be, and what to verify first"),
-            *by_hand,
-        ]
+        whether = Option(why.command, "says whether they may be, and what to verify first")
+        forced = "Terminating pods go when the node is back, or once they are forced away."
+        return forced, [whether, *by_hand]
     if zone is not None and zone.state == PARTIAL and not zone.rate:
         return _braked([of_node for of_node, _ in trouble if of_node.zone == zone.key]), [why]
     if comes:
-        return "Pods move by themselves at that time; a node that is back before keeps them.", [
-            why,
-            lose,
-            *by_hand,
-        ]
+        keeps = "a node that is back before keeps them"
+        return f"Pods move by themselves at that time; {keeps}.", [why, lose, *by_hand]
     return "A node that is back goes on as before.", [why, *by_hand]
 
 

@@ -22,7 +22,7 @@ from kubectl_nodelife.outlook.node_verdict import (
     LEAST_RENEWING,
     UNHEARD,
     UNHEARD_SECONDS,
-    WORST_FIRST,
+    NextAction,
     NodeVerdict,
     node_verdict,
     nothing_comes,
@@ -164,7 +164,7 @@ def _absent(view: ClusterView) -> dict[str, int]:
     return {
         name: cache.count_on(name)
         for name in sorted(cache.nodes_with_pods() - cache.nodes.keys())
-        if name and cache.count_on(name) and not cache.is_quarantined("Node", ("", name))
+        if name and cache.count_on(name) and view.is_listed("Node", name)
     }
 
 
@@ -221,10 +221,7 @@ def _far(value: int | None) -> float:
 
 def urgency(node: NodeEntry) -> tuple[int, float, str]:
     """A key that puts trouble first, and of the same trouble what comes soonest."""
-    upcoming = node.verdict.next
-    seconds = upcoming.in_seconds if upcoming is not None else None
-    soon = float("inf") if seconds is None else seconds
-    return WORST_FIRST.index(node.verdict.state), soon, node.outlook.node.name
+    return *node.verdict.urgency, node.outlook.node.name
 
 
 SORT_KEYS: Final[dict[str, Callable[[NodeEntry], Any]]] = {
@@ -331,10 +328,17 @@ def _node(status: NodeEntry, now_ns: int, pods_read: bool) -> dict[str, Any]:
         row["unknownInSeconds"] = in_seconds(outlook.unknown_in.middle_ns)
         row |= _span("unknownIn", outlook.unknown_in)
     row |= {
-        "taints": [_taint(t.key, t.value, t.effect) for t in node.spec.taints],
+        "taints": [
+            {"key": t.key, "effect": t.effect} | ({"value": t.value} if t.value else {})
+            for t in node.spec.taints
+        ],
         "unschedulable": node.spec.unschedulable,
         "pods": _pods(outlook, now_ns, pods_read),
-        "verdict": {"state": verdict.state, "because": verdict.because, "next": None},
+        "verdict": {
+            "state": verdict.state,
+            "because": verdict.because,
+            "next": _next(verdict.next),
+        },
         "ifLost": {
             "zoneState": status.if_lost.state,
             "rate": status.if_lost.rate,
@@ -344,20 +348,19 @@ def _node(status: NodeEntry, now_ns: int, pods_read: bool) -> dict[str, Any]:
     }
     if at_work := lifecycle_conditions(node):
         row["lifecycleConditions"] = at_work
-    if verdict.next is not None:
-        seconds = verdict.next.in_seconds
-        row["verdict"]["next"] = {
-            "action": verdict.next.action,
-            "inSeconds": None if seconds is None else round(seconds, 3),
-        }
-        if verdict.next.overdue_since_ns is not None:
-            row["verdict"]["next"] |= {
-                "overdueSince": format_time(verdict.next.overdue_since_ns),
-                "overdueSeconds": in_seconds(verdict.next.overdue_ns),
-            }
-        if verdict.next.within is not None:
-            row["verdict"]["next"] |= _span("", verdict.next.within)
     return row
+
+
+def _next(upcoming: NextAction | None) -> dict[str, Any] | None:
+    if upcoming is None:
+        return None
+    seconds = upcoming.in_seconds
+    comes: dict[str, Any] = {"action": upcoming.action}
+    comes["inSeconds"] = None if seconds is None else round(seconds, 3)
+    if upcoming.overdue_since_ns is not None:
+        comes["overdueSince"] = format_time(upcoming.overdue_since_ns)
+        comes["overdueSeconds"] = in_seconds(upcoming.overdue_ns)
+    return comes | (_span("", upcoming.within) if upcoming.within is not None else {})
 
 
 def _span(what: str, span: Range) -> dict[str, float | None]:
@@ -365,7 +368,3 @@ def _span(what: str, span: Range) -> dict[str, float | None]:
     earliest, latest = ("Earliest", "Latest") if what else ("earliest", "latest")
     low, high = in_seconds(span.low_ns), in_seconds(span.high_ns)
     return {f"{what}{earliest}Seconds": low, f"{what}{latest}Seconds": high}
-
-
-def _taint(key: str, value: str, effect: str) -> dict[str, str]:
-    return {"key": key, "effect": effect, **({"value": value} if value else {})}

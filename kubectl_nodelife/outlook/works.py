@@ -94,11 +94,8 @@ def _upgrades(cache: Cache) -> list[WorkInProgress]:
     if not states:
         return []
     words = ", ".join(f"{count} {state}" for state, count in sorted(states.items()))
-    command = "kubectl nodelife upgrade status"
-    done = states["Done"]
-    return [
-        WorkInProgress("Upgrade", "nodes", done, states.total(), f"marked nodes: {words}", command)
-    ]
+    amount = (states["Done"], states.total(), f"marked nodes: {words}")
+    return [WorkInProgress("Upgrade", "nodes", *amount, "kubectl nodelife upgrade status")]
 
 
 def _roll_outs(cache: Cache) -> Iterator[WorkInProgress]:
@@ -155,17 +152,11 @@ def _emptied(cache: Cache, names: Collection[str]) -> Iterator[WorkInProgress]:
         if node is None or not node.spec.unschedulable or not pods:
             continue
         going = sum(pod.metadata.deletion_timestamp is not None for pod in pods)
-        sentence = f"cordoned; {_left_to_move(len(pods) - going, going)}"
+        left = counted(len(pods) - going, "pod") if len(pods) > going else "no pod"
+        are = "is" if going == 1 else "are"
+        sentence = f"cordoned; {left} left to evict, {counted(going, 'pod')} {are} Terminating"
         command = f"kubectl nodelife drain-plan {shlex.quote(name)}"
         yield WorkInProgress("Node", name, 0, len(pods), sentence, command)
-
-
-def _left_to_move(waiting: int, going: int) -> str:
-    """How many pods are still to be evicted, and how many were and are not gone yet."""
-    leaving = f"{counted(going, 'pod')} {'is' if going == 1 else 'are'} Terminating"
-    if not waiting:
-        return f"no pod left to evict, {leaving}"
-    return f"{counted(waiting, 'pod')} left to evict, {leaving}"
 
 
 def moving(cache: Cache, node: str) -> list[Pod]:
@@ -226,10 +217,9 @@ class WorkTracker:
         of_work = self._followed.get(key)
         if of_work is None:
             return
-        low_high = details.within
         of_work.expected = None
-        if low_high is not None:
-            low, high = (now_ns + round(seconds * SECOND_NS) for seconds in low_high)
+        if details.within is not None:
+            low, high = (now_ns + round(seconds * SECOND_NS) for seconds in details.within)
             of_work.expected = low, high
             of_work.promised = of_work.promised or of_work.expected
         before, of_work.waits = of_work.waits, {}
@@ -243,8 +233,7 @@ class WorkTracker:
     def _shown(
         self, key: WorkKey, work: WorkInProgress, instant: Callable[[int], float]
     ) -> WorkInProgress:
-        of_work = self._followed[key]
-        total = work.total
+        of_work, total = self._followed[key], work.total
         if work.kind == "Node":
             total = of_work.most = max(of_work.most, work.total)
         waits = [
@@ -307,17 +296,12 @@ def details_of_drain(plan: Json) -> WorkDetails:
 def details_of_roll_out(roll_out: Json) -> WorkDetails:
     """Of a DaemonSetRollout."""
     waits = [(f"node {u['node']}", u["because"], None) for u in roll_out["budgetUsedBy"]]
-    if not waits:
-        waits = [(what, "", None) for what in roll_out["waitsFor"]]
-    return WorkDetails(
-        _within(roll_out["estimate"]), waits, list(_budget_of_set(roll_out["budget"]))
-    )
-
-
-def _budget_of_set(budget: Json | None) -> Iterator[str]:
-    if budget is not None:
+    waits = waits or [(what, "", None) for what in roll_out["waitsFor"]]
+    budgets = []
+    if (budget := roll_out["budget"]) is not None:
         most = f"maxUnavailable {budget['maxUnavailable']}, maxSurge {budget['maxSurge']}"
-        yield f"{most}: {budget['used']} of {budget['desired']} nodes use it"
+        budgets = [f"{most}: {budget['used']} of {budget['desired']} nodes use it"]
+    return WorkDetails(_within(roll_out["estimate"]), waits, budgets)
 
 
 def details_of_upgrade(status: Json) -> WorkDetails:

@@ -29,6 +29,7 @@ from kubectl_nodelife.kube.names import counted, first_names
 from kubectl_nodelife.kube.node import Node, zone_display
 from kubectl_nodelife.kube.times import due_in, due_within, human_duration
 from kubectl_nodelife.outlook import taint_turns
+from kubectl_nodelife.outlook.eviction_forecast import key_of
 from kubectl_nodelife.outlook.explain import ExplainedQuestion
 from kubectl_nodelife.outlook.node import NodeOutlook, Outlook
 from kubectl_nodelife.outlook.node_verdict import node_verdict
@@ -106,8 +107,7 @@ def _foretold(outlook: Outlook, zone: ZoneOutlook) -> taint_turns.ForetoldZone:
 
 def zone_of(outlook: Outlook, of_node: NodeOutlook) -> ZoneOutlook:
     """The node's zone."""
-    all_zones = zones(outlook)
-    return next(zone for zone in all_zones if zone.key == of_node.zone)
+    return next(zone for zone in zones(outlook) if zone.key == of_node.zone)
 
 
 def zone_metrics(memory: Memory, settings: Settings) -> dict[str, dict[str, float]]:
@@ -136,8 +136,7 @@ def _zone(
 ) -> ZoneOutlook:
     ready, not_ready = count
     size = ready + not_ready
-    state = memory.zones.states.get(key, "")
-    queue = memory.zones.queues.get(key)
+    state, queue = memory.zones.states.get(key, ""), memory.zones.queues.get(key)
     rate = memory.zones.rate(key) if queue is not None else 0.0
     present = compute_zone_state(ready, not_ready, settings.unhealthy_zone_threshold)
     awaits_pass = bool(size and state and state not in (present, INITIAL))
@@ -226,12 +225,11 @@ def first_brake(outlook: Outlook, zone: ZoneOutlook) -> taint_turns.ZoneAfterLos
 
 def zone_brakes(outlook: Outlook, of: list[ZoneOutlook]) -> dict[str, ZoneBrake]:
     """The brake of each zone, by the zone's key."""
-    timers: dict[str, int] = {}
+    timers: Counter[str] = Counter()
     for node in outlook.cache.nodes.values():
         if node.spec.taints:
-            key = outlook.zone_of(node)
-            timers[key] = timers.get(key, 0) + len(outlook.timers(node))
-    return {zone.key: _brake(outlook, zone, timers.get(zone.key, 0)) for zone in of}
+            timers[outlook.zone_of(node)] += len(outlook.timers(node))
+    return {zone.key: _brake(outlook, zone, timers[zone.key]) for zone in of}
 
 
 def _brake(outlook: Outlook, zone: ZoneOutlook, timers_running: int) -> ZoneBrake:
@@ -285,9 +283,8 @@ def zone_sections(outlook: Outlook, zone: ZoneOutlook) -> Iterator[ExplainedQues
     """The sections about one zone."""
     nodes = [outlook.node(n) for n in outlook.cache.nodes.values()]
     nodes = sorted((n for n in nodes if n.zone == zone.key), key=lambda n: n.node.name)
-    yield ExplainedQuestion(
-        "What state is it in, and why?", list(_zone_state(outlook, zone, nodes))
-    )
+    state = list(_zone_state(outlook, zone, nodes))
+    yield ExplainedQuestion("What state is it in, and why?", state)
     yield ExplainedQuestion("What would slow or stop it?", list(_brake_lines(outlook, zone)))
     waiting = list(_queue(zone, nodes))
     if waiting:
@@ -341,23 +338,14 @@ def _queue(zone: ZoneOutlook, nodes: list[NodeOutlook]) -> Iterator[str]:
     )
     for place, of_pass in groupby(waiting, key=lambda each: each[0]):
         names = [name for _, name in of_pass]
-        shown = ", ".join(names[:_MOST])
-        if len(names) > _MOST:
-            shown += f" and {len(names) - _MOST} more"
-        if place.turn is None:
-            yield f"{shown}: {place.held}."
-            continue
-        when = due_within(place.turn.low_ns, place.turn.high_ns)
-        when += f", at {zone.rate:g} a second"
-        if len(names) > 1:
-            yield f"{shown}: their turns come {when}, in an order that is chance."
-        else:
-            yield f"{shown}: its turn comes {when}."
-
-
-def _is_terminating(outlook: Outlook, key: tuple[str, str]) -> bool:
-    pod = outlook.cache.pods.get(key)
-    return pod is not None and pod.metadata.deletion_timestamp is not None
+        says = place.held
+        if place.turn is not None:
+            when = due_within(place.turn.low_ns, place.turn.high_ns)
+            when += f", at {zone.rate:g} a second"
+            says = f"its turn comes {when}"
+            if len(names) > 1:
+                says = f"their turns come {when}, in an order that is chance"
+        yield f"{first_names(names, _MOST)}: {says}."
 
 
 def _running(outlook: Outlook, nodes: list[NodeOutlook]) -> Iterator[str]:
@@ -365,7 +353,8 @@ def _running(outlook: Outlook, nodes: list[NodeOutlook]) -> Iterator[str]:
         (t.comes_ns, f"{t.namespace}/{t.name}", n.node.name)
         for n in nodes
         for t in n.timers
-        if not _is_terminating(outlook, (t.namespace, t.name))
+        if (obj := outlook.cache.pods.get(key_of(t))) is None
+        or obj.metadata.deletion_timestamp is None
     )
     for due_ns, pod, node in timers[:_MOST]:
         yield f"{pod} on {node} is deleted {due_in(due_ns - outlook.now_ns)}."
