@@ -211,7 +211,7 @@ def repair(
     steps = steps_of(seen, wanted, options, then)
     sends = not where.filename and act.dry_run != writing.CLIENT
     mode = "enforce" if sends and act.dry_run != writing.SERVER else "dry-run"
-    output.show(repair_page(steps, repair_document(steps, seen.head(), mode), dry_run=not sends))
+    output.show(repair_page(steps, repair_document(steps, seen.view.head, mode), dry_run=not sends))
     if not sends:
         return 0
     show = terminal.write if output.format in ("table", "wide") else terminal.note
@@ -255,12 +255,6 @@ class Audited(NamedTuple):
         if first_look:
             say_first_look(FIRST_LOOK)
         terminal.warn(*self.answer.warnings, *self.answer.audit.not_evaluated)
-
-    def head(self) -> dict[str, Any]:
-        """The fields that the document shares with other answers."""
-        view = self.view
-        profile = view.settings.profile.name
-        return {"source": view.source, "profile": profile, "moment": view.moment}
 
 
 def earlier(

@@ -18,7 +18,7 @@ _NOTHING_WRONG = (
 def budget_sections(view: BudgetView, double: Sequence[PodUnderTwo]) -> Iterator[ExplainedQuestion]:
     """The sections about one budget. `double`: its pods that another budget matches too."""
     yield ExplainedQuestion("How many of its pods may go now, and why?", list(_allowed(view)))
-    yield ExplainedQuestion("Whose pods are they?", list(_pods(view)))
+    yield ExplainedQuestion("Whose pods are they?", [_pods(view)])
     yield ExplainedQuestion("Which nodes does it hold?", [_nodes(view)])
     problems = [f"{f.what}{'; ' + f.remedy if f.remedy else ''}" for f in view.findings]
     problems += [
@@ -46,30 +46,22 @@ def _allowed(view: BudgetView) -> Iterator[str]:
     yield f"{view.state}: {state.get(view.state, 'none may go')}."
     yield f"Its rule is {view.rule}, its selector {view.selector or 'empty'}."
     pods = counted(view.expected, "pod")
+    by_objects = "an unknown number" if view.counted is None else view.counted
     yield (
         f"Of {pods} {view.desired} must be healthy and {view.healthy} are: "
-        f"{view.allowed} may go by its status, {_counted(view)} by the objects."
+        f"{view.allowed} may go by its status, {by_objects} by the objects."
     )
     if view.disrupted:
         yield f"{view.disrupted} of them are on their way out already."
     policy = view.policy or "IfHealthyBudget"
-    held = "are held back too while too few are healthy"
-    yield (
-        f"unhealthyPodEvictionPolicy is {policy}: pods that are not Ready "
-        f"{'always may go' if policy == 'AlwaysAllow' else held}."
-    )
+    may = "are held back too while too few are healthy"
+    may = "always may go" if policy == "AlwaysAllow" else may
+    yield f"unhealthyPodEvictionPolicy is {policy}: pods that are not Ready {may}."
 
 
-def _counted(view: BudgetView) -> str:
-    return "an unknown number" if view.counted is None else str(view.counted)
-
-
-def _pods(view: BudgetView) -> Iterator[str]:
-    yield f"It guards {counted(view.pods, 'pod')}, as far as they were read{_of(view.owners)}."
-
-
-def _of(owners: list[str]) -> str:
-    return f", of {first_names(owners, _MOST)}" if owners else ""
+def _pods(view: BudgetView) -> str:
+    owners = f", of {first_names(view.owners, _MOST)}" if view.owners else ""
+    return f"It guards {counted(view.pods, 'pod')}, as far as they were read{owners}."
 
 
 def _nodes(view: BudgetView) -> str:

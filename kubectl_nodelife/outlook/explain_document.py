@@ -24,7 +24,12 @@ from kubectl_nodelife.kube.pod import Pod
 from kubectl_nodelife.kube.taints import parse_taint
 from kubectl_nodelife.kube.times import SECOND_NS, format_time, human_duration
 from kubectl_nodelife.kube.workload import Event
-from kubectl_nodelife.outlook.audit.audit_pods import context_of, pod_findings, waits_for
+from kubectl_nodelife.outlook.audit.audit_pods import (
+    context_of,
+    missing_node,
+    pod_findings,
+    waits_for,
+)
 from kubectl_nodelife.outlook.audit.classes import WRONG
 from kubectl_nodelife.outlook.audit.document import with_late_taints
 from kubectl_nodelife.outlook.audit.findings import PodFinding
@@ -34,7 +39,7 @@ from kubectl_nodelife.outlook.explain import ExplainedQuestion, total
 from kubectl_nodelife.outlook.explain_node import node_sections, taint_sections
 from kubectl_nodelife.outlook.explain_pod import pod_sections, starting_section
 from kubectl_nodelife.outlook.explain_who import who_section
-from kubectl_nodelife.outlook.node import NodeOutlook, Outlook
+from kubectl_nodelife.outlook.node import NodeOutlook, renewed_ns
 from kubectl_nodelife.outlook.view import ClusterView
 from kubectl_nodelife.outlook.zone import find_zone, zone_names, zone_sections
 from kubectl_nodelife.workloads.force_advice import NodeReadiness, node_readiness, release_of
@@ -52,15 +57,15 @@ def absent_sections(view: ClusterView, name: str) -> list[ExplainedQuestion]:
     told = _events_of(view, name)
     if not pods and not told:
         return []
-    if "Node" in view.unread or view.cache.is_quarantined("Node", ("", name)):
+    if not view.is_listed("Node", name):
         many = counted(len(pods), "pod")
         sentence = f"of no list that was read: whether it exists is not known; {many} bound to it."
         return [ExplainedQuestion("What state is it in?", [sentence])]
     gone_ns = _deleted_ns(told)
-    state = [f"gone: no such Node{_when(view, told, gone_ns)}."]
+    state = [f"gone: no such Node{_when(view, told, gone_ns)}.", *_kubelet(view, name)]
     answer = _pods_go(view, pods, gone_ns)
     return [
-        ExplainedQuestion("What state is it in?", [*state, *_kubelet(view, name)]),
+        ExplainedQuestion("What state is it in?", state),
         ExplainedQuestion("What becomes of its pods?", [answer, *map(_named, pods)], answer=answer),
         ExplainedQuestion("How does it come back?", [_BACK]),
     ]
@@ -71,7 +76,7 @@ def orphan_section(view: ClusterView, pod: Pod) -> Iterator[ExplainedQuestion]:
     name = pod.spec.node_name
     if not name or view.cache.node(name) is not None or pod.metadata.deletion_timestamp is not None:
         return
-    if "Node" in view.unread or view.cache.is_quarantined("Node", ("", name)):
+    if not view.is_listed("Node", name):
         return
     gone_ns = _deleted_ns(told := _events_of(view, name))
     answer = _pods_go(view, [pod], gone_ns).replace("1 pod is bound to it and goes", "It goes")
@@ -86,13 +91,9 @@ _BACK: Final = (
 
 
 def _events_of(view: ClusterView, name: str) -> list[Event]:
-    return [
-        obj
-        for obj in view.objects
-        if isinstance(obj, Event)
-        and obj.involved_object.kind == "Node"
-        and obj.involved_object.name == name
-    ]
+    events = (obj for obj in view.objects if isinstance(obj, Event))
+    about = ((event, event.involved_object) for event in events)
+    return [event for event, obj in about if (obj.kind, obj.name) == ("Node", name)]
 
 
 def _at_ns(event: Event) -> int:
@@ -137,11 +138,10 @@ def _pods_go(view: ClusterView, pods: Sequence[Pod], gone_ns: int | None) -> str
 
 
 def _kubelet(view: ClusterView, name: str) -> list[str]:
-    heartbeat = view.cache.heartbeat(name)
-    renewal = heartbeat.renewal(view.now_ns) if heartbeat is not None else None
-    if renewal is None or renewal[0] is None:
+    at_ns = renewed_ns(view.cache, name, view.now_ns)
+    if at_ns is None:
         return []
-    ago = human_duration(max(0, view.now_ns - renewal[0]))
+    ago = human_duration(max(0, view.now_ns - at_ns))
     return [f"Its Lease was renewed {ago} ago: its kubelet may run on, and restarting it helps."]
 
 
@@ -149,6 +149,7 @@ def _named(pod: Pod) -> str:
     return f"{pod.namespace}/{pod.name}, phase {pod.status.phase or 'unknown'}."
 
 
+_DOUBT: Final = "it depends on an unreadable object: what is said here is unknown, not decided"
 _CHECK: Final = "check the name, and the namespace with -n"
 
 
@@ -158,9 +159,7 @@ class Explanation(msgspec.Struct, frozen=True):
     kind: str
     namespace: str
     name: str
-    source: dict[str, Any]
-    profile: str
-    moment: dict[str, str]
+    head: dict[str, Any]
     sections: list[ExplainedQuestion]
     warnings: list[str]
     taint: str = ""
@@ -173,9 +172,7 @@ class Explanation(msgspec.Struct, frozen=True):
         return document(
             "Explanation",
             object=subject,
-            source=self.source,
-            profile=self.profile,
-            moment=self.moment,
+            **self.head,
             answers=[_section(s) for s in self.sections],
             warnings=self.warnings,
         )
@@ -191,40 +188,27 @@ def explanation_of(
     """
     if kind not in _SECTIONS:
         raise BadInput(f"{kind[:40]!r} is not explained", remedy=f"give {', '.join(_SECTIONS)}")
-    if taint:
-        sections = list(_tainted(view, name, taint))
-    else:
-        sections = list(_SECTIONS[kind](view, namespace, name))
+    doubts = [_DOUBT] * view.outlook.cache.is_quarantined(kind, (namespace, name))
+    made = _tainted(view, name, taint) if taint else _SECTIONS[kind](view, namespace, name)
     return Explanation(
         kind=kind,
         namespace=namespace,
         name=name,
-        source=view.source,
-        profile=view.settings.profile.name,
-        moment=view.moment,
-        sections=sections,
-        warnings=[*_doubts(view.outlook, kind, (namespace, name)), *view.warnings],
+        head=view.head,
+        sections=list(made),
+        warnings=[*doubts, *view.warnings],
         taint=taint,
     )
-
-
-def _doubts(outlook: Outlook, kind: str, key: tuple[str, str]) -> list[str]:
-    """The warning to begin with if the object depends on one that cannot be read, in a list."""
-    if not outlook.cache.is_quarantined(kind, key):
-        return []
-    return ["it depends on an unreadable object: what is said here is unknown, not decided"]
 
 
 def _node(view: ClusterView, namespace: str, name: str) -> Iterator[ExplainedQuestion]:
     if view.cache.node(name) is None and (absent := absent_sections(view, name)):
         yield from absent
         return
-    of_node = _of_node(view, name)
+    of_node, services_read = _of_node(view, name), _services_read(view)
+    pods_read = "Pod" not in view.unread
     state, *sections = node_sections(
-        view.outlook,
-        of_node,
-        pods_read="Pod" not in view.unread,
-        services_read=_services_read(view),
+        view.outlook, of_node, pods_read=pods_read, services_read=services_read
     )
     yield state
     yield _who(view, of_node.node, of_node.pods)
@@ -357,25 +341,16 @@ def _section(section: ExplainedQuestion) -> dict[str, Any]:
     if section.answer:
         of_section["answer"] = section.answer
     if section.terms:
-        low, high = total(section.terms)
         of_section["terms"] = [
-            {
-                "what": t.what,
-                "lowSeconds": _rounded(t.low),
-                "highSeconds": _rounded(t.high),
-                "origin": t.origin,
-            }
-            for t in section.terms
+            {"what": t.what, **_between(t.low, t.high), "origin": t.origin} for t in section.terms
         ]
-        of_section["total"] = {
-            "lowSeconds": _rounded(low),
-            "highSeconds": _rounded(high),
-        }
+        of_section["total"] = _between(*total(section.terms))
     return of_section
 
 
-def _rounded(seconds: float | None) -> float | None:
-    return None if seconds is None else round(seconds, 3)
+def _between(*ends: float | None) -> dict[str, float | None]:
+    low, high = (None if seconds is None else round(seconds, 3) for seconds in ends)
+    return {"lowSeconds": low, "highSeconds": high}
 
 
 def finding_section(view: ClusterView, pod: Pod) -> ExplainedQuestion:
@@ -427,8 +402,5 @@ def _node_of(view: ClusterView, pod: Pod) -> NodeReadiness:
     name = pod.spec.node_name
     node = view.cache.node(name) if name else None
     if node is None:
-        read = "Node" not in view.unread and not view.cache.is_quarantined("Node", ("", name))
-        return NodeReadiness(name=name, read=read and bool(name), exists=not (read and name))
-    heartbeat = view.cache.heartbeat(name)
-    renewal = heartbeat.renewal(view.now_ns) if heartbeat is not None else None
-    return node_readiness(node, renewal[0] if renewal is not None else None)
+        return missing_node(pod, read=view.is_listed("Node", name))
+    return node_readiness(node, renewed_ns(view.cache, name, view.now_ns))

@@ -103,12 +103,11 @@ def _at(time: Time | None) -> str:
 
 
 def _replacement(snapshot: PlanSnapshot, pod: Pod) -> Iterator[str]:
-    rule = replacement_of(pod, snapshot)
+    rule, owner = replacement_of(pod, snapshot), controller_of(pod.metadata)
     chain = owner_chain(snapshot, pod)
     who = chain[0] if chain else ""
     if len(chain) > 1:
         who += f" (of {chain[-1]})"
-    owner = controller_of(pod.metadata)
     if owner is not None and owner.kind == "Node":
         exists = f"node {owner.name} exists" if owner.name in snapshot.nodes else "if that is there"
         yield f"The kubelet of {owner.name}, from its manifest; {exists}."
@@ -197,16 +196,11 @@ def _s(seconds: float) -> str:
 def webhook_section(snapshot: PlanSnapshot, pods: Sequence[Pod]) -> ExplainedQuestion:
     """The section about evictions of those of the pods that a drain evicts."""
     pods = [pod for pod in pods if not stays_on_its_node(pod)]
-    unread = [
-        kind
-        for kind in ("ValidatingWebhookConfiguration", "MutatingWebhookConfiguration")
-        if not snapshot.was_read(kind)
-    ]
-    sentences = [
-        webhook.sentence() for webhook in notices.eviction_webhooks(Admission(snapshot), pods)
-    ]
+    kinds = ("ValidatingWebhookConfiguration", "MutatingWebhookConfiguration")
+    unread = [kind for kind in kinds if not snapshot.was_read(kind)]
+    webhooks = notices.eviction_webhooks(Admission(snapshot), pods)
+    sentences = [webhook.sentence() for webhook in webhooks]
     if unread:
         sentences.append(f"Not all is known: no {' and no '.join(unread)} was read.")
-    return ExplainedQuestion(
-        "Which webhooks are asked before an eviction here?", sentences or ["None."]
-    )
+    question = "Which webhooks are asked before an eviction here?"
+    return ExplainedQuestion(question, sentences or ["None."])

@@ -29,9 +29,10 @@ from kubectl_nodelife.outlook.eviction_forecast import (
     EvictionForecast,
     eviction_forecast,
     is_left_out,
+    key_of,
 )
 from kubectl_nodelife.outlook.explain import DelayTerm, ExplainedQuestion, total, unless_of
-from kubectl_nodelife.outlook.node import NodeOutlook, Outlook
+from kubectl_nodelife.outlook.node import NodeOutlook, Outlook, renewed_ns
 from kubectl_nodelife.outlook.node_verdict import (
     NextAction,
     NodeVerdict,
@@ -57,7 +58,7 @@ _MOST = 12
 
 
 def node_sections(
-    outlook: Outlook, of_node: NodeOutlook, *, pods_read: bool = True, services_read: bool = False
+    outlook: Outlook, of_node: NodeOutlook, *, pods_read: bool, services_read: bool
 ) -> Iterator[ExplainedQuestion]:
     """The sections about one node. `pods_read`, `services_read`: if only to find none."""
     verdict = node_verdict(of_node, outlook.now_ns)
@@ -66,9 +67,8 @@ def node_sections(
     zone = zone_of(outlook, of_node)
     terms = eviction_terms(outlook, of_node, zone)
     yield from _evictions(outlook, of_node, verdict, terms)
-    yield ExplainedQuestion(
-        "How fast does its zone go, and why?", list(_zone(zone, of_node, outlook))
-    )
+    speed = list(_zone(zone, of_node, outlook))
+    yield ExplainedQuestion("How fast does its zone go, and why?", speed)
     pods = list(_pods(outlook, of_node)) if pods_read else ["Not known: no pods were read."]
     yield ExplainedQuestion("What becomes of its pods?", pods)
     if ways := ways_out(outlook.settings, of_node, verdict):
@@ -125,11 +125,9 @@ def _waiting_pods(outlook: Outlook, of_node: NodeOutlook) -> str:
     first, count = of_node.timers[0], len(of_node.timers)
     in_time = times.precise_due(max(0, first.comes_ns - outlook.now_ns))
     last = times.precise_due(max(0, of_node.timers[-1].comes_ns - outlook.now_ns))
-    many = f"{count} in all, the last one in {last}" if count > 1 else ""
-    many = of_node.leaving or many
-    many = f"; {many}" if many else ""
-    unless = f"unless {unless_of(of_node)}"
-    return f"{first.namespace}/{first.name} is deleted in {in_time}, {unless}{many}."
+    many = of_node.leaving or f"{count} in all, the last one in {last}" * (count > 1)
+    when = f"in {in_time}, unless {unless_of(of_node)}{'; ' if many else ''}{many}"
+    return f"{first.namespace}/{first.name} is deleted {when}."
 
 
 def _foreseen(outlook: Outlook, of_node: NodeOutlook, terms: list[DelayTerm]) -> str:
@@ -146,22 +144,16 @@ def _foreseen(outlook: Outlook, of_node: NodeOutlook, terms: list[DelayTerm]) ->
         why = terms[-1].origin
         uncounted = "".join(f" {each}" for each in not_counted(outlook, of_node.zone))
         return f"{condition}{its} {never} tainted while things are as they are: {why}.{uncounted}"
-    when = f"in {_span(low, high)}"
     first = _first_to_go(outlook, of_node)
-    return f"{condition}{its} {would} tainted {when}{first}."
+    return f"{condition}{its} {would} tainted in {_span(low, high)}{first}."
 
 
 def _span(low: float, high: float | None) -> str:
     at_least = times.precise_due(round(low * times.SECOND_NS))
-    return (
-        f"{at_least} at the earliest"
-        if high is None
-        else (
-            at_least
-            if low == high
-            else f"{at_least} to {times.precise_due(round(high * times.SECOND_NS))}"
-        )
-    )
+    if high is None:
+        return f"{at_least} at the earliest"
+    latest = times.precise_due(round(high * times.SECOND_NS))
+    return at_least if low == high else f"{at_least} to {latest}"
 
 
 def _first_to_go(outlook: Outlook, of_node: NodeOutlook) -> str:
@@ -227,7 +219,7 @@ def _terms_today(outlook: Outlook, of_node: NodeOutlook, zone: ZoneOutlook) -> l
     if of_node.classic is not None:
         if of_node.queued is not None:
             return [_turn_term(of_node.queued, zone)]
-        terms += timeout_terms(of_node, of_node.classic, settings)
+        terms += _timeout_terms(of_node, of_node.classic, settings)
         return [*terms, _token_term(zone, _after(outlook, of_node))] if terms else []
     if of_node.ready in ("True", ""):
         unknown_in = of_node.unknown_in
@@ -260,8 +252,8 @@ def _turn_term(queued: TaintQueuePosition, zone: ZoneOutlook) -> DelayTerm:
     if queued.turn is None:
         return DelayTerm("waiting for a token", None, None, "the zone's rate is 0")
     origin = f"{queued.in_words()} at {zone.rate:g} nodes a second"
-    low, high = queued.turn.low_ns / times.SECOND_NS, queued.turn.high_ns / times.SECOND_NS
-    return DelayTerm("waiting for a token", low, high, origin)
+    ends = queued.turn.low_ns / times.SECOND_NS, queued.turn.high_ns / times.SECOND_NS
+    return DelayTerm("waiting for a token", *ends, origin)
 
 
 def _pass_term(settings: Settings, what: str, *, whole: bool = False) -> DelayTerm:
@@ -280,12 +272,11 @@ def _token_term(zone: ZoneOutlook, after: ZoneAfterLoss) -> DelayTerm:
     if after.rate <= 0:
         because = f"losing it {after.effect}" if after.lost else "the zone's rate is 0"
         return DelayTerm("waiting for a token", None, None, because)
-    waiting = len(zone.queued)
-    lost = " with this one lost" if after.lost else ""
+    waiting, lost = len(zone.queued), " with this one lost" if after.lost else ""
     wait = f"{counted(waiting, 'node')} wait{'s' if waiting == 1 else ''}"
     origin = f"{wait}, {after.rate:g} nodes a second{lost}"
-    low, high = waiting / after.rate, (waiting + 1) / after.rate
-    return DelayTerm("waiting for a token", low, high, origin)
+    ends = waiting / after.rate, (waiting + 1) / after.rate
+    return DelayTerm("waiting for a token", *ends, origin)
 
 
 def _state(outlook: Outlook, of_node: NodeOutlook, verdict: NodeVerdict) -> Iterator[str]:
@@ -295,20 +286,16 @@ def _state(outlook: Outlook, of_node: NodeOutlook, verdict: NodeVerdict) -> Iter
     elif of_node.lease_age_ns is not None:
         age = times.precise_duration(of_node.lease_age_ns)
         yield f"Its lease was renewed {age} before this moment."
-    elif of_node.doubt:
-        pass
-    elif outlook.cache.heartbeats:
-        yield "It has no Lease, so the age of its last sign of life is unknown."
-    else:
-        yield "No Lease was read, so the age of its last sign of life is unknown."
+    elif not of_node.doubt:
+        lacks = "It has no Lease" if outlook.cache.heartbeats else "No Lease was read"
+        yield f"{lacks}, so the age of its last sign of life is unknown."
     if of_node.status_age_ns is not None:
         posted = times.precise_duration(of_node.status_age_ns)
         yield f"Its kubelet last posted a status {posted} before this moment."
     ready = of_node.node.ready()
     if ready is not None and ready.last_transition_time is not None:
-        since = outlook.now_ns - ready.last_transition_time
         reason = f" ({ready.reason})" if ready.reason else ""
-        lasted = times.human_duration(since)
+        lasted = times.human_duration(outlook.now_ns - ready.last_transition_time)
         yield f"Ready is {ready.status}{reason} for {lasted}."
     if of_node.message:
         yield f"It says: {of_node.message}"
@@ -322,20 +309,16 @@ def _state(outlook: Outlook, of_node: NodeOutlook, verdict: NodeVerdict) -> Iter
 
 def _when(of_node: NodeOutlook) -> Iterator[str]:
     if of_node.classic is not None:
-        yield from how_it_works(of_node, of_node.classic)
+        yield how_it_works(of_node, of_node.classic)
     elif of_node.ready == "True":
-        yield (
-            "If its heartbeats stop now, these times add up to its NoExecute taint; then each pod "
-            "has its own tolerationSeconds left. While heartbeats come, none of this happens."
-            if of_node.sign_age_ns is not None and not of_node.late
-            else "Unless a heartbeat comes, these times add up to its NoExecute taint; then each "
-            "pod has its own tolerationSeconds left."
-        )
+        beats = of_node.sign_age_ns is not None and not of_node.late
+        condition = "If its heartbeats stop now" if beats else "Unless a heartbeat comes"
+        none = " While heartbeats come, none of this happens." * beats
+        left = "then each pod has its own tolerationSeconds left"
+        yield f"{condition}, these times add up to its NoExecute taint; {left}.{none}"
     else:
-        yield (
-            "These times add up to its NoExecute taint; then each pod has its tolerationSeconds "
-            "left."
-        )
+        left = "then each pod has its tolerationSeconds left"
+        yield f"These times add up to its NoExecute taint; {left}."
 
 
 def _zone(zone: ZoneOutlook, of_node: NodeOutlook, outlook: Outlook) -> Iterator[str]:
@@ -343,7 +326,11 @@ def _zone(zone: ZoneOutlook, of_node: NodeOutlook, outlook: Outlook) -> Iterator
     yield f"{name}: {zone.state or 'no state'}, {zone.coming_and_why(outlook.now_ns)}."
     yield from not_counted(outlook, zone.key)
     if of_node.classic is not None:
-        yield pace(zone.rate)
+        speed = "No node of it has its pods evicted now."
+        if zone.rate > 0:
+            each = f"one node each {1 / zone.rate:g}s"
+            speed = f"The pods of {zone.rate:g} nodes a second are evicted, {each}."
+        yield speed
     elif zone.rate > 0:
         yield f"Nodes are tainted at {zone.rate:g} a second, one each {1 / zone.rate:g}s."
     else:
@@ -373,7 +360,7 @@ def _pods(outlook: Outlook, of_node: NodeOutlook) -> Iterator[str]:
         yield "No pod is bound to it."
         return
     taints = no_execute_taints(of_node.node.spec.taints)
-    timers = {(t.namespace, t.name): t for t in of_node.timers}
+    timers = {key_of(timer): timer for timer in of_node.timers}
     staying: list[str] = []
     for pod in of_node.pods:
         name = f"{pod.namespace}/{pod.name}"
@@ -385,12 +372,11 @@ def _pods(outlook: Outlook, of_node: NodeOutlook) -> Iterator[str]:
             verdict = outlook.forecast(pod, taints)
             yield f"{name} is deleted in {left}: {verdict.because}, counted from the taint."
         elif of_node.classic is not None:
-            staying.append(
-                f"{name} {eviction_effect(pod, outlook.cache, of_node, of_node.classic)}."
-            )
+            effect = eviction_effect(pod, outlook.cache, of_node, of_node.classic)
+            staying.append(f"{name} {effect}.")
         else:
-            coming = taints or coming_taint(of_node)
-            staying.append(_staying(name, outlook.forecast(pod, coming)))
+            forecast = outlook.forecast(pod, taints or coming_taint(of_node))
+            staying.append(_staying(name, forecast))
     if len(staying) > 12 and of_node.classic is None:
         yield from _counted(of_node.pods)
     else:
@@ -400,9 +386,8 @@ def _pods(outlook: Outlook, of_node: NodeOutlook) -> Iterator[str]:
 def _staying(name: str, what: EvictionForecast) -> str:
     if what.after_seconds is None:
         return f"{name} stays, whatever happens to the node: {what.because}."
-    after = "at once"
-    if what.after_seconds:
-        after = f"{times.human_seconds(what.after_seconds)} after the taint"
+    span = times.human_seconds(what.after_seconds)
+    after = f"{span} after the taint" if what.after_seconds else "at once"
     return f"{name} would be deleted {after}: {what.because}."
 
 
@@ -410,12 +395,11 @@ def _counted(pods: Sequence[Pod]) -> Iterator[str]:
     """Many pods: how many go after how long, the shortest first."""
     after = Counter(eviction_forecast(pod, LOST[:1]).after_seconds for pod in pods)
     for seconds, count in sorted(after.items(), key=lambda item: (item[0] is None, item[0] or 0)):
-        if seconds is None:
-            many = counted(count, "pod")
-            yield f"{many} tolerating a lost node for ever would stay (DaemonSet pods do)."
-        else:
+        says = "tolerating a lost node for ever would stay (DaemonSet pods do)"
+        if seconds is not None:
             after_s = times.human_seconds(seconds)
-            yield f"{counted(count, 'pod')} would be deleted {after_s} after an unreachable taint."
+            says = f"would be deleted {after_s} after an unreachable taint"
+        yield f"{counted(count, 'pod')} {says}."
 
 
 def taint_sections(
@@ -423,18 +407,16 @@ def taint_sections(
 ) -> Iterator[ExplainedQuestion]:
     """The effect of `kubectl taint node NODE TAINT` on its pods; taints that the node has stay."""
     node = of_node.node
-    question = f"What would the taint {taint} do to its pods?"
+    question, nothing = f"What would the taint {taint} do to its pods?", ""
     if not pods_read:
-        yield ExplainedQuestion(question, ["Not known: no pods were read."])
-        return
-    if taint.effect != wellknown.NO_EXECUTE:
+        nothing = "Not known: no pods were read."
+    elif taint.effect != wellknown.NO_EXECUTE:
         keeps = "keeps" if taint.effect == "NoSchedule" else "makes the scheduler prefer to keep"
-        sentence = f"Nothing: {taint.effect} {keeps} new pods away and puts none out."
-        yield ExplainedQuestion(question, [sentence])
-        return
-    if not outlook.settings.taint_manager:
-        sentence = "Nothing: enable-taint-manager=false, so no controller acts on NoExecute taints."
-        yield ExplainedQuestion(question, [sentence])
+        nothing = f"Nothing: {taint.effect} {keeps} new pods away and puts none out."
+    elif not outlook.settings.taint_manager:
+        nothing = "Nothing: enable-taint-manager=false, so no controller acts on NoExecute taints."
+    if nothing:
+        yield ExplainedQuestion(question, [nothing])
         return
     taints = (*no_execute_taints(node.spec.taints), taint)
     by_time: dict[EvictionForecast, list[Pod]] = {}
@@ -489,7 +471,7 @@ def _names(pods: Sequence[Pod]) -> str:
     return first_names(sorted(f"{pod.namespace}/{pod.name}" for pod in pods), _MOST_NAMES)
 
 
-def timeout_terms(
+def _timeout_terms(
     of_node: NodeOutlook, classic: ClassicEviction, settings: Settings
 ) -> Iterator[DelayTerm]:
     """The rest of pod-eviction-timeout, by the clock that counts; nothing once it is over."""
@@ -506,10 +488,10 @@ def timeout_terms(
     yield DelayTerm("until a monitor pass queues the node", 0.0, high - low, period)
 
 
-def how_it_works(of_node: NodeOutlook, classic: ClassicEviction) -> Iterator[str]:
+def how_it_works(of_node: NodeOutlook, classic: ClassicEviction) -> str:
     """How pods are evicted without taints, in words, and what the times that follow mean."""
     silent = "If its heartbeats stop now, these" if of_node.ready == "True" else "These"
-    yield (
+    return (
         f"{silent} times add up to the eviction of its pods. This release is set up to evict "
         f"without taints: pod-eviction-timeout {times.format_duration(classic.timeout_ns)} counts "
         "from the moment Ready turned False, or from the last sign of life where it is Unknown; "
@@ -523,16 +505,8 @@ def eviction_effect(pod: Pod, cache: Cache, of_node: NodeOutlook, classic: Class
         return "stays, whatever happens to the node: a DaemonSet selects it"
     if classic.evicted:
         return "came after the node's turn: v1.16 does not evict a node twice"
-    if of_node.ready in ("True", ""):
-        return "would be deleted with the others when the node's turn comes, whatever it tolerates"
-    return "is deleted with the others when the node's turn comes, whatever it tolerates"
-
-
-def pace(rate: float) -> str:
-    """How fast the zone's queue goes on."""
-    if rate > 0:
-        return f"The pods of {rate:g} nodes a second are evicted, one node each {1 / rate:g}s."
-    return "No node of it has its pods evicted now."
+    deleted = "would be deleted" if of_node.ready in ("True", "") else "is deleted"
+    return f"{deleted} with the others when the node's turn comes, whatever it tolerates"
 
 
 def is_known_absent(outlook: Outlook, node: str) -> bool:
@@ -555,9 +529,7 @@ def why_terminating(outlook: Outlook, node: Node | None, pod: Pod) -> str:
     if node is None and name and not is_known_absent(outlook, name):
         return f"{over}; whether its node {name} exists is not known: no list of nodes was read."
     if node is not None:
-        heartbeat = outlook.cache.heartbeats.get(node.name)
-        renewal = heartbeat.renewal(outlook.now_ns) if heartbeat is not None else None
-        of_node = node_readiness(node, renewal[0] if renewal is not None else None)
+        of_node = node_readiness(node, renewed_ns(outlook.cache, node.name, outlook.now_ns))
     advice = force_advice(pod, of_node, release_of(outlook.settings), outlook.now_ns)
     why = ""
     if pod.metadata.finalizers and "forcing does not help" not in advice.sentence:

@@ -19,6 +19,7 @@ from kubectl_nodelife.outlook.eviction_forecast import (
     ClassicEviction,
     EvictionTimer,
     is_left_out,
+    key_of,
     termination_grace_seconds,
 )
 from kubectl_nodelife.outlook.explain import DelayTerm, ExplainedQuestion, quoted, unless_of
@@ -38,6 +39,10 @@ from kubectl_nodelife.outlook.zone import zone_of
 from kubectl_nodelife.workloads.pending import NO_ORIGIN, Origin, pending_reason
 from kubectl_nodelife.workloads.scheduling import volumes_elsewhere
 
+_MIRRORS: Final = (
+    "It shows a static pod: its kubelet makes the object anew each time that it is deleted, and the"
+    " container runs on. Give its manifest a toleration for that taint."
+)
 _MOST_VOLUMES: Final = 8
 _IF_LOST: Final = "When would it be evicted if its node were lost?"
 _NOT_YET: Final = "Why is it not evicted yet, and when will it be?"
@@ -80,8 +85,7 @@ def starting_section(cache: Cache, pod: Pod) -> Iterator[ExplainedQuestion]:
             f"It waits for the volume of claim {elsewhere.claim}, which is attached to"
             f" {holder.spec.node_name}: pod {holder.name} there has it{leaves}."
         )
-    seen = (event for event in cache.all("Event") if isinstance(event, Event))
-    events = [event for event in seen if _warns_of(event, pod)]
+    events = [e for e in cache.all("Event") if isinstance(e, Event) and _warns_of(e, pod)]
     events.sort(key=lambda event: int(event.last_timestamp or event.event_time or 0))
     sentences += [f"Its last Event: {e.reason}: {e.message}" for e in events[-1:]]
     sandbox = pod.status.condition(READY_TO_START_CONTAINERS)
@@ -154,7 +158,7 @@ def _finished(pod: Pod) -> ExplainedQuestion:
 def _eviction(outlook: Outlook, pod: Pod, node: Node) -> Iterator[ExplainedQuestion]:
     """When it is evicted, or why it is not."""
     of_node = outlook.node(node)
-    timer = next((t for t in of_node.timers if (t.namespace, t.name) == pod.key), None)
+    timer = next((t for t in of_node.timers if key_of(t) == pod.key), None)
     taints = no_execute_taints(node.spec.taints)
     if timer is not None:
         left_s = max(0, timer.comes_ns - outlook.now_ns) / SECOND_NS
@@ -176,26 +180,22 @@ def _eviction(outlook: Outlook, pod: Pod, node: Node) -> Iterator[ExplainedQuest
     if of_node.classic is not None:
         yield from _without_taints(outlook, pod, of_node, of_node.classic)
         return
-    late = next((t for t in of_node.overdue if (t.namespace, t.name) == pod.key), None)
+    late = next((t for t in of_node.overdue if key_of(t) == pod.key), None)
     if late is not None:
         yield _overdue(outlook, pod, taints, late)
-        return
-    if of_node.taint_overdue_ns is not None:
+    elif of_node.taint_overdue_ns is not None:
         upcoming = node_verdict(of_node, outlook.now_ns).next
         assert upcoming is not None
         what = outlook.forecast(pod, coming_taint(of_node))
         after = "it stays even then" if what.after_seconds is None else "only then its seconds run"
         sentences = [overdue_sentence(upcoming), f"{after[0].upper()}{after[1:]}: {what.because}."]
         yield ExplainedQuestion(_NOT_YET, sentences, answer=sentences[0])
-        return
-    if taints:
-        what = outlook.forecast(pod, taints)
-        names = ", ".join(str(t) for t in taints)
-        yield ExplainedQuestion(
-            "Why is it not evicted?", [f"Its node has {names}, and {what.because}."]
-        )
-        return
-    yield from _not_tainted(outlook, pod, of_node)
+    elif taints:
+        names = ", ".join(map(str, taints))
+        sentences = [f"Its node has {names}, and {outlook.forecast(pod, taints).because}."]
+        yield ExplainedQuestion("Why is it not evicted?", sentences)
+    else:
+        yield from _not_tainted(outlook, pod, of_node)
 
 
 def _overdue(
@@ -210,12 +210,7 @@ def _overdue(
     else:
         action = delete_pod(late, None, late.due_ns, late_ns)
         sentence = f"{overdue_sentence(action)} Its node has {names}, and {why}."
-    loop = []
-    if is_mirror_pod(pod):
-        loop.append(
-            "It shows a static pod: its kubelet makes the object anew each time that it is deleted,"
-            " and the container runs on. Give its manifest a toleration for that taint."
-        )
+    loop = [_MIRRORS] * is_mirror_pod(pod)
     return ExplainedQuestion(_NOT_YET, [sentence, *loop], answer=sentence)
 
 
@@ -224,7 +219,7 @@ def _without_taints(
 ) -> Iterator[ExplainedQuestion]:
     """The eviction of v1.16 that counts pod-eviction-timeout and no toleration."""
     fate = eviction_effect(pod, outlook.cache, of_node, classic)
-    sentences = [f"It {fate}.", *how_it_works(of_node, classic)]
+    sentences = [f"It {fate}.", how_it_works(of_node, classic)]
     taints = no_execute_taints(of_node.node.spec.taints)
     if taints and not outlook.settings.taint_manager:
         names = ", ".join(str(t) for t in taints)
@@ -243,20 +238,18 @@ def _not_tainted(outlook: Outlook, pod: Pod, of_node: NodeOutlook) -> Iterator[E
     what = outlook.forecast(pod, coming_taint(of_node))
     zone = zone_of(outlook, of_node)
     if what.after_seconds is None:
-        sentence = (
-            f"It never is while its node object exists: {what.because}. If the node is lost it "
-            "stays bound to it, marked not ready."
-        )
-        yield ExplainedQuestion(_IF_LOST, [sentence])
+        stays = "If the node is lost it stays bound to it, marked not ready."
+        never = f"It never is while its node object exists: {what.because}."
+        yield ExplainedQuestion(_IF_LOST, [f"{never} {stays}"])
         return
     terms = eviction_terms(outlook, of_node, zone)
-    if of_node.ready == "Unknown" and not terms:
-        sentence = f"Its node is lost and has no NoExecute taint yet; {what.because}."
-        yield ExplainedQuestion("When will it be evicted?", [sentence, *_for_ever(outlook, pod)])
-        return
     if not terms:
+        question = _IF_LOST
         sentence = f"No Lease was read, so only the last term is known: {what.because}."
-        yield ExplainedQuestion(_IF_LOST, [sentence, *_for_ever(outlook, pod)])
+        if of_node.ready == "Unknown":
+            question = "When will it be evicted?"
+            sentence = f"Its node is lost and has no NoExecute taint yet; {what.because}."
+        yield ExplainedQuestion(question, [sentence, *_for_ever(outlook, pod)])
         return
     question = _IF_LOST if of_node.ready == "True" else _NOT_YET
     seconds = float(what.after_seconds or 0)
@@ -330,10 +323,9 @@ def _where(outlook: Outlook, pod: Pod, node: Node | None) -> Iterator[str]:
         yield "It has no node yet."
         return
     if node is None:
-        if is_known_absent(outlook, pod.spec.node_name):
-            yield f"It is bound to {pod.spec.node_name}, but no such node was read."
-        else:
-            yield f"It is bound to {pod.spec.node_name}, of which nothing was read."
+        known = is_known_absent(outlook, pod.spec.node_name)
+        read = "but no such node was read" if known else "of which nothing was read"
+        yield f"It is bound to {pod.spec.node_name}, {read}."
         return
     of_node = outlook.node(node)
     verdict = node_verdict(of_node, outlook.now_ns)

@@ -50,17 +50,11 @@ def who_section(
     lines = [line for line in lines_of_all if line.kind == "Node"]
     cordon, deletion = list(_cordon(node, lines, now_ns)), list(_deletion(lines, now_ns))
     sentences = [
-        *cordon,
-        *_taints(node, lines, now_ns),
-        *_drains(node, lines, now_ns),
-        *_conditions(node, lines, now_ns),
-        *deletion,
-        *_upgrade(node),
-        *_conflict(node, lines),
+        *(*cordon, *_taints(node, lines, now_ns), *_drains(node, lines, now_ns)),
+        *(*_conditions(node, lines, now_ns), *deletion, *_upgrade(node), *_conflict(node, lines)),
     ]
     sentences = sentences or ["It is neither cordoned nor tainted."]
-    ready = node.ready()
-    is_asked = node.spec.unschedulable and ready is not None and ready.status == wellknown.TRUE
+    is_asked = node.spec.unschedulable and node.is_ready
     first = [*(cordon if is_asked else ()), *deletion]  # of a lost node other things are asked
     return ExplainedQuestion(WHO, sentences, answer=" ".join(first), goes_before=True)
 
@@ -98,17 +92,13 @@ def _taints(node: Node, lines: Sequence[ReplayLine], now_ns: int) -> Iterator[st
 
 
 def _other_taint(node: Node, taint: Taint, line: ReplayLine | None, now_ns: int) -> str:
-    note = note_of(taint.key)
-    is_known = note is not None and (
-        note.since == CREATED or not replay_line.owner_of_taint(taint.key)
-    )
-    if note is not None and is_known:
+    note, owner = note_of(taint.key), replay_line.owner_of_taint(taint.key)
+    if note is not None and (note.since == CREATED or not owner):
         since = f" {_when(line, now_ns)}" if line is not None else ""
         return f"Taint {taint}{since} is one of {note.owner}: {note.ends}."
     if line is not None and line.actor != replay_line.UNKNOWN_ACTOR:
         then = replay_line.what_next(line.actor, node.name).partition(" (")[0]
         return f"Taint {taint} {_when(line, now_ns)} by {line.actor}{f': {then}' if then else ''}."
-    owner = replay_line.owner_of_taint(taint.key)
     if owner:
         then = replay_line.what_next(Actor(OTHER, owner), node.name)
         return f"Taint {taint} is one of {owner}{f': {then}' if then else ''}."
@@ -130,16 +120,13 @@ def _drains(node: Node, lines: Sequence[ReplayLine], now_ns: int) -> Iterator[st
 
 def _conditions(node: Node, lines: Sequence[ReplayLine], now_ns: int) -> Iterator[str]:
     for type_ in wellknown.LIFECYCLE_CONDITIONS:
-        condition = node.status.condition(type_)
-        line = _last(lines, "lifecycle", type_)
+        condition, line = node.status.condition(type_), _last(lines, "lifecycle", type_)
         if condition is None or line is None or _is_over(condition):
             continue
         message = f": {condition.message}" if condition.message else ""
         stale = condition.status == wellknown.TRUE and not node.spec.unschedulable
-        yield (
-            f"Condition {line.detail} {_when(line, now_ns)} by {line.actor}{message}."
-            + (" The node is not cordoned: it was probably forgotten." if stale else "")
-        )
+        forgotten = " The node is not cordoned: it was probably forgotten." * stale
+        yield f"Condition {line.detail} {_when(line, now_ns)} by {line.actor}{message}.{forgotten}"
 
 
 def _conflict(node: Node, lines: Sequence[ReplayLine]) -> Iterator[str]:
@@ -171,11 +158,9 @@ def _conflict(node: Node, lines: Sequence[ReplayLine]) -> Iterator[str]:
 
 def _is_over(condition: NodeCondition) -> bool:
     """True if it says nothing of the present: a drain that ended well, or what is not so."""
-    ended_badly = (
-        condition.type == wellknown.DRAIN_IN_PROGRESS
-        and condition.reason != wellknown.DRAIN_COMPLETED
-    )
-    return condition.status == wellknown.FALSE and not ended_badly
+    ended_well = condition.reason == wellknown.DRAIN_COMPLETED
+    is_drain = condition.type == wellknown.DRAIN_IN_PROGRESS
+    return condition.status == wellknown.FALSE and (ended_well or not is_drain)
 
 
 def _deletion(lines: Sequence[ReplayLine], now_ns: int) -> Iterator[str]:
@@ -197,9 +182,8 @@ def _upgrade(node: Node) -> Iterator[str]:
         yield "Its annotation nodelife.dev/upgrade cannot be read: no upgrade run touches it."
         return
     if mark is not None:
-        cordon = (
-            ", which cordoned it and uncordons it" if mark.cordon == marks.CordonOwner.OURS else ""
-        )
+        ours = mark.cordon == marks.CordonOwner.OURS
+        cordon = ", which cordoned it and uncordons it" if ours else ""
         reason = f": {mark.reason}" if mark.reason else ""
         yield (
             f"Upgrade run {mark.run}{cordon}: {mark.state} since {mark.since or 'unknown'}{reason}"
@@ -209,14 +193,9 @@ def _upgrade(node: Node) -> Iterator[str]:
 
 def _last(lines: Sequence[ReplayLine], family: str, *rest: str) -> ReplayLine | None:
     """The newest line of that family whose identity goes on so behind the node's name."""
-    return next(
-        (
-            line
-            for line in reversed(lines)
-            if line.family == family and line.identity[2 : 2 + len(rest)] == rest
-        ),
-        None,
-    )
+    of_family = (line for line in reversed(lines) if line.family == family)
+    its = (line for line in of_family if line.identity[2 : 2 + len(rest)] == rest)
+    return next(its, None)
 
 
 def _when(line: ReplayLine, now_ns: int) -> str:

@@ -115,7 +115,7 @@ def audit(seen: AuditInput, settings: Settings, now_ns: int) -> AuditResult:
         if node_name in ready and _is_plain(pod):
             plain += 1
             continue
-        node = health.get(node_name) or _no_node(
+        node = health.get(node_name) or missing_node(
             pod, read=seen.nodes is not None and node_name not in seen.unlisted
         )
         of_pod = list(pod_findings(pod, node, context))
@@ -164,11 +164,9 @@ def pod_findings(pod: Pod, node: NodeReadiness, context: AuditContext) -> Iterat
     if not node.exists:
         yield orphaned(pod, node, context)
         return
-    if pod.status.phase == "Failed":
-        leftover = list(evicted_leftover(pod, node, context))
-        if leftover:
-            yield from leftover
-            return
+    if pod.status.phase == "Failed" and (leftover := [*evicted_leftover(pod, node, context)]):
+        yield from leftover
+        return
     class_ = classify(pod, node, context.rules, now_ns=context.now_ns)
     if class_.name not in (OK, UNKNOWN):
         yield from readiness(pod, node, class_, context)
@@ -180,7 +178,7 @@ def pod_findings(pod: Pod, node: NodeReadiness, context: AuditContext) -> Iterat
         yield from never_evicted(pod, node, context)
 
 
-def _no_node(pod: Pod, *, read: bool) -> NodeReadiness:
+def missing_node(pod: Pod, *, read: bool) -> NodeReadiness:
     """The health of a node of which there is no object: it was not read, or does not exist, or the
     pod is not bound at all."""
     name = pod.spec.node_name
@@ -228,8 +226,8 @@ def _quiet_class(pod: Pod, node: NodeReadiness, context: AuditContext) -> str:
     """`ok` or `unknown` for a pod without a finding."""
     if pod.metadata.deletion_timestamp is not None:
         return OK
-    class_ = classify(pod, node, context.rules, now_ns=context.now_ns)
-    return UNKNOWN if class_.name == UNKNOWN else OK
+    name = classify(pod, node, context.rules, now_ns=context.now_ns).name
+    return UNKNOWN if name == UNKNOWN else OK
 
 
 def waits_for(pod: Pod) -> list[str]:

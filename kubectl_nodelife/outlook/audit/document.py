@@ -82,14 +82,12 @@ KINDS = ("Node", "Lease", "Pod", "DaemonSet")
 
 
 class PodAudit(msgspec.Struct, frozen=True):
-    """The findings of one look at the cluster. `source` as the contract has it; `moment`: which
-    instant was judged, and why that one. `beforehand`: what would go wrong in an outage.
+    """The findings of one look at the cluster. `head`: as of the view; `beforehand`: what would go
+    wrong in an outage.
     """
 
     audit: AuditResult
-    source: dict[str, Any]
-    profile: str
-    moment: dict[str, str]
+    head: dict[str, Any]
     now_ns: int
     warnings: tuple[str, ...]
     beforehand: tuple[str, ...] = ()
@@ -102,9 +100,7 @@ class PodAudit(msgspec.Struct, frozen=True):
         """The PodAudit document."""
         return document(
             "PodAudit",
-            source=self.source,
-            profile=self.profile,
-            moment=self.moment,
+            **self.head,
             findings=[finding_document(f, self.now_ns) for f in self.audit.findings],
             counts=self.audit.counts,
             waiting=self.audit.waiting,
@@ -126,11 +122,11 @@ def seen_in(
         if (namespace is None or pod.namespace == namespace)
         and (labels is None or matches(labels, pod.metadata.labels))
     ]
-    renewals: dict[str, int | None] = {}
-    for name, heartbeat in cache.heartbeats.items():
-        renewal = heartbeat.renewal(view.now_ns)
-        if renewal is not None:
-            renewals[name] = renewal[0]
+    renewals = {
+        name: renewal[0]
+        for name, heartbeat in cache.heartbeats.items()
+        if (renewal := heartbeat.renewal(view.now_ns)) is not None
+    }
     return AuditInput(
         pods,
         None if "Node" in view.unread else cache.nodes,
@@ -149,12 +145,9 @@ def pod_audit(view: ClusterView, seen: AuditInput) -> PodAudit:
         )
         counts = {name: count for name, count in audited.counts.items() if name != NOT_EVICTED}
         audited = replace(audited, findings=waiting, counts=counts)
-    audited = replace(audited, findings=tuple(with_late_taints(view, audited.findings)))
     return PodAudit(
-        audit=audited,
-        source=view.source,
-        profile=view.settings.profile.name,
-        moment=view.moment,
+        audit=replace(audited, findings=tuple(with_late_taints(view, audited.findings))),
+        head=view.head,
         now_ns=view.now_ns,
         warnings=(*view.warnings, *audited.warnings),
         beforehand=tuple(beforehand(view.cache, view.settings)),
@@ -207,15 +200,14 @@ def _eviction_document(finding: PodFinding, now_ns: int) -> dict[str, Any] | Non
     eviction = finding.eviction
     if eviction is None:
         return None
-    due_ns = eviction.due_ns
+    due_ns, comes = eviction.due_ns, dict[str, Any](inSeconds=None)
     if finding.taint_due_ns is not None:
-        overdue = format_time(finding.taint_due_ns)
-        return {"inSeconds": None, "taintOverdueSince": overdue, "because": eviction.because}
-    if finding.is_overdue and due_ns is not None:
-        overdue = format_time(due_ns)
-        return {"inSeconds": None, "overdueSince": overdue, "because": eviction.because}
-    in_seconds = None if due_ns is None else max(0, -((now_ns - due_ns) // SECOND_NS))
-    return {"inSeconds": in_seconds, "because": eviction.because}
+        comes["taintOverdueSince"] = format_time(finding.taint_due_ns)
+    elif due_ns is not None and finding.is_overdue:
+        comes["overdueSince"] = format_time(due_ns)
+    elif due_ns is not None:
+        comes["inSeconds"] = max(0, -((now_ns - due_ns) // SECOND_NS))
+    return {**comes, "because": eviction.because}
 
 
 def repair_document(

@@ -43,7 +43,7 @@ from kubectl_nodelife.outlook.audit.classes import (
     STALE_READY,
     Classification,
 )
-from kubectl_nodelife.outlook.eviction_forecast import eviction_due, eviction_forecast
+from kubectl_nodelife.outlook.eviction_forecast import LOST, eviction_due, eviction_forecast
 from kubectl_nodelife.sim.kubelet_state import NOT_STARTED_NS
 from kubectl_nodelife.workloads.force_advice import (
     ForceAdvice,
@@ -306,12 +306,8 @@ def never_evicted(pod: Pod, node: NodeReadiness, context: AuditContext) -> Itera
 
 def _coming_taint(node: NodeReadiness) -> Taint:
     """The taint that the node lifecycle controller gives a node in this state."""
-    key = (
-        wellknown.TAINT_NODE_NOT_READY
-        if node.ready == wellknown.FALSE
-        else wellknown.TAINT_NODE_UNREACHABLE
-    )
-    return Taint(key=key, effect=wellknown.NO_EXECUTE)
+    unreachable, not_ready = LOST
+    return not_ready if node.ready == wellknown.FALSE else unreachable
 
 
 def _evidence_of(finding: PodFinding) -> Iterator[Evidence]:

@@ -269,12 +269,11 @@ def times_of_one_look(pod: Pod, node: NodeReadiness) -> FirstSeen | None:
     time since when it has been so, and since 1.16 the mark of the node controller moves that time
     too (PR 78104).
     """
-    times = [node.ready_since_ns]
-    for type_ in (conditions.READY, conditions.CONTAINERS_READY):
-        condition = pod.status.condition(type_)
-        times.append(None if condition is None else condition.last_transition_time)
+    types = (conditions.READY, conditions.CONTAINERS_READY)
+    found = [c for type_ in types if (c := pod.status.condition(type_)) is not None]
+    times = [node.ready_since_ns, *(condition.last_transition_time for condition in found)]
     read = [time for time in times if time is not None]
-    return FirstSeen(max(read)) if len(read) == len(times) else None
+    return FirstSeen(max(read)) if len(read) == 1 + len(types) else None
 
 
 def refusals(
@@ -331,11 +330,8 @@ def _pod_refusals(pod: Pod, class_: Classification, rules: StatusRules) -> Itera
         yield "it is a mirror pod: only its kubelet knows it"
     containers_ready = conditions.containers_ready_condition(pod.spec, status, rules)
     stored = status.condition(conditions.CONTAINERS_READY)
-    if (
-        stored is None
-        or stored.status != wellknown.TRUE
-        or containers_ready.status != wellknown.TRUE
-    ):
+    both = {containers_ready.status, "" if stored is None else stored.status}
+    if both != {wellknown.TRUE}:
         yield "its containers are not all ready"
     for name in _not_running(pod, rules):
         yield f"container {name} is not reported as running and ready"
@@ -349,10 +345,8 @@ def _pod_refusals(pod: Pod, class_: Classification, rules: StatusRules) -> Itera
 def _not_running(pod: Pod, rules: StatusRules) -> Iterator[str]:
     """Regular containers and sidecars that are not reported as ready and running."""
     sidecars = [c for c in pod.spec.init_containers if rules.sidecars and conditions.is_sidecar(c)]
-    reported = (
-        *(pod.status.init_container_statuses or ()),
-        *(pod.status.container_statuses or ()),
-    )
+    status = pod.status
+    reported = (*(status.init_container_statuses or ()), *(status.container_statuses or ()))
     fit = {s.name for s in reported if s.ready and s.state.running is not None}
     return (c.name for c in (*sidecars, *pod.spec.containers) if c.name not in fit)
 
