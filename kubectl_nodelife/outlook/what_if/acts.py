@@ -171,8 +171,7 @@ def acts_of_file(name: str, events: Sequence[Any], cluster: Cache) -> Act:
             continue
         for node in targets.nodes:
             if node not in cluster.nodes:
-                near = get_close_matches(node, cluster.nodes, 1)
-                raise event.place.fault(f"no node {node}", _meant(near, cluster.nodes))
+                raise event.place.fault(f"no node {node}", _meant(node, cluster.nodes))
         nodes |= dict.fromkeys(targets.nodes)
         if targets.selector is not None:
             of_all = sorted(cluster.nodes.items())
@@ -256,10 +255,9 @@ class _Resolver:
             lose["link"] = True
         if (for_ns := _duration(words, "--for")) is not None:
             lose["for"] = words.options["--for"]
-        if of_all:
-            return _made("lose link", [], nodes, words, {"lose": lose}, for_ns)
         name = f"lose link {kind}" if link else f"lose {kind}"
-        return _made(name, _kind_and_names(targets)[1], nodes, words, {"lose": lose}, for_ns)
+        name, named = ("lose link", []) if of_all else (name, _kind_and_names(targets)[1])
+        return _made(name, named, nodes, words, {"lose": lose}, for_ns)
 
     def _taint(self, words: ActWords) -> Act:
         taints = [target for target in words.targets if ":" in target or "=" in target]
@@ -325,17 +323,8 @@ class _Resolver:
             remedy = f"such as: set {TOLERATION_SECONDS}=30 --restamp"
             raise BadInput(f"is for {TOLERATION_SECONDS}", on="--restamp", remedy=remedy)
         detail = [dict([target.split("=", 1)]) for target in words.targets]
-        at_ns = _duration(words, "--at") or 0
-        return Act(
-            index=0,
-            act="set",
-            targets=words.targets,
-            nodes=[],
-            at_seconds=at_ns / SECOND_NS,
-            detail=detail,
-            restart=restart,
-            restamp=restamp,
-        )
+        at_s = (_duration(words, "--at") or 0) / SECOND_NS
+        return Act(0, "set", words.targets, [], at_s, detail, restart=restart, restamp=restamp)
 
     def _group(
         self, verb: str, targets: Sequence[str], words: ActWords, more: tuple[str, ...] = ()
@@ -357,12 +346,10 @@ class _Resolver:
     def _named(self, names: Sequence[str]) -> list[str]:
         for name in names:
             if name not in self._cluster.nodes:
-                near = get_close_matches(name, self._cluster.nodes, 1)
                 if self._cluster.is_quarantined("Node", ("", name)):
                     raise BadInput(f"node {name} cannot be read")
-                raise BadInput(
-                    f'nodes "{name}" not found', remedy=_meant(near, self._cluster.nodes)
-                )
+                remedy = _meant(name, self._cluster.nodes)
+                raise BadInput(f'nodes "{name}" not found', remedy=remedy)
         return list(names)
 
     def of_zone(self, zone: str) -> list[str]:
@@ -370,8 +357,7 @@ class _Resolver:
         last = {name.rpartition("/")[2]: name for name in self._zones}
         name = zone if zone in self._zones else last.get(zone, "")
         if not name:
-            near = get_close_matches(zone, self._zones, 1)
-            raise BadInput(f"no zone {zone!r}", on="zone", remedy=_meant(near, self._zones))
+            raise BadInput(f"no zone {zone!r}", on="zone", remedy=_meant(zone, self._zones))
         return self._zones[name]
 
     def matching(self, selector: str) -> list[str]:
@@ -397,17 +383,10 @@ def _made(
     *,
     more: Sequence[Mapping[str, Any]] = (),
 ) -> Act:
-    at_ns = _duration(words, "--at") or 0
-    at = words.options.get("--at", "0s")
-    return Act(
-        0,
-        act,
-        list(targets),
-        nodes,
-        at_ns / SECOND_NS,
-        [{"at": at, **each} for each in (event, *more)],
-        None if for_ns is None else for_ns / SECOND_NS,
-    )
+    at, at_s = words.options.get("--at", "0s"), (_duration(words, "--at") or 0) / SECOND_NS
+    detail = [{"at": at, **each} for each in (event, *more)]
+    for_s = None if for_ns is None else for_ns / SECOND_NS
+    return Act(0, act, list(targets), nodes, at_s, detail, for_s)
 
 
 def _duration(words: ActWords, name: str) -> int | None:
@@ -473,7 +452,7 @@ def _example(verb: str) -> str:
     return f"such as: kubectl nodelife {example}"
 
 
-def _meant(near: Sequence[str], words: Mapping[str, object]) -> str:
-    if near:
-        return f"did you mean {near[0]}?"
-    return f"known: {first_names(sorted(filter(None, words)), _NAMED)}"
+def _meant(word: str, words: Mapping[str, object]) -> str:
+    known = f"known: {first_names(sorted(filter(None, words)), _NAMED)}"
+    near = get_close_matches(word, words, 1)
+    return f"did you mean {near[0]}?" if near else known

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from msgspec.structs import asdict
 
@@ -30,7 +30,6 @@ from kubectl_nodelife.outlook.what_if.document import (
     PendingEvents,
     Point,
     ServiceFuture,
-    UnreadKindNote,
     Verdict,
     WhatIf,
     WhyChanged,
@@ -87,11 +86,12 @@ def make_answer(
     if plays.without_acts is not plays.baseline:
         without = PlayReading(plays.without_acts, now, ignores)
     after = PlayReading(plays.future, plays.settings, ignores)
-    workloads = list(_workloads(without, before, after, plays))
+    workloads = _workloads(without, before, after, plays)
     services = list(_services(without, after))
     zones = list(zone_futures(without, after, plays.present.setting.cluster))
     drains, elsewhere = after.drains(), (plays.fast.deleted, plays.slow.deleted)
     nodes = node_futures(before, after, acts, elsewhere)
+    facts = OutcomeFacts(acts, drains, workloads, services, zones)
     differences = _differences(plays, acts)
     return WhatIf(
         source=source,
@@ -100,23 +100,21 @@ def make_answer(
         settings={"baseline": _changed(now), "future": _changed(plays.settings)},
         acts=list(acts),
         horizon=_horizon(after),
-        verdict=_verdict(
-            (without, before, after), OutcomeFacts(acts, drains, workloads, services, zones)
-        ),
+        verdict=_verdict((without, before, after), facts),
         workloads=workloads,
         services=services,
         zones=zones,
         nodes=nodes,
         budgets=[b for key, b in sorted(after.budgets.items()) if b != before.budgets.get(key)],
         writes=_writes(plays, acts),
-        already_down=_already_down(before),
+        already_down=["/".join(each) for each in sorted(before.played.levels.at_zero_before())],
         repeats=pod_loops(after.played.courses),
         drains=drains,
         ignored=len(after.ignored),
         why=list(why),
         differences=differences[:MOST_DIFFERENCES],
         truncated=max(0, len(differences) - MOST_DIFFERENCES),
-        not_evaluated=[UnreadKindNote(kind=kind, means=means) for kind, means in plays.unread],
+        not_evaluated=list(plays.present.unread),
         assumed=[*plays.assumed, *_unknown_orders(nodes), *ASSUMED],
         warnings=[*warnings, *act_warnings(acts, before, plays.present)],
     )
@@ -187,8 +185,8 @@ def lost_already(act: Act, before: PlayReading, present: Present) -> list[str]:
 def _horizon(after: PlayReading) -> Horizon:
     played = after.played
     due: dict[str, list[float]] = {}
-    for thing in sorted(played.due):
-        due.setdefault(thing.whose, []).append(after.seconds(thing.at_ns) or 0.0)
+    for at_ns, whose in sorted(played.due):
+        due.setdefault(whose, []).append(after.seconds(at_ns) or 0.0)
     return Horizon(
         until_seconds=after.seconds(played.end_ns) or 0.0,
         ended_seconds=after.seconds(played.ended_ns) or 0.0,
@@ -209,18 +207,15 @@ def _workloads(
     before: PlayReading,
     after: PlayReading,
     plays: Plays,
-) -> Iterator[WorkloadFuture]:
+) -> list[WorkloadFuture]:
     """Those that fare otherwise than without any act, or than in the baseline."""
-    workloads = sorted({*after.workloads(), *before.workloads(), *without.workloads()})
     found = [
         _workload(workload, without, before, after, plays)
-        for workload in workloads
+        for workload in {*after.workloads(), *before.workloads(), *without.workloads()}
         if any(_differs(workload, other, after) for other in dict.fromkeys((without, before)))
     ]
-    yield from sorted(
-        found,
-        key=lambda w: (OUTAGE_ORDER[w.outage], -w.at_zero_seconds, w.namespace, w.kind, w.name),
-    )
+    found.sort(key=lambda w: (w.namespace, w.kind, w.name))
+    return sorted(found, key=lambda w: (OUTAGE_ORDER[w.outage], -w.at_zero_seconds))
 
 
 def _differs(workload: ServedObject, before: PlayReading, after: PlayReading) -> bool:
@@ -267,15 +262,14 @@ def _workload(
     low, high = (extreme.of_workload(workload, unchanged) for extreme in extremes)
     course = reading.courses[workload]
     evicted = [course.evicted, *(each.evicted.get(workload, 0) for each in extremes)]
-    owner = _Owner.of(workload, plays.present)
-    wanted = owner.replicas if owner.replicas is not None else levels.pods_at_start(workload)
+    replicas, top_owner = _owner_of(workload, plays.present)
     return WorkloadFuture(
         namespace=workload.namespace,
         kind=workload.kind,
         name=workload.name,
-        top_owner=owner.top,
-        wanted=wanted,
-        wanted_from="spec" if owner.replicas is not None else "pods",
+        top_owner=top_owner,
+        wanted=levels.pods_at_start(workload) if replicas is None else replicas,
+        wanted_from="pods" if replicas is None else "spec",
         outage=_word(outage),
         ready_before=outage.before.ready,
         lowest_ready=outage.lowest_ready,
@@ -309,27 +303,17 @@ def _other(reading: PlayReading, workload: ServedObject, future: PlayReading) ->
     )
 
 
-class _Owner(NamedTuple):
-    """A workload's replicas, where its spec was read, and what owns it in the end."""
-
-    replicas: int | None
-    top: str
-
-    @classmethod
-    def of(cls, workload: ServedObject, present: Present) -> _Owner:
-        """Of that workload, as the cluster was at t=0."""
-        key = (workload.namespace, workload.name)
-        owner_object = present.setting.cluster.get(workload.kind, key)
-        top = f"{workload.kind}/{workload.name}"
-        if owner_object is None:
-            return cls(None, top)
-        above = controller_of(owner_object.metadata)
-        if above is not None:
-            top = f"{above.kind}/{above.name}"
-        spec = getattr(owner_object, "spec", None)
-        if not isinstance(spec, (ScaleSpec, ReplicationControllerSpec)):
-            return cls(None, top)
-        return cls(1 if spec.replicas is None else spec.replicas, top)
+def _owner_of(workload: ServedObject, present: Present) -> tuple[int | None, str]:
+    """A workload's replicas, where its spec was read, and what owns it in the end, at t=0."""
+    key, top = (workload.namespace, workload.name), f"{workload.kind}/{workload.name}"
+    owner = present.setting.cluster.get(workload.kind, key)
+    above = controller_of(owner.metadata) if owner is not None else None
+    if above is not None:
+        top = f"{above.kind}/{above.name}"
+    spec = getattr(owner, "spec", None)
+    if not isinstance(spec, (ScaleSpec, ReplicationControllerSpec)):
+        return None, top
+    return 1 if spec.replicas is None else spec.replicas, top
 
 
 def _word(outage: Outage) -> str:
@@ -354,16 +338,10 @@ def _services(before: PlayReading, after: PlayReading) -> Iterator[ServiceFuture
             )
 
 
-def _already_down(before: PlayReading) -> list[str]:
-    levels = before.played.levels
-    return ["/".join(workload) for workload in sorted(levels.at_zero_before())]
-
-
 def _differences(plays: Plays, acts: Sequence[Act]) -> list[Difference]:
     """Records that only one play has: of the same words and object, in their order."""
     unmatched = Counter(_key(record) for record in plays.baseline.records)
-    differences = []
-    causes = act_of_each(plays.future, acts)
+    differences, causes = list[Difference](), act_of_each(plays.future, acts)
     for record, act in zip(plays.future.records, causes, strict=True):
         key = _key(record)
         if unmatched[key]:
@@ -385,17 +363,9 @@ def _key(record: Record) -> object:
 
 
 def _difference(play: str, record: Record, act: int | None) -> Difference:
-    return Difference(
-        play=play,
-        at=record.at,
-        controller=record.controller,
-        action=record.action,
-        object=record.object,
-        detail=record.detail,
-        reason=record.reason,
-        error=record.error,
-        act=act,
-    )
+    told = asdict(record)
+    del told["cause"]
+    return Difference(play=play, **told, act=act)
 
 
 def _verdict(
@@ -406,12 +376,7 @@ def _verdict(
     is_same = readings[0] is readings[1]
     outage = min((w.outage for w in facts.workloads), key=OUTAGE_ORDER.__getitem__, default=NONE)
     asked = " and ".join(map(act_words, facts.acts))
-    both = {
-        name: Both(
-            baseline=was[name], future=now[name], without_acts=None if is_same else without[name]
-        )
-        for name in now
-    }
+    both = {n: Both(was[n], now[n], None if is_same else without[n]) for n in now}
     return Verdict(text=f"what if {asked}: {outcome_words(facts)}", outage=outage, **both)
 
 

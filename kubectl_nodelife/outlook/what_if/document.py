@@ -17,6 +17,7 @@ from kubectl_nodelife.kube.times import SECOND_NS
 from kubectl_nodelife.outlook.eviction_forecast import Range
 from kubectl_nodelife.outlook.taint_turns import pass_in_words
 from kubectl_nodelife.outlook.what_if.acts import Act
+from kubectl_nodelife.sim.present import UnreadKind
 from kubectl_nodelife.sim.reading import PodLoop
 
 
@@ -313,13 +314,6 @@ class Difference(_Document, frozen=True, kw_only=True, omit_defaults=True):
     act: int | None = None
 
 
-class UnreadKindNote(_Document, frozen=True):
-    """A kind of which nothing was read, and what that means for the answer."""
-
-    kind: str
-    means: str
-
-
 class PendingEvents(_Document, frozen=True):
     """Actions of one kind that were due after the horizon: how many, and when the first one is."""
 
@@ -381,6 +375,6 @@ class WhatIf(_Document, frozen=True, kw_only=True):
     why: list[WhyChanged]
     differences: list[Difference]
     truncated: int
-    not_evaluated: list[UnreadKindNote]
+    not_evaluated: list[UnreadKind]
     assumed: list[str]
     warnings: list[str]

@@ -55,16 +55,11 @@ def node_futures(
     changed = {n for n in after.nodes if after.nodes[n] and after.nodes[n] != before.nodes.get(n)}
     deletions, waited = deletions_by_node(after)
     losses = Losses(after, deletions, waited)
-    return [
-        _node(
-            name,
-            after,
-            deletions.get(name, []),
-            losses,
-            [deleted.get(name, 0) for deleted in others],
-        )
-        for name in sorted(named | changed)
-    ]
+    futures = []
+    for name in sorted(named | changed):
+        elsewhere = [deleted.get(name, 0) for deleted in others]
+        futures.append(_node(name, after, deletions.get(name, []), losses, elsewhere))
+    return futures
 
 
 def deletions_by_node(after: PlayReading) -> tuple[dict[str, list[Deletion]], dict[str, float]]:
@@ -173,11 +168,9 @@ def _of_collector(name: str, at: float, first: float, after: PlayReading) -> Ins
     if gone is None:
         return InstantRange(max(0.0, round(at - period, 3)), round(at + period, 3))
     quarantine = QUARANTINE_NS / SECOND_NS * after.settings.profile.has("gc_quarantine")
-    takes = at - first + _TOLERANCE_S
-    runs = 2 if quarantine else 1
-    return InstantRange(
-        round(gone + quarantine, 3), round(gone + quarantine + runs * period + takes, 3)
-    )
+    takes, runs = at - first + _TOLERANCE_S, 2 if quarantine else 1
+    latest = gone + quarantine + runs * period + takes
+    return InstantRange(round(gone + quarantine, 3), round(latest, 3))
 
 
 class Losses:
@@ -311,14 +304,12 @@ class Losses:
         waiting = sorted(self._unknown, key=lambda name: (self._unknown[name], name))
         while waiting:
             first = self._unknown[waiting[0]]
-            own = [n for n in waiting if self._is_due(n, first) or self._unknown[n] == first]
+            due = first + _TOLERANCE_S
+            own = [n for n in waiting if self._due[n][0] <= due or self._unknown[n] == first]
             of_pass = LossPass(first, max(self._unknown[name] for name in own))
             passes.update(dict.fromkeys(own, of_pass))
             waiting = [name for name in waiting if name not in passes]
         return passes
-
-    def _is_due(self, name: str, at: float) -> bool:
-        return self._due[name][0] <= at + _TOLERANCE_S
 
 
 class _Turns(NamedTuple):
@@ -364,13 +355,9 @@ class Extreme(msgspec.Struct, frozen=True):
     def of(cls, played: Played, settings: Settings) -> Extreme:
         """Of that play, which ended under these settings."""
         reading = PlayReading(played, settings)
-        return cls(
-            played.start_ns,
-            reading.outages,
-            {workload: course.evicted for workload, course in reading.courses.items()},
-            {node: len(deletions) for node, deletions in deletions_by_node(reading)[0].items()},
-            played.waited_ns,
-        )
+        evicted = {workload: course.evicted for workload, course in reading.courses.items()}
+        deleted = {node: len(each) for node, each in deletions_by_node(reading)[0].items()}
+        return cls(played.start_ns, reading.outages, evicted, deleted, played.waited_ns)
 
     def of_workload(self, workload: ServedObject, unchanged: Outage) -> PlayExtreme:
         """How the workload fared. `unchanged`: the figures of one whose level does not change."""

@@ -12,8 +12,7 @@ from bisect import bisect_right
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
-from itertools import pairwise
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import msgspec
 
@@ -54,23 +53,16 @@ from kubectl_nodelife.sim.timeline import Record, Timeline
 from kubectl_nodelife.workloads.budgets import rule_of
 
 
-class DueThing(NamedTuple):
-    """Something that was still to happen when a play ended: whose, and when, ns."""
-
-    at_ns: int
-    whose: str
-
-
 class Played(msgspec.Struct, frozen=True, dict=True):
     """A play to its end: the cluster as it is then, what happened, and what served when.
 
     `end_ns`: the horizon; `ended_ns`: when nothing was to happen any more, the horizon where that
-    was not so: then `due` is what was to come. `silent`: the nodes whose kubelets are silent at the
-    end, and their last sign of life; `last_signs`: between which instants that of each node came
-    before it first fell silent, where that is known; `no_room`: why pods have no node then;
-    `volume_on`: which node has a volume for which a pod that is bound waits; `not_made`: in
-    whose place a StatefulSet makes no pod, and why. `budgets`: those whose status changed, as it
-    went.
+    was not so: then `due` is what was to come, when (ns) and whose. `silent`: the nodes whose
+    kubelets are silent at the end, and their last sign of life; `last_signs`: between which
+    instants that of each node came before it first fell silent, where that is known; `no_room`: why
+    pods have no node then; `volume_on`: which node has a volume for which a pod that is bound
+    waits; `not_made`: in whose place a StatefulSet makes no pod, and why. `budgets`: those whose
+    status changed, as it went.
     """
 
     start_ns: int
@@ -86,7 +78,7 @@ class Played(msgspec.Struct, frozen=True, dict=True):
     volume_on: dict[Key, str]
     not_made: list[tuple[Pod, str]]
     budgets: dict[Key, BudgetLedger]
-    due: list[DueThing]
+    due: list[tuple[int, str]]
     waited_ns: int = 0
     """The longest that a request of kube-controller-manager's waited for its client's token."""
 
@@ -160,7 +152,12 @@ class PlayReading:
         self.courses: defaultdict[ServedObject, WorkloadCourse] = defaultdict(WorkloadCourse)
         self.nodes = {name: _instants(node) for name, node in played.courses.nodes.items()}
         self.on_node: defaultdict[str, Counter[str]] = defaultdict(Counter)
-        self.budgets = dict(self._budgets())
+        end_ns = played.end_ns - played.start_ns
+        self.budgets = {
+            key: _budget_future(ledger, end_ns)
+            for key, ledger in played.budgets.items()
+            if len(ledger.entries) > 1
+        }
         self._count_pods()
         self._look_at_end()
 
@@ -169,12 +166,6 @@ class PlayReading:
         if is_ignored:
             self.ignored.add(counted)
         return is_ignored
-
-    def _budgets(self) -> Iterator[tuple[Key, BudgetFuture]]:
-        end_ns = self.played.end_ns - self.played.start_ns
-        for key, ledger in self.played.budgets.items():
-            if len(ledger.entries) > 1:
-                yield key, _budget_future(ledger, end_ns)
 
     def seconds(self, at_ns: int | None) -> float | None:
         """An instant as seconds after the question."""
@@ -210,18 +201,15 @@ class PlayReading:
 
     def drains(self) -> list[DrainFuture]:
         """What became of each drain, by its node."""
-        turns: dict[str, DrainFuture] = {}
+        turns: dict[str, DrainFuture | None] = {}
         for node, course in sorted(self.played.courses.nodes.items()):
             for done in course.events:
-                reason = done.action.reason
+                reason, because = done.action.reason, done.action.because
                 if reason == "DrainStarted":
-                    turns[node] = DrainFuture(node=node, ended="waits")
+                    turns[node] = None
                 elif reason in _DRAIN_ENDS and node in turns:
-                    because = done.action.because
                     turns[node] = DrainFuture(node, _DRAIN_ENDS[reason], done.at, because)
-        return [
-            turn if turn.ended != "waits" else self._waiting(turn.node) for turn in turns.values()
-        ]
+        return [turn or self._waiting(node) for node, turn in turns.items()]
 
     def _waiting(self, node: str) -> DrainFuture:
         """A drain that is not over, and the pod that it waits for."""
@@ -239,9 +227,8 @@ class PlayReading:
                 return DrainFuture(node, "waits", because=because)
         on_node = sorted(self.played.cluster.pods_on(node), key=lambda pod: pod.key)
         leaving = [pod for pod in on_node if pod.metadata.deletion_timestamp is not None]
-        if leaving:
-            return DrainFuture(node, "waits", because=f"{'/'.join(leaving[0].key)} does not go")
-        return DrainFuture(node, "waits", because="its turn has not come")
+        because = f"{'/'.join(leaving[0].key)} does not go" if leaving else "its turn has not come"
+        return DrainFuture(node, "waits", because=because)
 
     def _look_at_end(self) -> None:
         rates = {zone: states[-1].action.rate for zone, states in self.played.courses.zones.items()}
@@ -343,11 +330,8 @@ def zone_futures(before: PlayReading, after: PlayReading, at_start: Cache) -> It
     for name, states in sorted(changes.items()):
         if states == unchanged.get(name):
             continue
-        held = [
-            node
-            for node in sorted(after.played.silent)
-            if after.zone_of(node) == name and after.on_node[node]["brake"]
-        ]
+        silent = (node for node in sorted(after.played.silent) if after.zone_of(node) == name)
+        held = [node for node in silent if after.on_node[node]["brake"]]
         came_from = after.played.courses.zones[name][0].action.from_ or "Normal"
         first = _at_zero(after, came_from, counts.get(name, (0, 0)))
         yield ZoneFuture(
@@ -397,14 +381,11 @@ def _at_zero(after: PlayReading, state: str, count: tuple[int, int]) -> ZoneChan
     """A zone's state at t=0."""
     ready, not_ready = count
     size = ready + not_ready
-    return ZoneChange(
-        at=0.0,
-        state=state,
-        rate=eviction_rate(state, size, after.settings),
-        not_ready=not_ready,
-        nodes=size,
-        because=f"{not_ready} of {size} nodes not ready",
+    rate, because = (
+        eviction_rate(state, size, after.settings),
+        f"{not_ready} of {size} nodes not ready",
     )
+    return ZoneChange(0.0, state, rate, not_ready, size, because)
 
 
 def zone_changes(played: Played) -> dict[str, list[ZoneChange]]:
@@ -414,14 +395,7 @@ def zone_changes(played: Played) -> dict[str, list[ZoneChange]]:
 
 def _zone_change(done: Happened[SetZoneState]) -> ZoneChange:
     taken = done.action
-    return ZoneChange(
-        at=done.at,
-        state=taken.to,
-        rate=taken.rate,
-        not_ready=taken.not_ready,
-        nodes=taken.nodes,
-        because=taken.because,
-    )
+    return ZoneChange(done.at, taken.to, taken.rate, taken.not_ready, taken.nodes, taken.because)
 
 
 def _all_dark(
@@ -430,16 +404,15 @@ def _all_dark(
     """When every zone was fully disrupted."""
     state = {name: "Normal" if ready else FULL for name, (ready, _) in counts.items()}
     ordered = sorted((change.at, name, change) for name, all_ in changes.items() for change in all_)
-    dark: list[tuple[float, bool]] = []
+    spans: list[Span] = []
+    is_dark = False
     for at, name, change in ordered:
-        state[name] = change.state
-        dark.append((at, all(s == FULL for s in state.values())))
-    turns = [(at, now) for (_, was), (at, now) in pairwise([(0.0, False), *dark]) if was != now]
-    spans = []
-    for number, (at, now) in enumerate(turns):
-        if now:
-            ends = turns[number + 1][0] if number + 1 < len(turns) else None
-            spans.append(Span(from_seconds=at, to_seconds=ends))
+        state[name], was_dark = change.state, is_dark
+        is_dark = all(each == FULL for each in state.values())
+        if is_dark and not was_dark:
+            spans.append(Span(at, None))
+        elif was_dark and not is_dark:
+            spans[-1] = Span(spans[-1].from_seconds, at)
     return spans
 
 
@@ -448,11 +421,12 @@ def act_of_each(played: Played, acts: Sequence[Act]) -> list[int | None]:
     begun = {(round(act.at_seconds, 3), name): act.index for act in acts for name in _about(act)}
     by_record: list[int | None] = []
     for record in played.records:
+        act = None
         if record.cause is not None:
-            by_record.append(by_record[record.cause] if record.cause < len(by_record) else None)
-            continue
-        key = (record.at, record.object.name)
-        by_record.append(begun.get(key) if record.controller == "cluster" else None)
+            act = by_record[record.cause] if record.cause < len(by_record) else None
+        elif record.controller == "cluster":
+            act = begun.get((record.at, record.object.name))
+        by_record.append(act)
     return by_record
 
 
@@ -471,36 +445,26 @@ def chains(played: Played, about: str) -> WhyChanged:
     """The changes of `node/NAME` or NAMESPACE/KIND/NAME. Raises BadInput."""
     parts = about.split("/")
     if len(parts) == 2 and parts[0].lower() in ("node", "nodes"):
-        about_it = [i for i, r in enumerate(played.records) if _is_about_node(r, parts[1])]
-        is_there = parts[1] in played.cluster.nodes or bool(about_it)
+        wanted = {("Node", "", parts[1])}
+        is_there = parts[1] in played.cluster.nodes
     elif len(parts) == 3:
         workload = _workload(played, ServedObject(*parts))
         is_there = workload is not None
-        pods = {pod.key for pod in played.courses.pods if pod.workload == workload}
-        about_it = [
-            i
-            for i, record in enumerate(played.records)
-            if record.object.kind == "Pod" and (record.object.namespace, record.object.name) in pods
-        ]
+        wanted = {("Pod", *pod.key) for pod in played.courses.pods if pod.workload == workload}
     else:
         remedy = "write node/NAME or NAMESPACE/KIND/NAME"
         raise BadInput(f"{about!r} names nothing", on="--why", remedy=remedy)
-    if not is_there:
+    objects = [record.object for record in played.records]
+    about_it = [i for i, o in enumerate(objects) if (o.kind, o.namespace, o.name) in wanted]
+    if not (is_there or (len(parts) == 2 and about_it)):
         raise BadInput(f'"{about}" not found', on="--why", remedy="check the name")
     return WhyChanged(about=about, changes=[_chain(played.records, i) for i in about_it])
 
 
-def _is_about_node(record: Record, name: str) -> bool:
-    return record.object.kind == "Node" and record.object.name == name
-
-
 def _workload(played: Played, asked: ServedObject) -> ServedObject | None:
-    kind = asked.kind.lower()
-    for workload in sorted(played.workloads()):
-        same = (workload.namespace, workload.name) == (asked.namespace, asked.name)
-        if same and workload.kind.lower() == kind:
-            return workload
-    return None
+    wanted = asked._replace(kind=asked.kind.lower())
+    same = (w for w in played.workloads() if w._replace(kind=w.kind.lower()) == wanted)
+    return min(same, default=None)
 
 
 def _chain(records: list[Record], index: int | None) -> list[CausedChange]:
@@ -509,8 +473,6 @@ def _chain(records: list[Record], index: int | None) -> list[CausedChange]:
         record = records[index]
         obj = record.object
         name = "/".join(filter(None, (obj.kind.lower(), obj.namespace, obj.name)))
-        chain.append(
-            CausedChange(at=record.at, action=record.action, object=name, reason=record.reason)
-        )
+        chain.append(CausedChange(record.at, record.action, name, record.reason))
         index = record.cause
     return chain

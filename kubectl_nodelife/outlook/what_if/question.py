@@ -25,7 +25,7 @@ from kubectl_nodelife.kube.meta import controller_of
 from kubectl_nodelife.kube.times import SECOND_NS, human_duration
 from kubectl_nodelife.outlook.what_if.acts import TOLERATION_SECONDS, Act
 from kubectl_nodelife.outlook.what_if.node_futures import Extreme
-from kubectl_nodelife.outlook.what_if.play_reading import DueThing, Played
+from kubectl_nodelife.outlook.what_if.play_reading import Played
 from kubectl_nodelife.outlook.what_if.service_levels import ServiceLevels
 from kubectl_nodelife.sim.api import DefaultTolerationSeconds, template_of
 from kubectl_nodelife.sim.attached_volumes import AttachedVolumes
@@ -69,7 +69,7 @@ class Question(NamedTuple):
 class Plays(NamedTuple):
     """Baseline and future of a question; what is read of the futures of a fast and a slow cluster.
     `without_acts`: the baseline, or where that has acts a play without any. `assumed`: sentences;
-    `unread`: (kind, what the play does instead); `present`: what was played."""
+    `present`: what was played."""
 
     without_acts: Played
     baseline: Played
@@ -79,7 +79,6 @@ class Plays(NamedTuple):
     settings: Settings
     present: Present
     assumed: tuple[str, ...]
-    unread: tuple[tuple[str, str], ...]
 
 
 _UNSEEN: Final = frozenset({"lose", "drain"})
@@ -127,7 +126,8 @@ def play(
     begins; `beside` may play the extremes meanwhile. Raises BadInput.
     """
     setting = [act for act in question.acts if act.is_setting]
-    events = events_of([act for act in question.acts if not act.is_setting])
+    acting = [act for act in question.acts if not act.is_setting]
+    named, events = frozenset(name for act in acting for name in act.nodes), events_of(acting)
     asked = _future(question, setting)
     if asked.settings is not question.settings:  # of controllers that have never run so
         question = question._replace(next_pass_ns=None)
@@ -135,14 +135,13 @@ def play(
     under = present
     if asked.settings is not question.settings or asked.restamps:
         under = _present(question, asked.settings, restamps=asked.restamps)
-    acting = [act for act in question.acts if not act.is_setting]
     today = _Beginning(present, question)
     begun = today if under is present else _Beginning(under, question)
     last = asked.last_settings
 
     def extreme(timing: Timing, *, seeks: bool) -> Extreme:
         branch = begun.fork_under(timing, acting, asked.restarts)
-        branch = _with_luck(branch, acting, seeks=seeks)
+        branch.world.scheduler.placement.luck = Luck(named, seeks)  # where a pod's node is chance
         return Extreme.of(_played(branch, events, question, asked.restarts), last)
 
     progress(0)
@@ -156,16 +155,8 @@ def play(
         progress(2)
         fast, slow = extremes()
     progress(4)
-    unread = tuple((kind.kind, kind.means) for kind in present.unread)
     assumed = (*present.assumed, *_paced(future, fast, last))
-    return Plays(without_acts, baseline, future, fast, slow, last, present, assumed, unread)
-
-
-def _with_luck(branch: Branch, acts: Sequence[Act], *, seeks: bool) -> Branch:
-    """The branch, in which pods get nodes of the acts where that is chance, or get others."""
-    named = frozenset(name for act in acts for name in act.nodes)
-    branch.world.scheduler.placement.luck = Luck(named, seeks)
-    return branch
+    return Plays(without_acts, baseline, future, fast, slow, last, present, assumed)
 
 
 def _paced(future: Played, fast: Extreme, settings: Settings) -> Iterator[str]:
@@ -356,7 +347,7 @@ def _played(
         dict(volumes.waits) if isinstance(volumes, AttachedVolumes) else {},
         list(world.owners.not_made()),
         {key: world.disruption.ledgers[key] for key in sorted(world.disruption.changed)},
-        [DueThing(at_ns, whose) for at_ns, whose in branch.due()],
+        list(branch.due()),
         world.clients.longest_wait_ns if world.clients is not None else 0,
     )
     world.end()

@@ -162,9 +162,8 @@ def _pairs(kind: str, key: str, singles: Sequence[TargetGroup]) -> Iterator[Targ
         what = f"{len(singles):,} make {count:,} pairs, and at most {MOST_PAIRS:,} are played"
         if not count:
             what = "there is only one, which makes no pair"
-        raise BadInput(
-            what, on=f"--each {PAIR_OF} {kind}", remedy="narrow with -l or --zone, or rank groups"
-        )
+        remedy = "narrow with -l or --zone, or rank groups"
+        raise BadInput(what, on=f"--each {PAIR_OF} {kind}", remedy=remedy)
     for one, other in combinations(singles, 2):
         words: tuple[str, ...] = (kind, one.name, other.name)
         if kind == "label":
@@ -233,21 +232,16 @@ class Ranker:
     def outcome(self, target: str) -> TargetOutcome:
         """The effect of the target's loss, played. Raises BadInput."""
         act = self.acts[target]
-        played = self._plays.play([act])
-        after = PlayReading(played, self._settings, self._ignores)
+        after = PlayReading(self._plays.play([act]), self._settings, self._ignores)
         now = figures_of(after)
         down = sorted(c for c in after.outages if goes_down(c, self.before, after))
         figures = {name: Both(baseline=self.was[name], future=now[name]) for name in now}
-        longest_ns = max((_nothing_left_ns(after, each) for each in down), default=0)
-        return TargetOutcome(
-            target,
-            figures,
-            _more(self.before, after, down),
-            down,
-            in_seconds(longest_ns),
-            set(act.nodes) == set(lost_already(act, self.before, self._plays.present)),
-            frozenset(after.ignored),
-        )
+        of_down = [(each.kind == SERVICE, after.outage(each)) for each in down]
+        longest_ns = max((o.no_ready_ns if s else o.at_zero_ns for s, o in of_down), default=0)
+        is_lost = set(act.nodes) == set(lost_already(act, self.before, self._plays.present))
+        more, ignored = _more(self.before, after, down), frozenset(after.ignored)
+        longest_s = in_seconds(longest_ns)
+        return TargetOutcome(target, figures, more, down, longest_s, is_lost, ignored)
 
 
 def _more(
@@ -290,11 +284,6 @@ def _seconds(span_ns: float) -> float:
     return round(span_ns / SECOND_NS, 1)
 
 
-def _nothing_left_ns(after: PlayReading, served: ServedObject) -> int:
-    outage = after.outage(served)
-    return outage.no_ready_ns if served.kind == SERVICE else outage.at_zero_ns
-
-
 class Ranked(TypedDict):
     """The fields of WhatIfRanking that are about its targets."""
 
@@ -317,12 +306,8 @@ def ranked(
     order = sorted(outcomes, key=lambda o: (*(-o.more[f] for f in _SEVERITY), o.target))
     items = [
         RankedTarget(
-            rank=number,
-            target=outcome.target,
-            nodes=list(groups[outcome.target].nodes),
-            verdict=outcome.figures,
-            more=outcome.more,
-            down=["/".join(served) for served in outcome.down],
+            *(number, outcome.target, list(groups[outcome.target].nodes)),
+            *(outcome.figures, outcome.more, ["/".join(served) for served in outcome.down]),
             down_seconds=outcome.down_seconds,
             command=shlex.join([*_COMMAND, *words_on(words, groups[outcome.target].words), *flags]),
             lost_already=outcome.lost_already,

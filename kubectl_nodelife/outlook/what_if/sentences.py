@@ -7,7 +7,7 @@ what goes down, then what has fewer pods; what gets better comes last.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from itertools import pairwise
+from itertools import chain, pairwise, takewhile
 from typing import Final, NamedTuple
 
 from kubectl_nodelife.drain.results import DEGRADED, FULL
@@ -82,19 +82,12 @@ class OutcomeFacts(NamedTuple):
 
 def outcome_words(facts: OutcomeFacts) -> str:
     """The outcome in one sentence, the worst first."""
-    parts = [
-        *_drain_words(facts.drains),
-        *_loss_words(facts),
-        *_service_words(facts.services),
-        *_pending_words(facts.workloads),
-        *_gain_words(facts.workloads),
-        *_zone_words(facts.zones),
-    ]
-    if parts:
-        return "; ".join(parts)
-    if not facts.workloads:
-        return "no workload notices"
-    return "no workload loses a pod that serves"
+    parts = chain(
+        *(_drain_words(facts.drains), _loss_words(facts), _service_words(facts.services)),
+        *(_pending_words(facts.workloads), _gain_words(facts.workloads), _zone_words(facts.zones)),
+    )
+    unharmed = "no workload loses a pod that serves" if facts.workloads else "no workload notices"
+    return "; ".join(parts) or unharmed
 
 
 def why_not_back(workloads: Sequence[WorkloadFuture]) -> list[str]:
@@ -207,11 +200,8 @@ def _pending_words(workloads: Sequence[WorkloadFuture]) -> Iterator[str]:
         yield f"{pending} pods find no place" if pending > 1 else "1 pod finds no place"
     if placed:
         still = sum(map(len, (w.pending for w in workloads))) - pending
-        yield (
-            (f"{placed} pods find" if placed > 1 else "1 pod finds")
-            + " a node"
-            + f", {still} still {'find' if still > 1 else 'finds'} none" * (still > 0)
-        )
+        none = f", {still} still {'find' if still > 1 else 'finds'} none" * (still > 0)
+        yield (f"{placed} pods find a node" if placed > 1 else "1 pod finds a node") + none
 
 
 def gained(workload: WorkloadFuture) -> int:
@@ -222,12 +212,8 @@ def gained(workload: WorkloadFuture) -> int:
 def gained_at(workload: WorkloadFuture) -> float:
     """Since when as many serve as at the end, seconds."""
     last = workload.series[-1].serving
-    since = workload.series[-1].at
-    for point in reversed(workload.series):
-        if point.serving < last:
-            break
-        since = point.at
-    return since
+    as_many = takewhile(lambda point: point.serving >= last, reversed(workload.series))
+    return min(point.at for point in as_many)
 
 
 def _gain_words(workloads: Sequence[WorkloadFuture]) -> Iterator[str]:
@@ -257,9 +243,7 @@ def _since(workloads: Sequence[WorkloadFuture]) -> str:
 
 
 def _zone_words(zones: Sequence[ZoneFuture]) -> Iterator[str]:
-    stopped = [
-        z for z in zones if any(was.rate and not now.rate for was, now in pairwise(z.states))
-    ]
+    stopped = [z for z in zones if any(a.rate and not b.rate for a, b in pairwise(z.states))]
     if stopped:
         whose = [f"zone {z.name}" if z.name else "the zone without a name" for z in stopped]
         names = first_names(whose, _NAMED, " and ")

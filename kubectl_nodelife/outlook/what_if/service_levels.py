@@ -116,11 +116,9 @@ class ClusterAtStart:
     def pods_of(self, counted: ServedObject) -> list[Pod]:
         """The pods that count for a workload or Service."""
         if counted.kind == SERVICE:
-            return [
-                pod
-                for at_start in self._endpoints.pods_at_start((counted.namespace, counted.name))
-                if (pod := self._pods.get(at_start.key)) is not None
-            ]
+            at_start = self._endpoints.pods_at_start((counted.namespace, counted.name))
+            found = (self._pods.get(pod.key) for pod in at_start)
+            return [pod for pod in found if pod is not None]
         pods = [pod for uid in self._uids.get(counted, ()) for pod in self.cluster.pods_of(uid)]
         pods += self._without_uid.get(counted, ())
         return [pod for pod in pods if workload_of(pod) == counted]
@@ -198,10 +196,7 @@ class ServiceLevels:
     def _take(self, pod: Pod, before: _Judged | None) -> None:
         """Count the pod as it is now. `before`: how it was judged last."""
         meta, node = pod.metadata, pod.spec.node_name
-        if before is None:
-            counted = self.start.counted_for(pod)
-        else:
-            counted = before.counted
+        counted = before.counted if before is not None else self.start.counted_for(pod)
         if not node:
             self.unbound[pod.key] = None
         elif self.unbound:
@@ -233,11 +228,8 @@ class ServiceLevels:
     def _move(self, before: _Judged | None, after: _Judged | None) -> None:
         """From one judgement to another; None: the pod is not there."""
         was, now = before or _NOTHING, after or _NOTHING
-        ready, serving, blind = (
-            now.ready - was.ready,
-            now.serves - was.serves,
-            now.blind - was.blind,
-        )
+        ready, serving = now.ready - was.ready, now.serves - was.serves
+        blind = now.blind - was.blind
         if not (ready or serving or blind) and before is not None:
             return
         either = after or before
@@ -338,11 +330,8 @@ def outage_of(series: Sequence[Level], end_ns: int) -> Outage:
 
 
 def _is_ready(pod: Pod) -> bool:
-    return (
-        pod.ready()
-        and pod.metadata.deletion_timestamp is None
-        and pod.status.phase not in TERMINAL_PHASES
-    )
+    stays = pod.metadata.deletion_timestamp is None
+    return pod.ready() and stays and pod.status.phase not in TERMINAL_PHASES
 
 
 def workload_of(pod: Pod) -> ServedObject:
@@ -356,20 +345,19 @@ def workload_of(pod: Pod) -> ServedObject:
 def named_workloads(text: str, cluster: Cache) -> set[ServedObject]:
     """The workloads and Services that NAMESPACE/KIND/NAME or a selector of pods' labels means.
     Raises BadInput."""
-    parts = text.split("/")
+    parts, pods = text.split("/"), cluster.pods.values()
     if len(parts) == 3 and "=" not in text:
         namespace, kind, name = parts
-        every = {workload_of(p) for p in cluster.pods.values() if p.namespace == namespace}
-        services = (service.key for service in cluster.all(SERVICE))
-        every |= {ServedObject(ns, SERVICE, service) for ns, service in services if ns == namespace}
-        named = {w for w in every if w.kind.lower() == kind.lower() and w.name == name}
+        every = {workload_of(pod) for pod in pods if pod.namespace == namespace}
+        every |= {ServedObject(each.namespace, SERVICE, each.name) for each in cluster.all(SERVICE)}
+        wanted_key = (namespace, kind.lower(), name)
+        named = {w for w in every if (w.namespace, w.kind.lower(), w.name) == wanted_key}
     else:
         try:
             wanted = parse_selector(text)
         except ValueError as error:
             raise BadInput(str(error), on="--ignore") from None
-        pods = cluster.pods.values()
-        named = {workload_of(p) for p in pods if matches(wanted, p.metadata.labels)}
+        named = {workload_of(pod) for pod in pods if matches(wanted, pod.metadata.labels)}
     if not named:
         remedy = "write NAMESPACE/KIND/NAME, or a selector of pods' labels"
         raise BadInput(f"{text!r} matches no workload", on="--ignore", remedy=remedy)
