@@ -43,30 +43,29 @@ def rollout_status(daemon_set: DaemonSet) -> RolloutState:
     status, name = daemon_set.status, daemon_set.name
     if daemon_set.metadata.generation > status.observed_generation:
         return RolloutState("Waiting for daemon set spec update to be observed...\n", False)
-    desired = status.desired_number_scheduled
-    if status.updated_number_scheduled < desired:
-        updated = status.updated_number_scheduled
+    desired, updated = status.desired_number_scheduled, status.updated_number_scheduled
+    if updated < desired:
         text = f"{updated} out of {desired} new pods have been updated...\n"
-        return RolloutState(f'Waiting for daemon set "{name}" rollout to finish: {text}', False)
-    if status.number_available < desired:
+    elif status.number_available < desired:
         text = f"{status.number_available} of {desired} updated pods are available...\n"
-        return RolloutState(f'Waiting for daemon set "{name}" rollout to finish: {text}', False)
-    return RolloutState(f'daemon set "{name}" successfully rolled out\n', True)
+    else:
+        return RolloutState(f'daemon set "{name}" successfully rolled out\n', True)
+    return RolloutState(f'Waiting for daemon set "{name}" rollout to finish: {text}', False)
 
 
 def history_of(
     daemon_set: DaemonSet, revisions: Iterable[ControllerRevision]
 ) -> list[ControllerRevision]:
     """The set's revisions, ascending: those that match its selector and that it controls."""
-    found = []
-    for revision in revisions:
-        owner = controller_of(revision.metadata)
-        if owner is None or owner.uid != daemon_set.uid:
-            continue
-        if revision.namespace == daemon_set.namespace and matches(
-            daemon_set.spec.selector, revision.metadata.labels
-        ):
-            found.append(revision)
+    selector = daemon_set.spec.selector
+    found = (
+        revision
+        for revision in revisions
+        if (owner := controller_of(revision.metadata)) is not None
+        and owner.uid == daemon_set.uid
+        and revision.namespace == daemon_set.namespace
+        and matches(selector, revision.metadata.labels)
+    )
     return sorted(found, key=revision_order)
 
 
@@ -112,9 +111,8 @@ def rollback(
     """
     target = _rollback_target(history, to_revision)
     if match(daemon_set.spec.template, target):
-        number = target.revision
-        message = f"skipped rollback (current template already matches revision {number})"
-        return Rollback(target, message, True)
+        same = f"current template already matches revision {target.revision}"
+        return Rollback(target, f"skipped rollback ({same})", True)
     return Rollback(target, "rolled back", False)
 
 

@@ -156,9 +156,8 @@ def rollout_outlook(view: SetView) -> RolloutOutlook:
     stuck = {h.node for h in hindrances(view, using) if h.verdict == NEVER}
     used = [_budget_user(view, node, wave, node in stuck) for node, wave in using.items()]
     verdict = rollout_verdict(view, state, budget, using)
-    step = view.update_step()
     upcoming = []
-    if step is not None:
+    if (step := view.update_step()) is not None:
         upcoming += [f"delete {doomed.pod.name}: {doomed.because}" for doomed in step.delete]
         upcoming += [f"create a pod on {node}: {because}" for node, because in step.create]
     waits = [] if upcoming or not old_nodes else list(_waits_for(view.after_create_step, budget))
@@ -178,11 +177,8 @@ def _budget_user(view: SetView, node: str, wave: NodeUpdateState, stuck: bool) -
     words = [f"{name}: {trouble.words}" for name, trouble in troubles if trouble is not None]
     if words:
         return BudgetUser(node, wave.value, "; ".join(words), stuck)
-    because = (
-        "a pod is to be made"
-        if wave is NodeUpdateState.NONE
-        else "not available for long enough yet"
-    )
+    is_none = wave is NodeUpdateState.NONE
+    because = "a pod is to be made" if is_none else "not available for long enough yet"
     return BudgetUser(node, wave.value, because, False)
 
 
@@ -256,16 +252,10 @@ def history_rows(view: SetView) -> list[RevisionRow]:
         (pod.metadata.labels or {}).get(LABEL_CONTROLLER_REVISION_HASH) for pod in view.pods()
     ]
     for revision in view.revisions:
-        template = template_of(revision)
-        rows.append(
-            RevisionRow(
-                revision=revision,
-                cause=change_cause(revision),
-                current=revision is view.current,
-                pods=labels.count(hash_label(revision)) if "Pod" not in view.unread else None,
-                changes=[] if before is None else revision_changes(before, template),
-            )
-        )
+        template, is_current = template_of(revision), revision is view.current
+        pods = labels.count(hash_label(revision)) if "Pod" not in view.unread else None
+        changes = [] if before is None else revision_changes(before, template)
+        rows.append(RevisionRow(revision, change_cause(revision), is_current, pods, changes))
         before = template
     return rows
 
@@ -407,11 +397,9 @@ def _first_sync(view: SetView, plan: Rollback) -> Branch:
 
     old = view.daemon_set
     generation = old.metadata.generation + 1
-    patched = replace(
-        old,
-        metadata=replace(old.metadata, generation=generation),
-        spec=replace(old.spec, template=template_of(plan.revision)),
-    )
+    metadata = replace(old.metadata, generation=generation)
+    spec = replace(old.spec, template=template_of(plan.revision))
+    patched = replace(old, metadata=metadata, spec=spec)
     cluster = Cache()
     objects = [*view.cache.nodes.values(), *view.all_pods(), *view.revisions]
     cluster.fill([*objects, patched], view.now_ns)

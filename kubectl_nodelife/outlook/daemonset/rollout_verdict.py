@@ -103,20 +103,15 @@ def hindrances(view: SetView, using: dict[str, NodeUpdateState]) -> Iterator[Rol
     """The pods that are not available, those first that use the budget. An old pod that is not is
     replaced whatever the budget says, and so is in nobody's way."""
     old = view.node_index.with_old
-    nodes = [(name, verdict, pods) for name, verdict, pods in view.nodes()]
-    for name, verdict, pods in sorted(nodes, key=lambda row: row[0] not in using):
+    present = str(view.current.revision) if view.current is not None else ""
+    for name, verdict, pods in sorted(view.nodes(), key=lambda row: row[0] not in using):
         if name not in using and (verdict is None or not verdict.should_run):
             continue
         for pod in pods:
-            newest = not old or name not in old or view.revision_of(pod) == _present(view)
-            if newest or pod.metadata.deletion_timestamp is not None:
-                hindrance = _hindrance(view, name, pod)
-                if hindrance is not None:
-                    yield hindrance
-
-
-def _present(view: SetView) -> str:
-    return str(view.current.revision) if view.current is not None else ""
+            newest = name not in old or view.revision_of(pod) == present
+            counts = newest or pod.metadata.deletion_timestamp is not None
+            if counts and (hindrance := _hindrance(view, name, pod)) is not None:
+                yield hindrance
 
 
 def _hindrance(view: SetView, node: str, pod: Pod) -> RolloutVerdict | None:
@@ -174,10 +169,9 @@ def _unready(view: SetView, node: str, pod: Pod, trouble: PodTrouble) -> Rollout
     since = since if since is not None else pod.metadata.creation_timestamp
     usual = max((s for other in view.pods() if (s := ready_seconds(other)) is not None), default=0)
     waited_ns = view.now_ns - since if since is not None else 0
-    which = "" if not view.node_index.with_old else " (new revision)"
-    state = (
-        f": {trouble.words}," if trouble.kind is not TroubleKind.UNREADY else " has not been Ready"
-    )
+    which = " (new revision)" if view.node_index.with_old else ""
+    is_unready = trouble.kind is TroubleKind.UNREADY
+    state = " has not been Ready" if is_unready else f": {trouble.words},"
     because = f"{pod.name}{which} on {node}{state} for {human_duration(waited_ns)}"
     if usual:
         because += f", similar pods needed {human_seconds(usual)}"

@@ -89,7 +89,7 @@ def hot_loops_now(view: SetView, settings: Settings) -> Iterator[str]:
 
 def hot_loops_beforehand(sets: Iterable[DaemonSet], settings: Settings) -> Iterator[str]:
     """A sentence for each set of which that would be so on a node with some NoExecute taint."""
-    rules = behaviour_of((1, settings.profile.minor), settings.gates)
+    rules = _behaviour(settings)
     for daemon_set in sorted(sets, key=lambda each: each.key):
         try:
             taints = [*_ended_at_once(PodTemplate(daemon_set, rules), (*LOST, _ANY))]
@@ -117,16 +117,14 @@ def _ended_at_once(template: PodTemplate, taints: Sequence[Taint]) -> Iterator[T
 
 
 def _how_often(daemon_set: DaemonSet, settings: Settings) -> str:
-    rules = behaviour_of((1, settings.profile.minor), settings.gates)
+    rules = _behaviour(settings)
     if not (rules.surge and allows_surge(daemon_set)):
         return "each time the one before is gone"
-    pace = pace_of(settings)
-    if pace is None:
-        return "without a pause (its maxSurge counts no pod that is being deleted)"
-    return (
-        f"about {pace.evictions_a_second:g} times a second at {pace.qps:g} requests a second (its"
-        " maxSurge counts no pod that is being deleted)"
-    )
+    pace, often = pace_of(settings), "without a pause"
+    if pace is not None:
+        requests = f"{pace.qps:g} requests a second"
+        often = f"about {pace.evictions_a_second:g} times a second at {requests}"
+    return f"{often} (its maxSurge counts no pod that is being deleted)"
 
 
 _SHOWN = 3
@@ -165,14 +163,12 @@ def summarize(sets: DaemonSets, key: Key) -> SetSummary:
     """One set that is in the cache."""
     daemon_set = sets.cache.get("DaemonSet", key)
     assert isinstance(daemon_set, DaemonSet)
-    view = sets.view(key)
-    if view is None:
-        fault = f"its template cannot be read: {sets.fault(key)}"
+    view, missing = sets.view(key), lacking_to_count(sets.unread)
+    if view is None or missing:
+        fault = f"no {missing} were read: only reported counts"
+        if view is None:
+            fault = f"its template cannot be read: {sets.fault(key)}"
         return SetSummary(daemon_set, None, False, [fault])
-    missing = lacking_to_count(sets.unread)
-    if missing:
-        odd = [f"no {missing} were read: only reported counts"]
-        return SetSummary(daemon_set, None, False, odd)
     odd = [*oddities(view), *hot_loops_now(view, sets.settings)]
     return SetSummary(daemon_set, view.status(), view.knows_updated, odd)
 
@@ -404,39 +400,28 @@ def truth_table_document(
 
 def rollout_document(outlook: RolloutOutlook, source: Source) -> dict[str, Any]:
     """The DaemonSetRollout: how far an update is, and what it waits for."""
-    daemon_set = outlook.view.daemon_set
-    return document(
-        "DaemonSetRollout",
-        source=source,
-        namespace=daemon_set.namespace,
-        name=daemon_set.name,
-        **outlook.document(),
-    )
+    key = outlook.view.daemon_set.key
+    return _document_of("DaemonSetRollout", key, source, **outlook.document())
 
 
 def history_document(
     namespace: str, name: str, rows: Sequence[RevisionRow], source: Source
 ) -> dict[str, Any]:
     """The DaemonSetHistory: revisions, and what changed from one to the next."""
-    return document(
-        "DaemonSetHistory",
-        source=source,
-        namespace=namespace,
-        name=name,
-        revisions=[row.document() for row in rows],
-    )
+    revisions = [row.document() for row in rows]
+    return _document_of("DaemonSetHistory", (namespace, name), source, revisions=revisions)
+
+
+def _document_of(kind: str, key: Key, source: Source, **content: Any) -> dict[str, Any]:
+    return document(kind, source=source, namespace=key[0], name=key[1], **content)
 
 
 def rollback_document(
     outlook: UndoOutlook, source: Source, *, dry_run: bool = True
 ) -> dict[str, Any]:
     """The DaemonSetRollback: the patch that `daemonset undo` sends, and its effects."""
-    daemon_set = outlook.view.daemon_set
-    return document(
-        "DaemonSetRollback",
-        source=source,
-        namespace=daemon_set.namespace,
-        name=daemon_set.name,
+    return _document_of(
+        *("DaemonSetRollback", outlook.view.daemon_set.key, source),
         toRevision=outlook.plan.revision.revision,
         result=outlook.plan.message,
         dryRun=dry_run,

@@ -77,10 +77,9 @@ def truth_table(view: SetView) -> list[NodeRow]:
 
 def pod_cell(view: SetView, pod: Pod) -> PodCell:
     """The fields of a pod that a row shows."""
-    seconds = view.daemon_set.spec.min_ready_seconds
-    since = available_from(pod, seconds)
-    rules = view.tracked.rules
-    available = since is not None and is_past(since, view.now_ns, rules.available_at_the_instant)
+    since = available_from(pod, view.daemon_set.spec.min_ready_seconds)
+    at_once = view.tracked.rules.available_at_the_instant
+    available = since is not None and is_past(since, view.now_ns, at_once)
     trouble = trouble_of(view, pod)
     return PodCell(
         name=pod.name,

@@ -44,7 +44,7 @@ from kubectl_nodelife.kube.meta import KubeObject, LabelSelector, controller_of
 from kubectl_nodelife.kube.pod import TERMINAL_PHASES, Pod
 from kubectl_nodelife.kube.selectors import matches
 from kubectl_nodelife.kube.wellknown import LABEL_CONTROLLER_REVISION_HASH
-from kubectl_nodelife.kube.workload import ControllerRevision, DaemonSet, DaemonSetStatus
+from kubectl_nodelife.kube.workload import DaemonSet, DaemonSetStatus
 from kubectl_nodelife.outlook.daemonset.kubectl_rollout import history_of, template_of
 from kubectl_nodelife.workloads.pending import Obstacle, Origin, pending_reason
 
@@ -138,17 +138,15 @@ class SetView:
     """One set at one instant."""
 
     def __init__(self, sets: DaemonSets, tracked: TrackedSet) -> None:
-        self.tracked = tracked
-        self._sets = sets
-        self.settings = sets.settings
-        self.now_ns = sets.now_ns
-        self.unread = sets.unread
-        self.cache = sets.cache
+        self.tracked, self._sets = tracked, sets
+        self.settings, self.now_ns = sets.settings, sets.now_ns
+        self.unread, self.cache = sets.unread, sets.cache
         self._context = sets.controller.context(tracked, sets.cache, sets.now_ns)
         self._context.backoff = self._context.backoff.fork()  # which counts what is decided
         revisions = sets.controller.index.revisions.get(tracked.daemon_set.namespace, {})
         self.revisions = history_of(tracked.daemon_set, revisions.values())
-        self.current = self._current()
+        candidates, _ = split_revisions(self.daemon_set.spec.template, self.revisions)
+        self.current = revision_to_keep(candidates) if candidates else None
         self.revision_hash = hash_label(self.current) if self.current is not None else ""
         self.node_index: NodeStatusIndex = tracked.refresh(sets.now_ns, self.revision_hash)
 
@@ -160,9 +158,8 @@ class SetView:
     @property
     def knows_updated(self) -> bool:
         """True if it is known which pods are of the present template."""
-        by_label = (
-            self.tracked.rules.generation_label_counts and self.tracked.generation is not None
-        )
+        tracked = self.tracked
+        by_label = tracked.rules.generation_label_counts and tracked.generation is not None
         read = "ControllerRevision" not in self.unread and not self._revisions_missing
         return read or by_label
 
@@ -172,10 +169,6 @@ class SetView:
         namespaces holds only theirs."""
         hash_ = LABEL_CONTROLLER_REVISION_HASH
         return not self.revisions and any(hash_ in (p.metadata.labels or {}) for p in self.pods())
-
-    def _current(self) -> ControllerRevision | None:
-        candidates, _ = split_revisions(self.daemon_set.spec.template, self.revisions)
-        return revision_to_keep(candidates) if candidates else None
 
     def status(self) -> DaemonSetStatus:
         """The status that the controller would write."""
@@ -202,12 +195,9 @@ class SetView:
 
     def pending(self, pod: Pod) -> Obstacle | None:
         """What keeps a pod without a node off its node; None: our filters do not say."""
-        daemon_set = self.daemon_set
-        origin = Origin(
-            f"DaemonSet {daemon_set.name}",
-            self.tracked.template.spec.node_selector or {},
-            self._sets.annotations.get(daemon_set.namespace),
-        )
+        daemon_set, selector = self.daemon_set, self.tracked.template.spec.node_selector or {}
+        annotations = self._sets.annotations.get(daemon_set.namespace)
+        origin = Origin(f"DaemonSet {daemon_set.name}", selector, annotations)
         reason = pending_reason(pod, self.cache.nodes, self._sets.pods_on, origin)
         return None if reason is None else reason.obstacle
 
@@ -232,12 +222,11 @@ class SetView:
         before it updates (`updateDaemonSet`); this view where there are none.
         """
         decided, doomed = self.decisions, self.doomed
-        wanted = [(node, each.create_because) for node, each in decided.items()]
         taken: set[str] = set()
         made = [
-            create_pod(self._context, node, self.revision_hash, because, taken)
-            for node, because in wanted
-            if because
+            create_pod(self._context, node, self.revision_hash, each.create_because, taken)
+            for node, each in decided.items()
+            if each.create_because
         ]
         if not doomed and not made:
             return self

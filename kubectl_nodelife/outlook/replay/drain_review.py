@@ -195,10 +195,8 @@ class DrainReview(NamedTuple):
     @property
     def end_ns(self) -> int | None:
         """When the last replacement was Ready, or the last pod left."""
-        return max(
-            (t for pod in self.pods for t in (pod.left_ns, pod.ready_ns) if t is not None),
-            default=None,
-        )
+        times = (t for pod in self.pods for t in (pod.left_ns, pod.ready_ns) if t is not None)
+        return max(times, default=None)
 
 
 def drain_review(
@@ -242,13 +240,9 @@ def _begin_ns(cordoned: ReplayLine | None, moved: Iterable[MovedPod]) -> int | N
 
 def _refusals(moved: Sequence[MovedPod], lines: Iterable[ReplayLine]) -> list[str]:
     keys = {(pod.namespace, pod.name) for pod in moved}
-    return [
-        f"{line.namespace}/{line.name}: {line.why}"
-        for line in lines
-        if line.family == "EvictPod"
-        and line.outcome == "failed"
-        and (line.namespace, line.name) in keys
-    ]
+    failed = (line for line in lines if (line.family, line.outcome) == ("EvictPod", "failed"))
+    of_pods = (line for line in failed if (line.namespace, line.name) in keys)
+    return [f"{line.namespace}/{line.name}: {line.why}" for line in of_pods]
 
 
 def _with_replacements(
@@ -295,31 +289,24 @@ def _replaced_between(pod: MovedPod, gone: Iterable[MovedPod], since_ns: int) ->
     """Between which instants its owner makes the next: before one of its own name left in turn."""
     if pod.left_ns is None:
         return since_ns, sys.maxsize
-    again = [
-        other.left_ns
-        for other in gone
-        if other.name == pod.name and (other.left_ns or 0) > pod.left_ns
-    ]
-    return pod.left_ns - EARLY_NS, min([pod.left_ns + LATE_NS, *filter(None, again)])
+    of_name = (other.left_ns or 0 for other in gone if other.name == pod.name)
+    again = [left_ns for left_ns in of_name if left_ns > pod.left_ns]
+    return pod.left_ns - EARLY_NS, min([pod.left_ns + LATE_NS, *again])
 
 
 def _leaves_later(node: str, made: MadePod, gone: Iterable[MovedPod]) -> bool:
-    return any(
-        pod.name == made.key[1]
-        and pod.left_node == node
-        and (pod.left_ns is None or pod.left_ns > made.at_ns)
-        for pod in gone
-    )
+    alike = (pod for pod in gone if (pod.name, pod.left_node) == (made.key[1], node))
+    return any(pod.left_ns is None or pod.left_ns > made.at_ns for pod in alike)
 
 
 def _replaced(pod: MovedPod, created: MadePod, lines: Sequence[ReplayLine]) -> MovedPod:
-    node, ready_ns, now = "", None, created.pod
+    ready_ns, now = None, created.pod
     if now is not None:
         node, ready_ns = now.spec.node_name, _ready_since(now)
     else:
         bound = (li for li in lines if li.family == "schedule" and li.time_ns >= created.at_ns)
-        of_pod = (li for li in bound if (li.namespace, li.name) == created.key)
-        node = next((line.about_node for line in of_pod), "")
+        of_pod = (li.about_node for li in bound if (li.namespace, li.name) == created.key)
+        node = next(of_pod, "")
     left_ns = created.at_ns if pod.left_ns is None else pod.left_ns
     return pod._replace(left_ns=left_ns, replacement=created.key[1], node=node, ready_ns=ready_ns)
 
@@ -350,17 +337,15 @@ def _ready_spans(traces: PodTraces, begin_ns: int) -> list[ReadySpan]:
 
     One that was made shortly before it left may not have been Ready.
     """
-    spans = []
-    for pod in traces.pods:
-        if (ready_ns := _ready_since(pod)) is not None:
-            owner = (pod.namespace, traces.owner_of(pod.key))
-            spans.append(ReadySpan(pod.key, owner, ready_ns, None))
+    spans = [
+        ReadySpan(pod.key, (pod.namespace, traces.owner_of(pod.key)), ready_ns, None)
+        for pod in traces.pods
+        if (ready_ns := _ready_since(pod)) is not None
+    ]
     for gone in traces.left(begin_ns):
         left_ns, owner = gone.left_ns or 0, (gone.namespace, gone.owner)
-        is_new = any(
-            made.key[1] == gone.name and 0 <= left_ns - made.at_ns < LATE_NS
-            for made in traces.created[owner]
-        )
+        alike = (made for made in traces.created[owner] if made.key[1] == gone.name)
+        is_new = any(0 <= left_ns - made.at_ns < LATE_NS for made in alike)
         key = (gone.namespace, gone.name)
         spans.append(ReadySpan(key, owner, None if is_new else 0, left_ns))
     return spans
@@ -386,22 +371,14 @@ def _levels(
     """(instant, Ready pods from then on), from the drain's begin until all that moved are Ready
     again; None where an instant is not known.
     """
-    changes: Counter[int] = Counter()
-    level = 0
-    for span in spans:
-        if span.since_ns is None:
-            return None
-        if span.since_ns < begin_ns:
-            level += 1
-        else:
-            changes[span.since_ns] += 1
-        if span.until_ns is not None:
-            changes[span.until_ns] -= 1
-    levels, last_ns = [(begin_ns, level)], begin_ns
-    for pod in moved:
-        if pod.ready_ns is None:
-            return None
-        last_ns = max(last_ns, pod.ready_ns)
+    begun_ns = [span.since_ns for span in spans if span.since_ns is not None]
+    ready_ns = [pod.ready_ns for pod in moved if pod.ready_ns is not None]
+    if len(begun_ns) < len(spans) or len(ready_ns) < len(moved):
+        return None
+    level = sum(at_ns < begin_ns for at_ns in begun_ns)
+    changes = Counter(at_ns for at_ns in begun_ns if at_ns >= begin_ns)
+    changes.subtract(span.until_ns for span in spans if span.until_ns is not None)
+    levels, last_ns = [(begin_ns, level)], max([begin_ns, *ready_ns])
     for at_ns in sorted(at_ns for at_ns in changes if at_ns < last_ns):
         level += changes[at_ns]
         levels.append((at_ns, level))
@@ -410,11 +387,9 @@ def _levels(
 
 def _time_below(levels: Sequence[tuple[int, int]], least: int) -> float:
     """Seconds with fewer than `least` Ready pods."""
-    total = 0
-    for (at_ns, level), (until_ns, _) in pairwise(levels):
-        if level < least:
-            total += until_ns - at_ns
-    return total / SECOND_NS
+    spans = pairwise(levels)
+    below = (until_ns - at_ns for (at_ns, level), (until_ns, _) in spans if level < least)
+    return sum(below) / SECOND_NS
 
 
 def _budgets(
@@ -428,12 +403,8 @@ def _budgets(
     owners = {span.key: span.owner for span in spans}
     spent_ones = []
     for budget in budgets:
-        keys = {
-            pod.key
-            for pod in pods
-            if pod.namespace == budget.namespace
-            and matches(budget.spec.selector, pod.metadata.labels)
-        }
+        there, selector = [p for p in pods if p.namespace == budget.namespace], budget.spec.selector
+        keys = {pod.key for pod in there if matches(selector, pod.metadata.labels)}
         mine = [pod for pod in moved if (pod.namespace, pod.replacement) in keys]
         of_owners = {owners[key] for key in keys if key in owners}
         members = [
@@ -462,9 +433,7 @@ def drain_review_document(
         "DrainReview",
         source=source,
         node=review.node,
-        cordoned=None
-        if cordoned is None
-        else {"time": format_time(cordoned.time_ns), "by": cordoned.actor.name},
+        cordoned=cordoned and {"time": format_time(cordoned.time_ns), "by": cordoned.actor.name},
         begin=_time(begin_ns),
         end=_time(end_ns),
         seconds=took_s,

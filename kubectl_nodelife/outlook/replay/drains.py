@@ -41,7 +41,8 @@ def drains(lines: Sequence[ReplayLine], pods: Collection[Pod]) -> Iterator[Repla
     `pods` as they are now, none where they were not read.
     """
     by_node: dict[str, list[ReplayLine]] = defaultdict(list)
-    ended_otherwise = {_key(line) for line in lines if _is_by_a_controller(line)}
+    deleted = (line for line in lines if line.family == "delete" and _happened(line))
+    ended_otherwise = {_key(line) for line in deleted if line.actor.kind == CONTROLLER}
     for line in lines:
         if line.family in ("cordon", "uncordon"):
             by_node[line.name].append(line)
@@ -121,10 +122,6 @@ def _is_eviction(line: ReplayLine) -> bool:
 
 def _happened(line: ReplayLine) -> bool:
     return line.outcome in ("", "confirmed", "applied")
-
-
-def _is_by_a_controller(line: ReplayLine) -> bool:
-    return line.family == "delete" and line.actor.kind == CONTROLLER and _happened(line)
 
 
 def _key(line: ReplayLine) -> tuple[str, str]:

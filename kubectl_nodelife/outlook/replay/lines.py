@@ -50,6 +50,7 @@ def of_change(change: Mapping[str, Any]) -> ReplayLine | None:
         timestamp = change.get("settledTime") or timestamp
     kind, namespace, name = obj["kind"], obj.get("namespace", ""), obj["name"]
     identity = _identity_of_change(action, detail, kind, namespace, name, outcome)
+    drain = _DRAIN_OF.search(change["reason"])
     if action == "SetUnschedulable":
         action, detail = identity[0].capitalize(), {}
     return ReplayLine(
@@ -59,7 +60,7 @@ def of_change(change: Mapping[str, Any]) -> ReplayLine | None:
         kind=kind,
         namespace=namespace,
         name=name,
-        node=change.get("node", "") or _drained_node(change),
+        node=change.get("node", "") or (drain[1] if drain is not None else ""),
         detail=_words(action, detail),
         sets=detail,
         why=change["reason"],
@@ -69,12 +70,6 @@ def of_change(change: Mapping[str, Any]) -> ReplayLine | None:
         change=change["id"],
         change_cause=change["cause"],
     )
-
-
-def _drained_node(change: Mapping[str, Any]) -> str:
-    """The node for whose drain a pod was evicted, as its reason says."""
-    match = _DRAIN_OF.search(change["reason"])
-    return match[1] if match is not None else ""
 
 
 def _identity_of_change(
@@ -218,9 +213,7 @@ def _of_condition(node: Node, condition: NodeCondition) -> Iterator[ReplayLine]:
         identity: tuple[str, ...] = (_ready_word(condition.status), node.name)
     else:
         writer = node.managers.writer_of(condition_field(condition.type))
-        actor = (
-            replay_line.of_manager(writer.name) if writer is not None else replay_line.UNKNOWN_ACTOR
-        )
+        actor = replay_line.of_manager(writer.name if writer is not None else "")
         identity = (LIFECYCLE, node.name, condition.type, condition.status)
     sets = {"type": condition.type, "status": condition.status, "reason": condition.reason}
     yield _trace(node, int(since), actor, "SetNodeCondition", identity, words, sets, why)
@@ -269,15 +262,8 @@ _WRITES: Final = frozenset(
     {
         *("not-ready", "ready", "taint", "untaint", "taints", "cordon", "uncordon"),
         *("pod-not-ready", "delete", "kill", "create", "schedule", "cancel"),
-        *(
-            "RegisteredNode",
-            "RemovingNode",
-            "DeletingNode",
-            "DeletingNodeFailed",
-            "ScaleDown",
-            "Rebooted",
-        ),
-        *("Evicted", "Preempted", LIFECYCLE, FINISHED),
+        *("RegisteredNode", "RemovingNode", "DeletingNode", "DeletingNodeFailed"),
+        *("ScaleDown", "Rebooted", "Evicted", "Preempted", LIFECYCLE, FINISHED),
     }
 )
 """The families of lines about a write to a node or pod; the rest are about something else."""
@@ -295,16 +281,13 @@ def of_pod(pod: Pod) -> Iterator[ReplayLine]:
     kubelet has ended (eviction under pressure, shutdown) has failed, and is there."""
     target = pod.status.condition(DISRUPTION_TARGET)
     disrupted = target is not None and target.status == TRUE
-    deleted_ns = deletion_asked_ns(pod.metadata)
-    if deleted_ns is None and not disrupted:
-        return
+    deleted_ns, actor, why = deletion_asked_ns(pod.metadata), replay_line.UNKNOWN_ACTOR, ""
     if deleted_ns is not None:
         at_ns = deleted_ns
-    elif target is not None and target.last_transition_time is not None:
+    elif target is not None and disrupted and target.last_transition_time is not None:
         at_ns = int(target.last_transition_time)
     else:
         return
-    actor, why = replay_line.UNKNOWN_ACTOR, ""
     if target is not None and disrupted:
         actor = replay_line.DISRUPTORS.get(target.reason, Actor("other", target.reason))
         why = target.message
@@ -355,7 +338,7 @@ def changes_seen(lines: Iterable[ReplayLine]) -> list[dict[str, Any]]:
 
 
 def _change(line: ReplayLine, ids: Mapping[ReplayLine, int]) -> dict[str, Any]:
-    obj = {"kind": line.kind, "namespace": line.namespace, "name": line.name}
+    by, obj = line.documents
     cause = ids.get(line.cause) if line.cause is not None else None
     more: dict[str, Any] = {
         "node": line.node,
@@ -367,9 +350,9 @@ def _change(line: ReplayLine, ids: Mapping[ReplayLine, int]) -> dict[str, Any]:
         "id": ids[line],
         "time": format_micro_time(line.time_ns),
         "controller": line.actor.name,
-        "by": {"kind": line.actor.kind, "name": line.actor.name},
+        "by": by,
         "action": line.action,
-        "object": {key: value for key, value in obj.items() if value},
+        "object": obj,
         "detail": _detail(line),
         "reason": line.why,
         "cause": cause,

@@ -123,6 +123,12 @@ class ReplayLine(msgspec.Struct, eq=False):
         return self.identity[0]
 
     @property
+    def documents(self) -> tuple[dict[str, str], dict[str, str]]:
+        """Who did it, and to what, as documents have them."""
+        obj = {"kind": self.kind, "namespace": self.namespace, "name": self.name}
+        return self.actor._asdict(), {key: value for key, value in obj.items() if value}
+
+    @property
     def about_node(self) -> str:
         """The node that it is about, or where its pod was; "" where that is not known."""
         return self.name if self.kind == "Node" else self.node

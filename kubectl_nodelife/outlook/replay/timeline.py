@@ -109,15 +109,8 @@ _ASSIGNED: Final = re.compile(r"Successfully assigned \S+ to (\S+)")
 
 _DISRUPTIONS: Final = frozenset(
     {
-        "DeletePod",
-        "SetPodPhase",
-        "EvictPod",
-        "Evicted",
-        "MarkPodNotReady",
-        "NodeNotReady",
-        "Preempted",
-        "SetPodCondition",
-        "TaintManagerEviction",
+        *("DeletePod", "EvictPod", "Evicted", "Preempted", "TaintManagerEviction"),
+        *("MarkPodNotReady", "NodeNotReady", "SetPodCondition", "SetPodPhase"),
     }
 )
 SAME_NS: Final = 30 * SECOND_NS
@@ -252,14 +245,12 @@ def merged(lines: Iterable[ReplayLine]) -> list[ReplayLine]:
 def _nearest(alike: list[tuple[int, int, ReplayLine]], line: ReplayLine) -> ReplayLine | None:
     """The nearest in time that no line of the same source was merged into."""
     at = bisect_left(alike, (line.time_ns, -1))
-    best: ReplayLine | None = None
-    for _, _, other in alike[max(0, at - 3) : at + 3]:
-        apart = abs(other.time_ns - line.time_ns)
-        if apart > SAME_NS or line.seen[0] in other.seen:
-            continue
-        if best is None or apart < abs(best.time_ns - line.time_ns):
-            best = other
-    return best
+    near = (
+        other
+        for _, _, other in alike[max(0, at - 3) : at + 3]
+        if abs(other.time_ns - line.time_ns) <= SAME_NS and line.seen[0] not in other.seen
+    )
+    return min(near, key=lambda other: abs(other.time_ns - line.time_ns), default=None)
 
 
 def _absorb(line: ReplayLine, other: ReplayLine) -> None:
@@ -310,7 +301,7 @@ def _of_the_cordon(effect: ReplayLine, cause: ReplayLine) -> bool:
 
 
 def _of_the_silence(effect: ReplayLine, cause: ReplayLine) -> bool:
-    return effect.identity[2] != TAINT_NODE_UNSCHEDULABLE
+    return not _of_the_cordon(effect, cause)
 
 
 RULES: Final[dict[str, tuple[Rule, ...]]] = {
@@ -405,19 +396,16 @@ class _Index:
         return None
 
     def _latest(self, line: ReplayLine, rule: Rule, key: tuple[str, ...]) -> ReplayLine | None:
-        lines = self._lines.get(key, [])
-        end = bisect_right(lines, _latest_ns(line), key=lambda other: other.time_ns)
+        lines, latest_ns = self._lines.get(key, []), line.time_ns
+        if latest_ns % SECOND_NS == 0:  # of an Event only the second is known
+            latest_ns += SECOND_NS - 1
+        end = bisect_right(lines, latest_ns, key=lambda other: other.time_ns)
         for other in reversed(lines[max(0, end - _LOOKED_AT) : end]):
             if line.time_ns - other.time_ns > LONGEST_NS:
                 return None
             if other is not line and rule.fits(line, other) and not _leads_to(line, other):
                 return other
         return None
-
-
-def _latest_ns(line: ReplayLine) -> int:
-    """When it may have happened: of an Event only the second is known."""
-    return line.time_ns if line.time_ns % SECOND_NS else line.time_ns + SECOND_NS - 1
 
 
 def _scopes(line: ReplayLine) -> Iterable[tuple[str, ...]]:
@@ -503,13 +491,12 @@ def _has(node: Node | None, span: StateSpan) -> bool:
     """True unless the node shows that the state is over; one that is gone has none."""
     if node is None:
         return False
-    if span.state == NOT_READY:
-        return not node.is_ready
-    if span.state == CORDONED:
-        return node.spec.unschedulable
-    if span.state == TAINTED:
-        return any(taint.key in span.what for taint in node.spec.taints)
-    return True
+    shows = {
+        NOT_READY: not node.is_ready,
+        CORDONED: node.spec.unschedulable,
+        TAINTED: any(taint.key in span.what for taint in node.spec.taints),
+    }
+    return shows.get(span.state, True)
 
 
 def _changes(line: ReplayLine) -> Iterator[tuple[str, str, bool]]:
@@ -556,28 +543,24 @@ def replay_document(
 
 
 def _item(line: ReplayLine, ids: dict[ReplayLine, int]) -> dict[str, Any]:
-    obj = {"kind": line.kind, "namespace": line.namespace, "name": line.name}
+    actor, obj = line.documents
     item: dict[str, Any] = {
         "id": ids[line],
         "time": format_micro_time(line.time_ns),
-        "actor": {"kind": line.actor.kind, "name": line.actor.name},
+        "actor": actor,
         "action": line.action,
-        "object": {key: value for key, value in obj.items() if value},
+        "object": obj,
         "detail": line.detail,
         "reason": line.why,
         "cause": ids.get(line.cause) if line.cause is not None else None,
         "seenBy": list(line.seen),
     }
-    if line.inferred and item["cause"] is not None:
-        item["causeInferred"] = True
-    if line.node:
-        item["node"] = line.node
-    if line.outcome:
-        item["outcome"] = line.outcome
-    if line.count > 1:
-        item["count"] = line.count
-    if line.first_ns is not None:
-        item["firstTime"] = format_micro_time(line.first_ns)
-    if line.change is not None:
-        item["change"] = line.change
-    return item
+    more: dict[str, Any] = {
+        "causeInferred": (line.inferred and item["cause"] is not None) or None,
+        "node": line.node or None,
+        "outcome": line.outcome or None,
+        "count": line.count if line.count > 1 else None,
+        "firstTime": None if line.first_ns is None else format_micro_time(line.first_ns),
+        "change": line.change,
+    }
+    return item | {key: value for key, value in more.items() if value is not None}
