@@ -250,17 +250,14 @@ class Trace(msgspec.Struct, frozen=True, tag="trace"):
 
     def silences(self, terrain: Terrain) -> Iterator[Silence]:
         """The silences of nodes in a run."""
-        machines = sorted({outage.machine for outage in self.outages})
-        nodes = sorted(terrain.labels)
-        if self.by_name:
-            stands_for = {name: name for name in nodes}
-        else:
+        machines = nodes = sorted(terrain.labels)
+        if not self.by_name:
+            machines = sorted({outage.machine for outage in self.outages})
             terrain.chance("").shuffle(nodes)
-            stands_for = dict(zip(machines, nodes, strict=False))
+        stands_for = dict(zip(machines, nodes, strict=False))
         for outage in self.outages:
             name = stands_for.get(outage.machine)
-            begins = outage.from_ns - self.offset_ns
-            ends = outage.to_ns - self.offset_ns
+            begins, ends = outage.from_ns - self.offset_ns, outage.to_ns - self.offset_ns
             if name is not None and ends > 0:
                 yield Silence(name, max(MILLISECOND_NS, begins), ends, True)
 
@@ -301,14 +298,11 @@ def merged(silences: Iterable[Silence], duration_ns: int) -> list[Silence]:
     spans: list[Silence] = []
     drawn = list(islice(silences, MOST_SILENCES + 1))
     if len(drawn) > MOST_SILENCES:
-        raise BadInput(
-            f"nodes would fail more than {MOST_SILENCES:,} times in a run",
-            on="failures",
-            remedy="let them fail less often, or shorten duration",
-        )
-    for new in sorted(drawn, key=lambda s: (s.node, s.from_ns, s.to_ns)):
-        if new.from_ns >= duration_ns:
-            continue
+        what = f"nodes would fail more than {MOST_SILENCES:,} times in a run"
+        remedy = "let them fail less often, or shorten duration"
+        raise BadInput(what, on="failures", remedy=remedy)
+    in_run = (silence for silence in drawn if silence.from_ns < duration_ns)
+    for new in sorted(in_run, key=lambda s: (s.node, s.from_ns, s.to_ns)):
         last = spans[-1] if spans else None
         if last is not None and last.node == new.node and new.from_ns <= last.to_ns:
             ends_ns, off = max(last.to_ns, new.to_ns), last.off or new.off

@@ -72,19 +72,19 @@ class Base(msgspec.Struct, frozen=True):
         recipe_used = recipe or self.recipe
         cluster = Cache()
         if recipe_used is not None:
-            objects = with_leases(generate(recipe_used, self.start_ns, self.profile), self.start_ns)
+            made = generate(recipe_used, self.start_ns, self.profile)
+            cluster.fill(with_leases(made, self.start_ns), self.start_ns)
         else:
-            objects = _unpacked(self.objects)
-        cluster.fill(objects, self.start_ns)
+            documents = msgspec.json.decode(zlib.decompress(self.objects))
+            cluster.fill((decode(each["kind"], each) for each in documents), self.start_ns)
         return cluster
 
 
 def base_of_recipe(recipe: Generate, settings: Settings) -> Base:
     """A cluster that each worker makes."""
-    text = f"{recipe!r} {settings.profile.name} {_flags(settings)!r}"
-    digest = sha256(text.encode()).hexdigest()
-    profile = settings.profile.name
-    return Base(DEFAULT_TIME_NS, profile, _flags(settings), _ALL_KINDS, digest, recipe)
+    profile, flags = settings.profile.name, _flags(settings)
+    digest = sha256(f"{recipe!r} {profile} {flags!r}".encode()).hexdigest()
+    return Base(DEFAULT_TIME_NS, profile, flags, _ALL_KINDS, digest, recipe)
 
 
 def base_of_cluster(
@@ -105,12 +105,8 @@ def base_of_cluster(
         redact.admit(document)
     redacted = [redact(document["kind"], document) for document in documents]
     packed = zlib.compress(msgspec.json.encode(redacted))
-    return Base(
-        *(start_ns, profile, flags, kinds_read, digest),
-        objects=packed,
-        events=events,
-        kubelet=kubelet,
-    )
+    common = (start_ns, profile, flags, kinds_read, digest)
+    return Base(*common, objects=packed, events=events, kubelet=kubelet)
 
 
 def _flags(settings: Settings) -> dict[str, Any]:
@@ -122,11 +118,6 @@ def _objects(cluster: Cache) -> Iterator[KubeObject]:
     for kind in sorted(cluster.objects):
         yield from cluster.objects[kind].values()
     yield from cluster.pods.values()
-
-
-def _unpacked(objects: bytes) -> Iterator[KubeObject]:
-    for document in msgspec.json.decode(zlib.decompress(objects)):
-        yield decode(document["kind"], document)
 
 
 def zones_of(recipe: Generate, zones: int) -> Generate:
@@ -229,11 +220,9 @@ def settled_points(
     flag's value is as the flag's own help shows it. Raises BadInput."""
     size = math.prod(map(len, space.values()))
     if sampling is None and size > MOST_POINTS:
-        raise BadInput(
-            f"the grid has {size:,} points; a study has {MOST_POINTS:,} at most",
-            on="space",
-            remedy="give fewer values, or sampling: {latinHypercube: N}",
-        )
+        what = f"the grid has {size:,} points; a study has {MOST_POINTS:,} at most"
+        remedy = "give fewer values, or sampling: {latinHypercube: N}"
+        raise BadInput(what, on="space", remedy=remedy)
     today = today_of(base, space)
     by_text: dict[str, Point] = {}
     for point in points_of(space, sampling):

@@ -73,13 +73,12 @@ class Pool:
     `address`: as messages name it."""
 
     def __init__(self, client: Client, address: str) -> None:
-        self._client = client
-        self.address = address
+        self.client, self.address = client, address
 
     @property
     def workers(self) -> int:
         """How many workers there are now."""
-        return len(self._client.scheduler_info(n_workers=-1)["workers"])
+        return len(self.client.scheduler_info(n_workers=-1)["workers"])
 
     def check_versions(self) -> None:
         """Raises BadInput where a worker has another version of Python or of this program."""
@@ -88,12 +87,11 @@ class Pool:
             remedy = f"start workers: dask worker {self.address.replace(SCHEME, 'tcp://')}"
             raise Unreachable("there are no workers", on=self.address, remedy=remedy)
         try:
-            versions = self._client.run(_versions)
+            versions = self.client.run(_versions)
         except Exception as error:
+            what = f"workers do not know us: {error}"
             remedy = "install kubectl-nodelife[sweep] of this version on each worker"
-            raise BadInput(
-                f"workers do not know us: {error}", on=self.address, remedy=remedy
-            ) from None
+            raise BadInput(what, on=self.address, remedy=remedy) from None
         for worker, theirs in sorted(versions.items()):
             if theirs != ours:
                 what = f"{worker} has {' '.join(theirs)}, this is {' '.join(ours)}"
@@ -105,7 +103,7 @@ class Pool:
         """Play the runs; yields the results, in their order. `estimate` is called once with the
         seconds that the rest will last. Raises Unreachable if the scheduler or all workers go."""
         try:
-            yield from _Playing(self._client, plan, runs, estimate).results()
+            yield from _Playing(self, plan, runs, estimate).results()
         except (CancelledError, FuturesCancelledError, OSError) as error:
             remedy = "start it again, and go on with --resume"
             what = f"the scheduler is gone ({type(error).__name__})"
@@ -116,14 +114,10 @@ class _Playing:
     """One study on one client."""
 
     def __init__(
-        self,
-        client: Client,
-        plan: Plan,
-        runs: Sequence[RunId],
-        estimate: Callable[[float], None],
+        self, pool: Pool, plan: Plan, runs: Sequence[RunId], estimate: Callable[[float], None]
     ) -> None:
-        self._client, self._runs, self._estimate = client, runs, estimate
-        self._plan = client.submit(_held, plan, pure=False)
+        self._pool, self._runs, self._estimate = pool, runs, estimate
+        self._plan = pool.client.submit(_held, plan, pure=False)
         self._next = 0
         self._size = _FIRST
         self._under_way: dict[Any, list[RunId]] = {}
@@ -151,24 +145,20 @@ class _Playing:
             self._submit(runs)
 
     def _submit(self, runs: list[RunId]) -> None:
-        future = self._client.submit(_play, self._plan, runs, retries=_RETRIES, pure=False)
+        future = self._pool.client.submit(_play, self._plan, runs, retries=_RETRIES, pure=False)
         self._under_way[future] = runs
 
     def _wait(self) -> None:
         """Take the finished tasks, and submit more."""
+        tasks = list(self._under_way)
         try:
-            done = wait(
-                list(self._under_way), timeout=_LOOK_SECONDS, return_when="FIRST_COMPLETED"
-            ).done
+            ended = wait(tasks, timeout=_LOOK_SECONDS, return_when="FIRST_COMPLETED")
         except TimeoutError:
             self._look_for_workers()
             return
-        for future in done:
+        for future in ended.done:
             self._take(future, self._under_way.pop(future))
-        self._begin_tasks(self._window())
-
-    def _window(self) -> int:
-        return 3 * max(1, len(self._client.scheduler_info(n_workers=-1)["workers"])) + 2
+        self._begin_tasks(3 * max(1, self._pool.workers) + 2)
 
     def _take(self, future: Any, runs: list[RunId]) -> None:
         if future.status == "cancelled":
@@ -186,7 +176,7 @@ class _Playing:
         """Size tasks by the first one, whose first run makes the point's present, too."""
         a_run = max(min(seconds), 1e-4)
         self._size = max(1, min(_MOST_OF_A_TASK, round(_TASK_SECONDS / a_run)))
-        workers = max(1, len(self._client.scheduler_info(n_workers=-1)["workers"]))
+        workers = max(1, self._pool.workers)
         to_play = len(self._runs) - len(seconds)
         self._size = max(1, min(self._size, -(-to_play // workers)))
         self._estimate(to_play * a_run / workers)
@@ -210,7 +200,7 @@ class _Playing:
     def _look_for_workers(self) -> None:
         """Raises Unreachable where there has been no worker for some time."""
         now = time.monotonic()
-        if self._client.scheduler_info(n_workers=-1)["workers"]:
+        if self._pool.workers:
             self._seen_workers = now
         elif now - self._seen_workers > _WITHOUT_WORKERS_SECONDS:
             remedy = "start workers, and go on with --resume"

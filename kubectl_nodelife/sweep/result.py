@@ -20,7 +20,8 @@ import operator
 import os
 import random
 from collections import defaultdict
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from functools import lru_cache
 from itertools import chain
 from operator import itemgetter
@@ -158,14 +159,14 @@ def _points(
     for number, point in sorted(points.items()):
         against: dict[str, Interval] = {}
         if of_today is not None and number != of_today:
-            for name, by in values[number].items():
-                difference = difference_of(by, values[of_today][name])
-                if difference is not None:
-                    against[name] = difference
+            against = {
+                name: difference
+                for name, by in values[number].items()
+                if (difference := difference_of(by, values[of_today][name])) is not None
+            }
         runs = max((len(by) for by in values[number].values()), default=0)
-        summary = summaries[number]
-        is_today = number == of_today
-        results.append(PointResult(point, runs, is_today, number in front, summary, against))
+        of_point = (point, runs, number == of_today, number in front, summaries[number])
+        results.append(PointResult(*of_point, against))
     return results
 
 
@@ -197,12 +198,10 @@ class RunStore:
         self._read = self._known() if resume else {}
 
     def __enter__(self) -> RunStore:
-        try:
+        with self._on_disk():
             self.folder.mkdir(parents=True, exist_ok=True)
             self._write_all(self._read)
             self._out = open(self.path, "ab")
-        except OSError as error:
-            raise self._failed(error) from None
         self.found = dict(self._read)
         return self
 
@@ -213,33 +212,26 @@ class RunStore:
         trace: TracebackType | None,
     ) -> None:
         if self._out is not None:
-            try:
+            with self._on_disk() if error is None else suppress(OSError):
                 self._out.close()
-            except OSError as failure:
-                if error is None:
-                    raise self._failed(failure) from None
 
     def add(self, number: int, measures: dict[str, float]) -> None:
         """Take in a run: first, so that an interruption behind the line does not lose it."""
         assert self._out is not None
         self.found[number] = measures
-        try:
+        with self._on_disk():
             self._out.write(self._line(number, measures))
             self._out.flush()
-        except OSError as error:
-            raise self._failed(error) from None
 
     def finish(self, documents: Mapping[str, bytes]) -> None:
         """Put all runs in the study's order, and write the table and these files."""
-        try:
+        with self._on_disk():
             if self._out is not None:
                 self._out.close()
             self._write_all(self.found)
             self._write_table()
             for name, content in documents.items():
                 (self.folder / name).write_bytes(content)
-        except OSError as error:
-            raise self._failed(error) from None
 
     def _line(self, number: int, measures: Mapping[str, float]) -> bytes:
         run = self._runs[number]
@@ -248,10 +240,8 @@ class RunStore:
 
     def _known(self) -> dict[int, dict[str, float]]:
         """The runs that the file has of this study, by number."""
-        try:
+        with self._on_disk():
             lines = self.path.read_bytes().split(b"\n") if self.path.exists() else []
-        except OSError as error:
-            raise self._failed(error) from None
         numbers = {key: number for number, key in self._keys.items()}
         by_number: dict[int, dict[str, float]] = {}
         for line in lines:
@@ -289,9 +279,13 @@ class RunStore:
         parquet.write_table(pyarrow.table(columns), draft)
         os.replace(draft, self.folder / TABLE)
 
-    def _failed(self, error: OSError) -> Failed:
-        what = f"cannot be written: {error.strerror or error}"
-        return Failed(what, on=str(self.folder), remedy="make room, and go on with --resume")
+    @contextmanager
+    def _on_disk(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            what, remedy = error.strerror or error, "make room, and go on with --resume"
+            raise Failed(f"cannot be written: {what}", on=str(self.folder), remedy=remedy) from None
 
 
 STATISTICS: Final = ("p5", "median", "p95", "mean")
@@ -351,14 +345,8 @@ def summary_of(values: Sequence[float]) -> Summary:
     """The summary of at least one value."""
     ordered = sorted(values)
     middle = interval_of(values)
-    return Summary(
-        quantile(ordered, 0.05),
-        quantile(ordered, 0.5),
-        quantile(ordered, 0.95),
-        middle.mean,
-        middle.low,
-        middle.high,
-    )
+    p5, median, p95 = (quantile(ordered, share) for share in (0.05, 0.5, 0.95))
+    return Summary(p5, median, p95, middle.mean, middle.low, middle.high)
 
 
 def quantile(ordered: Sequence[float], share: float) -> float:
@@ -398,9 +386,5 @@ def pareto_front(of: Mapping[Hashable, tuple[float, ...]]) -> list[Any]:
     return [
         name
         for name, costs in of.items()
-        if not any(_dominates(other, costs) for other in of.values())
+        if not any(other != costs and all(map(operator.le, other, costs)) for other in of.values())
     ]
-
-
-def _dominates(costs: tuple[float, ...], others: tuple[float, ...]) -> bool:
-    return costs != others and all(a <= b for a, b in zip(costs, others, strict=True))

@@ -113,23 +113,16 @@ class PointPlays:
         return measured(reading, silences, self._plan.measures)
 
 
-class _LastPoint:
-    """The plays of the last point of this process: building a present takes longer than a run."""
-
-    def __init__(self) -> None:
-        self._of: tuple[str, Point] | None = None
-        self._plays: PointPlays | None = None
-
-    def at(self, plan: Plan, point: Point) -> PointPlays:
-        """The plays of that point."""
-        of = (plan.key(RunId(0, 0, point, 0)), point)
-        if self._plays is None or of != self._of:
-            self._plays = None  # the old ones go first
-            self._plays, self._of = PointPlays(plan, point), of
-        return self._plays
+_last_point: Final[dict[str, PointPlays]] = {}
+"""The plays of the last point of this process: building a present takes longer than a run."""
 
 
-_last_point: Final = _LastPoint()
+def _plays_at(plan: Plan, point: Point) -> PointPlays:
+    key = plan.key(RunId(0, 0, point, 0))
+    if key not in _last_point:
+        _last_point.clear()  # the old ones go first
+        _last_point[key] = PointPlays(plan, point)
+    return _last_point[key]
 
 
 def play_runs(plan: Plan, runs: Sequence[RunId]) -> list[RunResult]:
@@ -138,9 +131,7 @@ def play_runs(plan: Plan, runs: Sequence[RunId]) -> list[RunResult]:
         what = f"this worker has kubectl-nodelife {__version__}, the study needs {plan.version}"
         raise Failed(what, on="sweep", remedy="install the same version on each worker")
     with without_collector():
-        return [
-            RunResult(run.number, _last_point.at(plan, run.point).measure(run.seed)) for run in runs
-        ]
+        return [RunResult(run.number, _plays_at(plan, run.point).measure(run.seed)) for run in runs]
 
 
 class ReadRun:
@@ -180,20 +171,15 @@ class ReadRun:
         return ready
 
 
-def _spans(
-    changes: Iterable[tuple[str, float, bool]], end: float
-) -> Iterator[tuple[str, list[Span]]]:
-    """(name, the spans in which it is so), from changes in the order of time."""
+def _spans(changes: Iterable[tuple[str, float, bool]], end: float) -> Iterator[Span]:
+    """The spans in which it is so of any name, from each name's changes in the order of time."""
     begun: dict[str, float] = {}
-    spans: dict[str, list[Span]] = {}
     for name, at, holds in changes:
         if holds:
             begun.setdefault(name, at)
         elif name in begun:
-            spans.setdefault(name, []).append((begun.pop(name), at))
-    for name, at in begun.items():
-        spans.setdefault(name, []).append((at, end))
-    yield from spans.items()
+            yield begun.pop(name), at
+    yield from ((at, end) for at in begun.values())
 
 
 def _overlap(spans: Iterable[Span], others: Sequence[Span]) -> float:
@@ -209,10 +195,6 @@ def _length(spans: Iterable[Span]) -> float:
 
 def _minutes(seconds: float) -> float:
     return round(seconds / _MINUTE, _FIGURES)
-
-
-def _nodes_lost(run: ReadRun) -> float:
-    return _minutes(sum(_length(spans) for spans in run.marked.values()))
 
 
 def _nodes_lost_needlessly(run: ReadRun) -> float:
@@ -231,14 +213,10 @@ def _needless_evictions(run: ReadRun) -> float:
     return count
 
 
-def _below_budget(run: ReadRun) -> float:
-    return _minutes(sum(course.below_seconds for course in run.reading.budgets.values()))
-
-
 def _pending(run: ReadRun) -> float:
     pods = enumerate(run.played.courses.pods)
     changes = ((str(number), *change) for number, pod in pods for change in _waiting(pod))
-    return _minutes(sum(_length(spans) for _, spans in _spans(changes, run.end)))
+    return _minutes(_length(_spans(changes, run.end)))
 
 
 def _waiting(pod: PodCourse) -> Iterator[tuple[float, bool]]:
@@ -264,7 +242,7 @@ def _brake(run: ReadRun) -> float:
         for zone, states in run.played.courses.zones.items()
         for done in states
     )
-    return _minutes(sum(_length(spans) for _, spans in _spans(rates, run.end)))
+    return _minutes(_length(_spans(rates, run.end)))
 
 
 def _peak_writes(run: ReadRun) -> float:
@@ -278,14 +256,16 @@ def _peak_writes(run: ReadRun) -> float:
 
 
 MEASURES: Final[Mapping[str, Callable[[ReadRun], float]]] = {
-    "nodeMinutesLost": _nodes_lost,
+    "nodeMinutesLost": lambda run: _minutes(sum(map(_length, run.marked.values()))),
     "needlessNodeMinutes": _nodes_lost_needlessly,
     "evictions": lambda run: len(run.evicted),
     "needlessEvictions": _needless_evictions,
     "unavailablePodMinutes": lambda run: _minutes(run.figures["unavailable_pod_seconds"]),
     "atZeroMinutes": lambda run: _minutes(run.figures["seconds_at_zero"]),
     "workloadsAtZero": lambda run: run.figures["workloads_at_zero"],
-    "belowBudgetMinutes": _below_budget,
+    "belowBudgetMinutes": lambda run: _minutes(
+        sum(course.below_seconds for course in run.reading.budgets.values())
+    ),
     "pendingPodMinutes": _pending,
     "blindMinutes": lambda run: _minutes(run.figures["blind_seconds"]),
     "movesPerPod": _moves,

@@ -33,7 +33,7 @@ def test_no_page_of_dask_is_served_and_its_scratch_is_private(
         folder.mkdir()
     monkeypatch.chdir(elsewhere)
     with _local(1, 0, str(private)) as pool:
-        told = cast(Any, pool)._client.scheduler_info()
+        told = pool.client.scheduler_info()
         for worker in told["workers"].values():
             assert Path(worker["local_directory"]).is_relative_to(private)
         servers = [told, *told["workers"].values()]
