@@ -63,10 +63,7 @@ class DaemonEndpoint:
 
 
 def resolve(connection: Connection, runtime: str = "") -> paths.CachedIdentity:
-    """The slow way: read the kubeconfig. With `runtime` the finding is kept there.
-
-    Raises BadInput.
-    """
+    """Read the kubeconfig; slow. With `runtime` the finding is kept there. Raises BadInput."""
     from kubectl_nodelife.live.kubeconfig import kubeconfig_files
     from kubectl_nodelife.live.target import cluster_identity, find_target
 
@@ -180,23 +177,11 @@ def _direct_answer(where: Where, question: str, query: dict[str, Any]) -> dict[s
     return response
 
 
-def forked_answer(
-    where: Where, question: str, query: dict[str, Any], *, exit_code: bool = False
-) -> int:
-    """As `answer`, of a daemon that makes the answer in a forked child (`daemon.forked_answers`).
-
-    Raises NodelifeError.
-    """
-    where = where.of_forked_answer()
-    return answer(where, question, query, exit_code=exit_code, seconds=FORKED_SECONDS)
-
-
 def followed_answer(
     where: Where, question: str, query: dict[str, Any], *, exit_code: bool = False
 ) -> int:
-    """As `forked_answer`, of a daemon that also says how far it is, which is shown meanwhile.
-
-    Raises NodelifeError.
+    """As `answer`, of a daemon that makes it in a forked child (`daemon.forked_answers`) and also
+    says how far it is, which is shown meanwhile. Raises NodelifeError.
     """
     where = where.of_forked_answer()
     asked = {**query, **on_this_screen()}

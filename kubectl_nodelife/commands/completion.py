@@ -161,9 +161,13 @@ FOLDERS: Final = 16
 Source = Callable[[click.Context, str], Iterable[Candidate]]
 
 _FLAG_SOURCES: Final[Mapping[str, Source]] = {
-    "--context": lambda ctx, _: _contexts(_connection(ctx)),
-    "--cluster": lambda ctx, _: _clusters(_connection(ctx)),
-    "--user": lambda ctx, _: _users(_connection(ctx)),
+    "--context": lambda ctx, _: (
+        (n, c.cluster) for n, c in sorted(_kubeconfig(ctx).contexts.items())
+    ),
+    "--cluster": lambda ctx, _: (
+        (n, c.server) for n, c in sorted(_kubeconfig(ctx).clusters.items())
+    ),
+    "--user": lambda ctx, _: ((name, "") for name in sorted(_kubeconfig(ctx).users)),
     "--namespace": lambda ctx, word: _ask(ctx, "namespaces", word),
     "--selector": lambda ctx, word: _ask(ctx, "zones", word),
 }
@@ -188,7 +192,9 @@ METAVAR_SOURCES: Final[Mapping[str, Source]] = {
     "WHAT": lambda *_: [("node", ""), ("zone", ""), ("label=", ""), ("pair-of", "")],
     "WHERE": lambda *_: [("local", "processes of this machine"), ("dask://", "a scheduler")],
     "ACT [TARGET...]": lambda ctx, word: _acts(ctx, word),
-    "NS/KIND/NAME|node/NAME": lambda ctx, word: _as_named("node", _ask(ctx, "nodes", word[5:])),
+    "NS/KIND/NAME|node/NAME": lambda ctx, word: (
+        (f"node/{name}", description) for name, description in _ask(ctx, "nodes", word[5:])
+    ),
     "NODE": lambda ctx, word: _ask(ctx, "nodes", word),
     "NODE...": lambda ctx, word: _others(ctx, "nodes", word),
     "[NODE...]": lambda ctx, word: _others(ctx, "nodes", word),
@@ -314,10 +320,6 @@ def _zones(ctx: click.Context, word: str) -> Iterable[Candidate]:
     return [(selector.removeprefix(label), description) for selector, description in zones]
 
 
-def _as_named(kind: str, names: Iterable[Candidate]) -> Iterable[Candidate]:
-    return [(f"{kind}/{name}", description) for name, description in names]
-
-
 def _others(ctx: click.Context, kind: str, word: str) -> Iterable[Candidate]:
     """Names of that kind that are not given yet."""
     given = set(ctx.params.get(kind) or ())
@@ -351,23 +353,6 @@ def _ask(ctx: click.Context, kind: str, prefix: str) -> list[Candidate]:
     return [(str(name), str(description)) for name, description in answer.get("items", ())]
 
 
-def _contexts(connection: Connection) -> Iterable[Candidate]:
-    """The kubeconfig's contexts, with their clusters."""
-    config = _kubeconfig(connection)
-    return [(name, config.contexts[name].cluster) for name in sorted(config.contexts)]
-
-
-def _clusters(connection: Connection) -> Iterable[Candidate]:
-    """The kubeconfig's clusters, with their servers."""
-    config = _kubeconfig(connection)
-    return [(name, config.clusters[name].server) for name in sorted(config.clusters)]
-
-
-def _users(connection: Connection) -> Iterable[Candidate]:
-    """The kubeconfig's users."""
-    return [(name, "") for name in sorted(_kubeconfig(connection).users)]
-
-
 def _settings() -> Iterable[Candidate]:
     """Candidates for --set, as `flag=`, each with its newest default."""
     from kubectl_nodelife.engine.settings import FLAGS
@@ -384,7 +369,7 @@ def _profiles() -> Iterable[Candidate]:
     return [(profile.name, "beta" if profile.is_beta else "") for profile in profiles]
 
 
-def _kubeconfig(connection: Connection) -> KubeConfig:
+def _kubeconfig(ctx: click.Context) -> KubeConfig:
     from kubectl_nodelife.live.kubeconfig import kubeconfig_files, load_kubeconfig
 
-    return load_kubeconfig(kubeconfig_files(connection.kubeconfig, os.environ))
+    return load_kubeconfig(kubeconfig_files(_connection(ctx).kubeconfig, os.environ))

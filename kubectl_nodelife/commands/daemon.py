@@ -343,16 +343,12 @@ def pause(duration: str, everyone: bool, connection: Connection) -> None:
       kubectl nodelife daemon pause
       kubectl nodelife daemon pause --everyone
     """
-    import asyncio
-
     refuse_via(connection)
     if everyone:
-        terminal.write(asyncio.run(_kill_switch(connection, make=True)))
-        return
-    query: dict[str, Any] = {"for": duration} if duration else {}
-    answer = client.ask(_socket(connection), "pause", **query)
-    _warn(answer)
-    terminal.write(f"{answer['paused']}\n")
+        _change_kill_switch(connection, make=True)
+    else:
+        query: dict[str, Any] = {"for": duration} if duration else {}
+        terminal.write(f"{_ordered(connection, 'pause', **query)['paused']}\n")
 
 
 @daemon.command("resume")
@@ -366,14 +362,12 @@ def resume(everyone: bool, connection: Connection) -> None:
       kubectl nodelife daemon resume
       kubectl nodelife daemon resume --everyone
     """
-    import asyncio
-
     refuse_via(connection)
     if everyone:
-        terminal.write(asyncio.run(_kill_switch(connection, make=False)))
-        return
-    _warn(client.ask(_socket(connection), "resume"))
-    terminal.write("resumed\n")
+        _change_kill_switch(connection, make=False)
+    else:
+        _ordered(connection, "resume")
+        terminal.write("resumed\n")
 
 
 def refuse_via(connection: Connection) -> None:
@@ -387,30 +381,30 @@ def refuse_via(connection: Connection) -> None:
         )
 
 
-def _warn(answer: dict[str, Any]) -> None:
+def _ordered(connection: Connection, order: str, **query: Any) -> dict[str, Any]:
+    """The daemon's answer to an order, its warning said."""
+    answer = client.ask(_instance(connection)[1].socket, order, **query)
     if warning := answer.get("warning"):
         terminal.note(f"warning: {warning}")
+    return answer
 
 
-def _socket(connection: Connection) -> str:
-    runtime = paths.make_private(paths.runtime_folder(os.environ))
-    return Instance(runtime, ask.resolve(connection).identity).socket
+def _change_kill_switch(connection: Connection, *, make: bool) -> None:
+    """Make or delete the ConfigMap that stops every writer, and say so. Raises NodelifeError."""
+    import asyncio
 
-
-async def _kill_switch(connection: Connection, *, make: bool) -> str:
     from kubectl_nodelife.daemon.preflight import change_kill_switch
     from kubectl_nodelife.live.target import find_target
 
     environ = dict(os.environ)
-    target = find_target(connection, environ)
-    answer = await change_kill_switch(target, environ, make=make)
+    answer = asyncio.run(change_kill_switch(find_target(connection, environ), environ, make=make))
     name = "configmap kube-system/nodelife-stop"
     if answer.ok:
-        return f"{name} {'made: every writer stops' if make else 'removed'}\n"
-    if answer.code == (409 if make else 404):
+        terminal.write(f"{name} {'made: every writer stops' if make else 'removed'}\n")
+    elif answer.code == (409 if make else 404):
         terminal.note(f"{name} is {'there' if make else 'not there'} already")
-        return ""
-    raise Failed(answer.message, on=name)
+    else:
+        raise Failed(answer.message, on=name)
 
 
 def log_lines(path: str, tail: int, follow: bool) -> Iterator[str]:

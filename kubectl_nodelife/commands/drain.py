@@ -185,7 +185,8 @@ def drain_plan(
         **(where.connection.for_kubectl() if output.format == "commands" else {}),
         **output.query(),
     }
-    return ask.forked_answer(where, _QUESTION, query, exit_code=exit_code)
+    where = where.of_forked_answer()
+    return ask.answer(where, _QUESTION, query, exit_code=exit_code, seconds=ask.FORKED_SECONDS)
 
 
 PROGRESS_S: Final = 0.5

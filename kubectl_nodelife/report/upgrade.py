@@ -29,8 +29,7 @@ _TONES: Final = {"Done": GOOD, "Failed": BAD, "Held": WARN, "Gone": WARN, "Unrea
 
 
 def upgrade_status_page(status: dict[str, Any], *, named: bool = False) -> Page:
-    """An UpgradeStatus document as an answer, its names the nodes that the run is about. `named`:
-    single nodes were asked for."""
+    """An UpgradeStatus document as an answer; names: node/NAME. `named`: of named nodes alone."""
     return Page(
         partial(_blocks, status, named),
         lambda: status,

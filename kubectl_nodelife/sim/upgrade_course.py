@@ -63,8 +63,8 @@ INSTANTS: Final = {
 
 @dataclass(slots=True)
 class PlayedNode:
-    """One node of a run, from its claim to its end. One that is replaced goes on as its newcomer,
-    by whose name it is known `now`.
+    """One node of a run. One that is replaced goes on as its newcomer, by whose name it is known
+    `now`.
 
     `entered`: each of its states, and when; "": it bears no mark any more. `at`: when what
     INSTANTS says came to it since it was claimed last; `done` is its end, however it ended.

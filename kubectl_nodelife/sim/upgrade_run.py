@@ -1,10 +1,8 @@
 """Upgrades on the virtual cluster: the leaders of a run, each a process with a cache of its own.
 
-A leader has an engine of its own (`LeaderEngine`), as the live one has, and does what
-`controllers/upgrade/controller.py` requires. The API server accepts each of its PATCHes only while
-the object is as the leader saw it. Users start, pause, resume and abort the run by its Lease, as
-the commands do; what a leader wrote stays when it dies, and the next one begins with the next
-epoch.
+A leader has an engine of its own (`LeaderEngine`), as the live one has. The API server accepts each
+of its PATCHes only while the object is as the leader saw it. Users start, pause, resume and abort
+the run by its Lease, as the commands do; the next leader begins with the next epoch.
 """
 
 from __future__ import annotations

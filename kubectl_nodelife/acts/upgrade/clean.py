@@ -44,10 +44,7 @@ def check_over(lease: Lease | None) -> bool:
 
 @dataclass(slots=True)
 class Cleaner:
-    """Takes a run's marks, taints and canary pods off the cluster.
-
-    `show` receives what was done, `warn` what could not be.
-    """
+    """Cleans up. `show` receives what was done, `warn` what could not be."""
 
     session: ActSession
     carrier: Carrier

@@ -79,10 +79,9 @@ class WorkEnded(NamedTuple):
 
 
 class LeadOrder(msgspec.Struct):
-    """The run to lead, and how. `identity`: of cluster and user, for the journal.
-
-    `ports`: what the controller receives. `nodes`: as they were read before. `resumes`: an open run
-    goes on by this policy; `proof_only`: the nodes are proven, and nothing else is done.
+    """The run to lead, and how. `identity`: of cluster and user, for the journal. `nodes`: as they
+    were read before. `resumes`: an open run goes on by this policy; `proof_only`: the nodes are
+    proven, and nothing else is done.
     """
 
     policy: UpgradePolicy
@@ -248,8 +247,8 @@ class Leader(Recorder):
         return decided
 
     def _report(self, controller: UpgradeController, last: UpgradePass) -> None:
-        """Warn of nodes that are left alone. The report, which is made every few seconds, goes with
-        the next renewal of the Lease.
+        """Warn of nodes that are left alone; every few seconds make the report, which goes with the
+        next renewal of the Lease.
         """
         for node, because in controller.foreign.items():
             if node not in self._warned_of:
@@ -373,9 +372,8 @@ def exit_code(
 ) -> int | None:
     """The exit code; None while there is something to do.
 
-    `is_cleared`: the run has ended, and what goes with its end is gone. `tolerated`: failures.
-    `foreign`: nodes that the leader leaves alone; a kubelet may write its own mark, and what it
-    says there to be in work holds up no end.
+    `is_cleared`: what goes with the run's end is gone. `tolerated`: failures. `foreign`: nodes that
+    the leader leaves alone: a kubelet may write its own mark, which holds up no end.
     """
     if run.phase in OVER:
         if not is_cleared:
@@ -433,11 +431,8 @@ class Waits:
     _last_reason = ""
 
     def line(self, unseen: str, shut: str) -> str:
-        """The line that is due, "" for none.
-
-        `unseen`: why the cluster is not seen, one reason for as long as it lasts: it counts down
-        the seconds. `shut`: what stops all writing, such as the ConfigMap that a person has made;
-        it is said whether the cluster is seen or not. Both are "" where they do not hold.
+        """The line that is due, "" for none. `unseen`: why the cluster is not seen, which counts
+        as one reason, since it counts down the seconds; `shut`: what stops all writing. "": not so.
         """
         reason = shut or ("unseen" if unseen else "")
         if reason == self._last_reason:

@@ -37,15 +37,13 @@ from kubectl_nodelife.live.requests import DAEMON_PACING, resource_of
 from kubectl_nodelife.live.source import ListWatchSource
 
 AGAIN_SECONDS: Final = 0.5
-
 AGAIN_AFTER_ERROR_SECONDS: Final = 5.0
 
 
 class LiveCache(GatedFeed):
-    """The cache of the leader's engine, kept by watches.
+    """The cache of the leader's engine, kept by watches. `engine`: None before `lead`.
 
-    `queue`: the news, and whatever else the leader is to be woken by. `engine`: None before
-    `lead`. `lists`: the pods that are listed where a decision needs them.
+    `queue`: the news, and whatever else the leader is to be woken by.
     """
 
     def __init__(self, client: Client, kinds: Iterable[str], settings: Settings) -> None:
@@ -147,10 +145,7 @@ def _end_at_bug(bug: Bug) -> None:
 
 
 class PodLists:
-    """Lists the pods that the leader does not watch, where a decision needs them.
-
-    `listed_ns`: as `HostState.pods_listed_ns`.
-    """
+    """Lists the pods of nodes. `listed_ns`: as `HostState.pods_listed_ns`."""
 
     def __init__(self, client: Client, cache: LiveCache) -> None:
         self.listed_ns: dict[str, int] = {}

@@ -39,9 +39,8 @@ class WorkKey(NamedTuple):
 
 
 class WorkRunner:
-    """Runs `--run`'s command, at most once for each try. `on_end` receives each exit code.
-
-    The code is the shell's; of one that a signal ended 128 and the signal's number, as in a shell.
+    """Runs `--run`'s command, at most once for each try. `on_end` receives each exit code, as a
+    shell has it: of a command that a signal ended 128 and the signal's number.
     """
 
     def __init__(

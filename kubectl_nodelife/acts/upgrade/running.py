@@ -1,11 +1,9 @@
 """Leads a run from the Lease to its end: what `start` and `prove` share.
 
 The first SIGINT asks for a pause and waits for what is in work; a second one, SIGTERM, or SIGHUP of
-a terminal that closes, leaves at once: nodes and Lease say where the run stands, and the next
-leader goes on there.
-
-The exit code is 0 where the run has finished; 1 where it is paused by failures, or ended with nodes
-that failed or are Held; 130 where it was interrupted, and what was in work has come to its end.
+a terminal that closes, leaves at once. The exit code is 0 where the run has finished; 1 where it is
+paused by failures, or ended with nodes that failed or are Held; 130 where it was interrupted, and
+what was in work has come to its end.
 """
 
 from __future__ import annotations

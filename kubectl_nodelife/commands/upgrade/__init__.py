@@ -1,8 +1,4 @@
-"""`kubectl nodelife upgrade`: the group, and where each of its verbs is.
-
-`start.py` has those that plan and lead a run, `orders.py` those that look at one, change it or
-clean up after it; `flags.py` the flags of work and policy.
-"""
+"""`kubectl nodelife upgrade`: the group, and where each of its verbs is."""
 
 from __future__ import annotations
 

@@ -139,9 +139,7 @@ def look_for_upgrade(where: Where, read_all: str = "") -> DrainLook:
 
 
 async def _read_leases(connection: Connection) -> list[Lease]:
-    """Those of the Leases that are there and may be read; a plan says of the others that it does
-    not know.
-    """
+    """Those of the Leases that may be read; a plan says of the others that it does not know."""
     from kubectl_nodelife.commands.cluster.direct import bulk_client, target_of
     from kubectl_nodelife.kube.kinds import kind_named
     from kubectl_nodelife.kube.node import Lease
@@ -197,9 +195,7 @@ def _lead_run(
     flags: LeadFlags,
     **how: bool,
 ) -> int:
-    """Lead the run in the foreground; the exit code. `how`: as `LeadOrder` has it. Raises
-    NodelifeError.
-    """
+    """Lead the run; the exit code. `how`: as `LeadOrder` has it. Raises NodelifeError."""
     import asyncio
 
     from kubectl_nodelife.acts.upgrade.leader import LeadOrder
@@ -226,9 +222,7 @@ def _lead_run(
 
 
 def show_course(course: PlayedRun) -> int:
-    """Say what the leader of a played run decides, each line with its time; the exit code that
-    the run would have.
-    """
+    """Say what the leader of a played run decides, and when; the exit code that the run has."""
     from kubectl_nodelife.acts.upgrade.leader import sentences_of
     from kubectl_nodelife.controllers.upgrade.document import OVER, RunPhase
     from kubectl_nodelife.engine.actions import RecordEvent
@@ -269,9 +263,7 @@ def _most_writes(policy: UpgradePolicy, look: DrainLook) -> int:
 
 
 def _write_line(text: str, at_ns: int | None = None) -> None:
-    """A line with its time, by default now; in a log, which may be days long, and on another day
-    than today, with its date too.
-    """
+    """A line with its time, by default now; in a log, and on another day, with its date too."""
     from kubectl_nodelife.report.terminal import this_screen
 
     now = time.localtime()
