@@ -14,6 +14,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
 from typing import Final
 
 import msgspec
@@ -68,54 +69,56 @@ class DrainOrder(msgspec.Struct, frozen=True):
 Replan = Callable[[Sequence[str]], Awaitable[results.DrainPlan]]
 
 
+@dataclass(slots=True)
 class Drain:
     """Drains nodes wave by wave as a plan says.
 
-    `cordoned`: nodes that this run cordoned; `runs`: waves that were begun.
+    `cordoned`: nodes that this run cordoned; `runs`: waves that were begun, the last at `began` (s
+    of the monotonic clock).
     """
 
-    def __init__(
-        self, session: ActSession, order: DrainOrder, replan: Replan, show: Show, warn: Show
-    ) -> None:
-        self.cordoned: list[Node] = []
-        self.drained: list[str] = []
-        self.runs: list[WaveRun] = []
-        self._session = session
-        self._order = order
-        self._replan = replan
-        self._show = show
-        self._warn = warn
-        self._suffix = " (server dry run)" if session.order.dry_run else ""
-        self._began = 0.0
-        self._turns: dict[str, NodeDrain] = {}
+    session: ActSession
+    order: DrainOrder
+    replan: Replan
+    show: Show
+    warn: Show
+    cordoned: list[Node] = field(default_factory=list)
+    drained: list[str] = field(default_factory=list)
+    runs: list[WaveRun] = field(default_factory=list)
+    turns: dict[str, NodeDrain] = field(default_factory=dict)
+    began: float = 0.0
+
+    @property
+    def _suffix(self) -> str:
+        return " (server dry run)" if self.session.order.dry_run else ""
 
     async def run(self) -> bool:
         """Drain everything; whether all nodes are drained. Raises NodelifeError."""
-        waves = self._order.plan.waves
+        waves = self.order.plan.waves
         nodes: dict[str, Node] = {}
-        cordon = self._order.plan.cordon
+        cordon = self.order.plan.cordon
         if cordon is None or cordon.when != results.CORDON_BY_WAVE:
             nodes = {name: await self._cordon(name) for wave in waves for name in wave.nodes}
         for number, wave in enumerate(waves):
-            if number and not self._session.order.dry_run:
+            if number and not self.session.order.dry_run:
                 await self._pause_between()
                 await self._hold_while_overtaken([n for w in waves[number:] for n in w.nodes])
             nodes |= {name: await self._cordon(name) for name in wave.nodes if name not in nodes}
             await self._run_wave(wave, nodes)
         for line in pending_nodes(name for run in self.runs for name in run.errors):
-            self._warn(line)
+            self.warn(line)
         return not any(run.errors for run in self.runs)
 
     async def uncordon(self) -> None:
         """Take back the cordon of what this run cordoned and did not drain."""
-        carrier = make_carrier(self._session)
+        carrier = make_carrier(self.session)
         for node in [n for n in self.cordoned if n.name not in self.drained]:
             result = await carrier.carry_out(_cordon_of(node, unschedulable=False), node)
             if result.ok:
                 self.cordoned.remove(node)
-                self._show(f"node/{node.name} uncordoned")
+                self.show(f"node/{node.name} uncordoned")
             else:
-                self._warn(f"node/{node.name} could not be uncordoned: {result.message}")
+                self.warn(f"node/{node.name} could not be uncordoned: {result.message}")
         await carrier.stop()
 
     def progress(self) -> str:
@@ -124,8 +127,8 @@ class Drain:
             return ""
         run = self.runs[-1]
         self._count(run)
-        text = f"wave {len(self.runs)}/{len(self._order.plan.waves)} ({', '.join(run.nodes)}): "
-        text += f"{run.gone} of {run.pods} pods gone, {time.monotonic() - self._began:.0f}s"
+        text = f"wave {len(self.runs)}/{len(self.order.plan.waves)} ({', '.join(run.nodes)}): "
+        text += f"{run.gone} of {run.pods} pods gone, {time.monotonic() - self.began:.0f}s"
         if run.promised is not None:
             text += f" of {run.promised.low:g}s to {run.promised.high:g}s"
         return text
@@ -133,7 +136,7 @@ class Drain:
     # Steps
 
     async def _read(self, name: str) -> Node:
-        answer = await self._session.reader.call(Get("Node", ("", name)))
+        answer = await self.session.reader.call(Get("Node", ("", name)))
         if not isinstance(answer.obj, Node):
             raise Failed(f"cannot be read: {answer.message}", on=f"node {name}")
         return answer.obj
@@ -141,83 +144,83 @@ class Drain:
     async def _cordon(self, name: str) -> Node:
         node = await self._read(name)
         if node.spec.unschedulable:
-            self._show(f"node/{name} already cordoned{self._suffix}")
+            self.show(f"node/{name} already cordoned{self._suffix}")
             return node
-        carrier = make_carrier(self._session)
+        carrier = make_carrier(self.session)
         result = await carrier.carry_out(_cordon_of(node, unschedulable=True), node)
         await carrier.stop()
         if not result.ok:
             raise Failed(f"could not be cordoned: {result.message}", on=f"node {name}")
-        if result.changed and not self._session.order.dry_run:
+        if result.changed and not self.session.order.dry_run:
             self.cordoned.append(node)
             # Nothing is evicted from a node that still takes pods, whatever an answer said of it.
             if not (await self._read(name)).spec.unschedulable:
                 raise Failed("was said to be cordoned, and is not", on=f"node {name}")
-        self._show(f"node/{name} cordoned{self._suffix}")
+        self.show(f"node/{name} cordoned{self._suffix}")
         return node
 
     async def _pause_between(self) -> None:
-        waves = self._order.waves
+        waves = self.order.waves
         if waves is not None and waves.maintenance_ns:
-            self._show(f"maintenance: {waves.maintenance_ns // SECOND_NS}s before the next wave")
+            self.show(f"maintenance: {waves.maintenance_ns // SECOND_NS}s before the next wave")
             await asyncio.sleep(waves.maintenance_ns / SECOND_NS)
             await self._await_replacements(self.runs[-1].nodes)
 
     async def _hold_while_overtaken(self, names: Sequence[str]) -> None:
         """Wait while what is left could not be carried out, if the plan had said it could."""
-        if self._order.plan.verdict in (results.NEVER, results.REFUSED):
+        if self.order.plan.verdict in (results.NEVER, results.REFUSED):
             return
         warned_of = ""
         while True:
-            plan = await self._replan(names)
+            plan = await self.replan(names)
             if plan.verdict not in (results.NEVER, results.REFUSED):
                 if warned_of:
-                    self._show("goes on")
+                    self.show("goes on")
                 return
             because = why_not(plan)
             if because != warned_of:
                 warned_of = because
-                self._warn(f"held before the next wave, for the plan is overtaken: {because}")
+                self.warn(f"held before the next wave, for the plan is overtaken: {because}")
             await asyncio.sleep(HOLD_S)
 
     async def _run_wave(self, wave: results.WavePlan, nodes: dict[str, Node]) -> None:
         run = WaveRun(list(wave.nodes), wave.estimate)
         self.runs.append(run)
-        self._began = time.monotonic()
+        self.began = time.monotonic()
         errors = await asyncio.gather(*(self._drain(nodes[name]) for name in wave.nodes))
         for name, error in zip(wave.nodes, errors, strict=True):
             if error:
                 run.errors[name] = error
-                self._warn(unable(name, error))
+                self.warn(unable(name, error))
             else:
                 self.drained.append(name)
-                self._show(f"node/{name} drained{self._suffix}")
-        if self._order.waves is not None and not self._session.order.dry_run:
+                self.show(f"node/{name} drained{self._suffix}")
+        if self.order.waves is not None and not self.session.order.dry_run:
             await self._await_replacements(wave.nodes)
-        run.seconds = time.monotonic() - self._began
+        run.seconds = time.monotonic() - self.began
         self._count(run)
         if run.promised is not None and run.seconds > run.promised.high:
-            self._warn(f"the wave took {run.seconds:.1f}s, longer than {run.promised.high:g}s")
+            self.warn(f"the wave took {run.seconds:.1f}s, longer than {run.promised.high:g}s")
 
     async def _await_replacements(self, nodes: Sequence[str]) -> None:
-        evicted = [one.actor.pod for name in nodes for one in self._turns[name].pods]
-        await await_replacements(self._session, evicted, self._warn)
+        evicted = [one.actor.pod for name in nodes for one in self.turns[name].pods]
+        await await_replacements(self.session, evicted, self.warn)
 
     async def _drain(self, node: Node) -> str:
         while True:
             turn = NodeDrain(
-                self._session,
+                self.session,
                 node,
-                self._order.options,
-                self._show,
-                self._warn,
-                self._order.chunk_size,
+                self.order.options,
+                self.show,
+                self.warn,
+                self.order.chunk_size,
             )
-            self._turns[node.name] = turn
+            self.turns[node.name] = turn
             try:
                 return await turn.run()
             except Overtaken as overtaken:
-                self._warn(f"node {node.name}: held: {overtaken}; it goes on once it is cordoned")
+                self.warn(f"node {node.name}: held: {overtaken}; it goes on once it is cordoned")
             except Failed as error:
                 return str(error)
             why_not = await self._until_cordoned(node)
@@ -227,17 +230,17 @@ class Drain:
     async def _until_cordoned(self, node: Node) -> str:
         """Wait until the node is cordoned again; why that cannot be, "" once it is."""
         while True:
-            answer = await self._session.reader.call(Get("Node", ("", node.name)))
+            answer = await self.session.reader.call(Get("Node", ("", node.name)))
             current = answer.obj
             if answer.code == 404 or (current is not None and current.uid != node.uid):
                 return "the node is gone"
             if isinstance(current, Node) and current.spec.unschedulable:
-                self._show(f"node/{node.name} is cordoned again")
+                self.show(f"node/{node.name} is cordoned again")
                 return ""
             await asyncio.sleep(HOLD_S)
 
     def _count(self, run: WaveRun) -> None:
-        turns = [self._turns[name] for name in run.nodes if name in self._turns]
+        turns = [self.turns[name] for name in run.nodes if name in self.turns]
         run.pods = sum(len(turn.pods) for turn in turns)
         run.gone = sum(one.outcome is not None for turn in turns for one in turn.pods)
 

@@ -126,7 +126,6 @@ class Leader(Recorder):
         self._waits = Waits()
         self._warned_of: set[str] = set()
         self._executor = self._make_executor()
-        self._stops: set[asyncio.Task[None]] = set()
         self._work = self._make_runner() if order.policy.work.runs_command else None
         gate = order.policy.gate
         self._gate = GateCommand(gate, order.environ) if gate else None
@@ -152,9 +151,9 @@ class Leader(Recorder):
             self._cache.lists.follow(())
             if self._work is not None:
                 self._work.forget_all()
-            for task in (*tasks, *self._stops):
+            for task in tasks:
                 task.cancel()
-            await asyncio.gather(*tasks, *self._stops, return_exceptions=True)
+            await asyncio.gather(*tasks, return_exceptions=True)
 
     # One turn
 
@@ -272,9 +271,7 @@ class Leader(Recorder):
         if isinstance(action, StartWork):
             self._work.start(key, action.env)
         else:
-            task = asyncio.get_running_loop().create_task(self._work.stop(key))
-            self._stops.add(task)
-            task.add_done_callback(self._stops.discard)
+            self._work.stop(key)
 
     async def _receive(self) -> None:
         for message in await self._cache.receive():

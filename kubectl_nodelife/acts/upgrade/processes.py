@@ -16,6 +16,7 @@ import signal
 import subprocess
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import BinaryIO, Final, NamedTuple
 
 TERM_SECONDS: Final = 10.0
@@ -38,29 +39,24 @@ class WorkKey(NamedTuple):
     number: int
 
 
+@dataclass(slots=True)
 class WorkRunner:
     """Runs `--run`'s command, at most once for each try. `on_end` receives each exit code, as a
     shell has it: of a command that a signal ended 128 and the signal's number.
+
+    `folder`: where logs go, one a node; it is made. `environ`: what each try inherits.
     """
 
-    def __init__(
-        self,
-        command: str,
-        folder: str,
-        environ: Mapping[str, str],
-        on_end: Callable[[WorkKey, int], None] = lambda key, code: None,
-    ) -> None:
-        """`folder`: where logs go, one a node; it is made. `environ`: what each try inherits."""
-        self._command = command
-        self._folder = folder
-        self._environ = dict(environ)
-        self._on_end = on_end
-        self._tasks: dict[WorkKey, asyncio.Task[None]] = {}
-        self._stopped: set[WorkKey] = set()
+    command: str
+    folder: str
+    environ: Mapping[str, str]
+    on_end: Callable[[WorkKey, int], None]
+    _tasks: dict[WorkKey, asyncio.Task[None]] = field(default_factory=dict)
+    _stopped: set[WorkKey] = field(default_factory=set)
 
     def log_path(self, node: str) -> str:
         """Where the output for a node goes."""
-        return os.path.join(self._folder, f"{_UNSAFE.sub('_', node)}.log")
+        return os.path.join(self.folder, f"{_UNSAFE.sub('_', node)}.log")
 
     def last_words(self, node: str) -> str:
         """The last line of the output for a node, "" for none: to be shown to its owner alone."""
@@ -80,11 +76,9 @@ class WorkRunner:
         self._stopped.discard(key)
         self._tasks[key] = asyncio.get_running_loop().create_task(self._run(key, variables))
 
-    async def stop(self, key: WorkKey) -> None:
-        """End a try: TERM to its process group, KILL after ten seconds. Returns once it is over."""
+    def stop(self, key: WorkKey) -> None:
+        """Let a try end: TERM to its process group, KILL after ten seconds."""
         self._stopped.add(key)
-        if key in self._tasks:
-            await asyncio.wait([self._tasks[key]])
 
     def forget_all(self) -> None:
         """Watch no longer: what runs goes on without us, its output in its file."""
@@ -98,12 +92,12 @@ class WorkRunner:
         except (OSError, ValueError) as error:  # ValueError: a null byte in what a node says
             with contextlib.suppress(OSError), self._log(key.node) as log:
                 log.write(f"not started: {error}\n".encode())
-        self._on_end(key, code)
+        self.on_end(key, code)
 
     async def _wait(self, key: WorkKey, variables: Mapping[str, str]) -> int:
-        os.makedirs(self._folder, mode=0o700, exist_ok=True)
+        os.makedirs(self.folder, mode=0o700, exist_ok=True)
         with self._log(key.node) as log:
-            process = _start(self._command, {**self._environ, **variables}, log.fileno())
+            process = _start(self.command, {**self.environ, **variables}, log.fileno())
         while (code := process.poll()) is None:
             if key in self._stopped:
                 await _end_group(process)
@@ -116,6 +110,7 @@ class WorkRunner:
         return open(os.open(self.log_path(node), flags, 0o600), "ab")
 
 
+@dataclass(slots=True)
 class GateCommand:
     """Runs `--gate`'s command every half minute; what follows from its ends the controller says.
 
@@ -123,11 +118,10 @@ class GateCommand:
     `runs` counts the ends.
     """
 
-    def __init__(self, command: str, environ: Mapping[str, str]) -> None:
-        self.last: str | None = None
-        self.runs = 0
-        self._command = command
-        self._environ = dict(environ)
+    command: str
+    environ: Mapping[str, str]
+    last: str | None = None
+    runs: int = 0
 
     async def run(self) -> None:
         """Look until cancelled."""
@@ -137,9 +131,9 @@ class GateCommand:
             await asyncio.sleep(max(0.0, began + GATE_PERIOD_SECONDS - time.monotonic()))
 
     async def _look(self) -> None:
-        what = f"--gate {self._command!r}"
+        what = f"--gate {self.command!r}"
         try:
-            process = _start(self._command, self._environ, subprocess.DEVNULL)
+            process = _start(self.command, self.environ, subprocess.DEVNULL)
         except OSError as error:
             self._record(f"{what} cannot be started: {error}")
             return

@@ -12,6 +12,7 @@ import asyncio
 import contextlib
 import os
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
 import msgspec
@@ -106,32 +107,26 @@ async def save(
     return SaveResult(file.written, file.finish(noted), moment, planned.refused)
 
 
+@dataclass(slots=True)
 class _Taking:
     """The state of one reading. `control_plane`: its pods, for what runs there."""
 
-    def __init__(
-        self,
-        client: Client,
-        file: SnapshotFile,
-        redaction: Redaction | None,
-        step: Callable[[int], None],
-    ) -> None:
-        self.control_plane: list[KubeObject] = []
-        self.moment_ns = 0
-        self._client = client
-        self._file = file
-        self._redaction = redaction
-        self._step = step
+    client: Client
+    file: SnapshotFile
+    redaction: Redaction | None
+    step: Callable[[int], None]
+    control_plane: list[KubeObject] = field(default_factory=list)
+    moment_ns: int = 0
 
     async def kind(self, kind: Kind) -> None:
         """Read and write all objects of a kind."""
         try:
-            async for page in pages(self._client, resource_of(kind.name)):
+            async for page in pages(self.client, resource_of(kind.name)):
                 if kind.name == "Lease" and not self.moment_ns:
-                    self.moment_ns = server_now_ns(self._client)
+                    self.moment_ns = server_now_ns(self.client)
                 for document in page:
                     self._take(kind.name, document)
-                self._step(self._file.written)
+                self.step(self.file.written)
         except ApiError as error:
             if error.code != 404:
                 raise
@@ -144,7 +139,7 @@ class _Taking:
         """
         wanted = Resource(kind, _NAMESPACE_OF_MANAGER, f"metadata.name={MANAGER}")
         with contextlib.suppress(ApiError):
-            async for page in pages(self._client, wanted):
+            async for page in pages(self.client, wanted):
                 for document in page:
                     names = document.get("metadata") or {}
                     if (names.get("namespace"), names.get("name")) == (
@@ -157,11 +152,11 @@ class _Taking:
         metadata = document.get("metadata") or {}
         if kind == "Pod" and is_control_plane(metadata.get("namespace", ""), metadata["name"]):
             self.control_plane.append(decode("Pod", document))
-        if self._redaction is not None:
+        if self.redaction is not None:
             if kind in _ADMISSION:
-                self._redaction.admit(document)
-            document = self._redaction(kind, document)
-        self._file.add(document)
+                self.redaction.admit(document)
+            document = self.redaction(kind, document)
+        self.file.add(document)
 
 
 async def _count(client: Client, kind: str) -> int | ApiError:

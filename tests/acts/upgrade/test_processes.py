@@ -80,7 +80,7 @@ async def test_stopping_ends_the_whole_group_and_kills_what_does_not_listen(
     async with asyncio.timeout(10):
         while not (tmp_path / "child").exists() or not (tmp_path / "child").read_text():
             await asyncio.sleep(0.02)
-    await runner.stop(KEY)
+    runner.stop(KEY)
     assert await ended(runner) == 137
     child = int((tmp_path / "child").read_text())
     assert is_over(child)
