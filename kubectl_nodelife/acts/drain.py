@@ -71,10 +71,8 @@ Replan = Callable[[Sequence[str]], Awaitable[results.DrainPlan]]
 
 @dataclass(slots=True)
 class Drain:
-    """Drains nodes wave by wave as a plan says.
-
-    `cordoned`: nodes that this run cordoned; `runs`: waves that were begun, the last at `began` (s
-    of the monotonic clock).
+    """Drains nodes wave by wave as a plan says. `cordoned`: nodes that this run cordoned; `runs`:
+    waves that were begun, the last at `began` (s of the monotonic clock).
     """
 
     session: ActSession

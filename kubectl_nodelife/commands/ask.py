@@ -143,10 +143,8 @@ def answer(
     exit_code: bool = False,
     seconds: float = client.ANSWER_SECONDS,
 ) -> int:
-    """Find the answer in a dump, at the daemon, which is given so many seconds, or by a first look;
-    print it. The exit code.
-
-    Raises NodelifeError.
+    """Print the answer of a dump, of the daemon, which is given so many seconds, or of a first
+    look; the exit code. Raises NodelifeError.
     """
     where.check()
     query = {**query, **on_this_screen()}
@@ -161,10 +159,8 @@ def answer(
 
 
 def _direct_answer(where: Where, question: str, query: dict[str, Any]) -> dict[str, Any]:
-    """Answer from a dump or from one direct look at the cluster. Raises NodelifeError.
-
-    `question`: the module in `answering/` that says what must be read for it, and answers; only
-    that one is imported.
+    """Answer from a dump or one direct look at the cluster. `question`: the module in `answering/`
+    that says what must be read for it, and answers; only that is imported. Raises NodelifeError.
     """
     from importlib import import_module
 
@@ -328,10 +324,8 @@ def _checked(
 
 
 def say_first_look(text: str) -> None:
-    """Put the line on stderr, unless it was put there within the last minute.
-
-    The moment is kept as the age of an empty file beside the daemons' sockets; where there can be
-    none, the line is put there each time.
+    """Put the line on stderr, unless it was put there within the last minute, which the age of an
+    empty file beside the daemons' sockets tells; where there can be none, each time.
     """
     path = os.path.join(paths.runtime_folder(os.environ), _FIRST_LOOK_FILE)
     if not _shown_lately(path):

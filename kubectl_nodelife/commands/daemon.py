@@ -96,10 +96,7 @@ def start(flags: DaemonFlags, connection: Connection) -> None:
 
 
 def begin(connection: Connection) -> None:
-    """Start the daemon of this cluster with default settings, for a verb that needs one.
-
-    Raises NodelifeError.
-    """
+    """Start the daemon of this cluster for a verb that needs one. Raises NodelifeError."""
     cluster, instance = _instance(connection)
     with contextlib.suppress(AlreadyRuns):
         spawn(_run_arguments(connection), _log(instance), DEFAULTS.secrets(connection.token))
@@ -150,10 +147,7 @@ def run(
 
 
 def _confirm_enforcing(flags: DaemonFlags, cluster: paths.CachedIdentity) -> DaemonFlags:
-    """Ask a person before anything is enforced. The flags with that yes.
-
-    Raises Refused without an answer.
-    """
+    """Ask a person before anything is enforced; the flags with that yes. Raises Refused."""
     if flags.orders.yes:
         return flags
     need_terminal("this cluster is not written to", cluster.server, "give --yes")

@@ -156,9 +156,7 @@ def _completion() -> Finding:
 
 
 def _cluster(target: Target) -> Iterator[Finding]:
-    """One finding if the cluster does not answer; else its version, and by how much our clock is
-    off its own.
-    """
+    """That the cluster does not answer; else its version, and by how much our clock is off."""
     import asyncio
 
     from kubectl_nodelife.live.clock import SKEW_WARNED_NS

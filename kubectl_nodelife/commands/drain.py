@@ -1,6 +1,5 @@
 """`kubectl nodelife drain-plan`: will this drain finish, how long, and what stops it; and `drain`:
-carry that plan out, and say how it kept to it. Both have kubectl drain's flags, and those of our
-own waves.
+carry that plan out, and say how it kept to it. With kubectl drain's flags, and our own waves'.
 """
 
 from __future__ import annotations

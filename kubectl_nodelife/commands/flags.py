@@ -362,10 +362,8 @@ _OF_ALL: Final = ("filename", "now")
 
 def where_flags(*fields: str) -> Callable[[Callback], Callback]:
     """Give a command the flags of a dump and of a connection; its callback gets one argument,
-    `where`.
-
-    Stands below `@click.command()`, in the place of `connection_flags`. `fields`: those of `Where`
-    for which it has flags besides.
+    `where`. Stands below `@click.command()`, in the place of `connection_flags`. `fields`: those of
+    `Where` for which it has flags besides.
     """
     taken = [flag for flag in _WHERE_FLAGS if flag.field in (*_OF_ALL, *fields)]
     own = [_click_option(flag, Where._field_defaults[flag.field]) for flag in taken]

@@ -89,9 +89,7 @@ def _read(name: str) -> Json:
 
 
 def _read_rules(runbooks: str) -> Json:
-    """The rules as Prometheus reads them. `runbooks`: where docs/metrics.md can be read, "" for
-    alerts without the address of a runbook.
-    """
+    """The rules as Prometheus reads them. `runbooks`: where docs/metrics.md is; "": nowhere."""
     rules = _read("alerts.yaml")
     for group in rules["groups"]:
         for rule in group["rules"]:

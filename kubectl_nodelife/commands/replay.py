@@ -1,7 +1,5 @@
-"""`kubectl nodelife replay`: the last hour as one timeline, each line saying who did it.
-
-Made from the daemon's journal, Events, and the traces that objects keep. Each source may be
-missing, and that is said.
+"""`kubectl nodelife replay`: the last hour as one timeline, each line saying who did it; made from
+the daemon's journal, Events, and the traces that objects keep. That a source is missing is said.
 """
 
 from __future__ import annotations

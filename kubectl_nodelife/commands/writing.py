@@ -93,9 +93,7 @@ def is_confirmed(
     server: str,
     remedy: str = "give --yes to send it, or --dry-run=client only to see it",
 ) -> bool:
-    """True if the person says yes, or need not be asked. Raises Refused, with the remedy, where
-    none can be.
-    """
+    """True if the person says yes, or need not be asked. Raises Refused where none can be."""
     if unasked:
         return True
     need_terminal("nothing is sent", server, remedy)

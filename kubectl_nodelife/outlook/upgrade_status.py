@@ -199,9 +199,8 @@ def checks_of(state: NodeState, waits_for: str, *, is_told: bool) -> list[Json]:
     """The checks of a node by its leader's word: those before the one that is waited for passed.
 
     `waits_for`: as `S4: Ready for 20s of 60s`; `is_told`: the leader has spoken since the node came
-    into its state. A node in Soaking for which nothing is waited passes all of its checks. Of each
-    `result` is passed, waits, not reached, not evaluated; `because`: what is waited for; `shows`:
-    what the check proves.
+    into its state. A node in Soaking for which nothing is waited passes all of its checks.
+    `result`: passed, waits, not reached, not evaluated; `shows`: what the check proves.
     """
     names = CHECKS.get(state, ())
     waiting, _, because = waits_for.partition(": ")
@@ -222,10 +221,8 @@ def checks_of(state: NodeState, waits_for: str, *, is_told: bool) -> list[Json]:
 
 
 class _RunView:
-    """A run as nodes and Lease show it. `open`: the run, where it is under way.
-
-    `report`: the part of the leader's last report on this run that still holds; `is_led`: whether
-    that leader still runs.
+    """A run as nodes and Lease show it. `open`: the run, where it is under way; `report`: the part
+    of the leader's last report that still holds; `is_led`: whether that leader still runs.
     """
 
     def __init__(

@@ -233,10 +233,7 @@ async def edit_run(
 
 
 def ask(request: UpgradeRequest, lease: Lease) -> Changes | None:
-    """Ask something of the leader. An order that waits already is replaced.
-
-    A run without a leader is paused at once.
-    """
+    """Ask something of the leader, instead of what is asked already; pause a run without one."""
     run = open_document(lease)
     if request.verb is Verb.PAUSE and not lease.spec.holder_identity:
         if run.phase is not RunPhase.RUNNING:
@@ -421,9 +418,8 @@ def _goes_at_the_end(node: Node, run: str, epoch: int) -> bool:
 
 
 def foreign_marks(nodes: Iterable[Node], last: RunDocument | None) -> str:
-    """A warning about nodes with marks of runs that the Lease does not know; "" for none.
-
-    Nothing is done on such a node. It is counted as it shows: cordoned, it is unavailable.
+    """A warning about nodes with marks of runs that the Lease does not know; "" for none. Nothing
+    is done on such a node. It is counted as it shows: cordoned, it is unavailable.
     """
     run_of: dict[str, str] = {}
     for node in nodes:

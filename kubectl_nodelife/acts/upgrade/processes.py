@@ -112,10 +112,8 @@ class WorkRunner:
 
 @dataclass(slots=True)
 class GateCommand:
-    """Runs `--gate`'s command every half minute; what follows from its ends the controller says.
-
-    `last`: what was wrong with the last run, "" for an exit code of 0, None before the first end;
-    `runs` counts the ends.
+    """Runs `--gate`'s command every half minute, `runs` times so far. `last`: what was wrong with
+    the last run, "" for an exit code of 0, None before the first end.
     """
 
     command: str

@@ -1,8 +1,6 @@
 """Answers that the daemon gives, or the command itself where no daemon runs: a module a question.
-
 Each takes a `ClusterView` and the query as it comes over the socket, and makes the text, so that
-the answer is the same from either. `for_daemon` registers them with the daemon, `ask` calls
-them without one.
+the answer is the same from either. `for_daemon` registers them, `ask` calls them without one.
 
 Here are the questions, a field for each flag; the query that carries one to a daemon, as words by
 key; and the response's keys.
@@ -190,9 +188,7 @@ def number(query: Query, key: str) -> int:
 
 
 def flags_of(query: Query, flags: type[T]) -> T:
-    """The flags that the query has by `_asdict()`; what is not there has its default. Raises
-    BadInput.
-    """
+    """The flags that the query has by `_asdict()`, else their defaults. Raises BadInput."""
     import msgspec
 
     types = get_type_hints(flags)

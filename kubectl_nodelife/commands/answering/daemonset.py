@@ -62,10 +62,8 @@ class DaemonSetsView(NamedTuple):
 
 
 def reading(query: Query) -> KindsToRead:
-    """The sets of one namespace or all, with what they depend on.
-
-    Without -A only the one namespace is read, but for the nodes, so that a user who may not read
-    more gets an answer too.
+    """The sets of one namespace or all, with what they depend on. Without -A only the one namespace
+    is read, but for the nodes: a user who may not read more gets an answer too.
     """
     return KindsToRead(
         summary.KINDS,

@@ -1,9 +1,8 @@
-"""Answers `drain-plan`: the drain of some nodes of the view's cluster, planned; and `drains`: for
-each node that is being emptied, a plan of what is left to do there.
+"""Answers `drain-plan`: the drain of some nodes, planned; and `drains`: for each node that is being
+emptied, a plan of what is left to do there.
 
 The daemon does it in a forked child (`daemon/forked_answers`), after it has listed the kinds that
-it does not watch. Which flags a drain was begun with is not in the cluster: it is taken for one
-that may do all.
+it does not watch. Which flags a drain was begun with is not in the cluster: all are assumed.
 """
 
 from __future__ import annotations
@@ -73,9 +72,7 @@ def _text(plan: DrainPlan, source: dict[str, Any], query: Query) -> str:
 
 
 def under_way(view: ClusterView, query: Query) -> Response:
-    """The DrainPlanList of the nodes `node`, or of all that are being emptied. Raises BadInput,
-    NotFound.
-    """
+    """The DrainPlanList of the nodes `node`, or of all being emptied. Raises BadInput, NotFound."""
     names = list(query.get("node", ())) or sorted(nodes_emptied(view.cache))
     warnings = list(view.warnings)
     if len(names) > MOST_DRAINS:

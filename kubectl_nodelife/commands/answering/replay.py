@@ -2,8 +2,7 @@
 answers `replay` for the live page.
 
 It is the journal, which a dump has not, Events, nodes with who wrote them, and pods; for a review
-the budgets as well. For the live page the daemon makes it in a forked child. The page shows no
-pod's own story: `all` asks for that too.
+the budgets as well. The live page shows no pod's own story: `all` asks for that too.
 """
 
 from __future__ import annotations
@@ -89,9 +88,7 @@ class Traces(NamedTuple):
 
 
 def read_traces(connection: Connection, since_ns: int, *, of_drain: bool) -> Traces:
-    """Read all sources of a cluster; `since_ns`: how long ago the replay begins. Raises
-    NodelifeError.
-    """
+    """Read all sources of a cluster since so long (ns) ago. Raises NodelifeError."""
     import asyncio
 
     from kubectl_nodelife.commands.cluster.direct import target_of
@@ -158,7 +155,6 @@ async def _read(
 
 def review_page(traces: Traces, begin_ns: int, node: str, plan: str | None) -> Page:
     """The drain of the node since then, with warnings said. `plan`: what `drain-plan -o json` said.
-
     Raises NodelifeError.
     """
     [node] = parse_names([node])

@@ -1,14 +1,12 @@
 """Answers `what-if`: the cluster of the view is played on with and without the acts; and ranks what
 an act does to each target (`--each`).
 
-The daemon does the first in a forked child (`daemon/forked_answers`), after it has listed the kinds
-that it does not watch.
-
-What is played side by side is played in forked processes, as many as there are cores; where forks
-are unsafe (macOS) one process plays. A child that works beside an answer (`in_children`) has no
-more time than this process has left (`ITIMER_REAL`). What it makes comes back pickled through a
-pipe, all at its end. Where it cannot begin, or ends without having made it, its works are done here
-instead, so that whatever goes wrong with them is raised here.
+The daemon does the first in a forked child (`daemon/forked_answers`). What is played side by side
+is played in forked processes, as many as there are cores; where forks are unsafe (macOS) one
+process plays. A child that works beside an answer (`in_children`) has no more time than this
+process has left (`ITIMER_REAL`). What it makes comes back pickled through a pipe, all at its end.
+Where it cannot begin, or ends without having made it, its works are done here instead, so that
+whatever goes wrong with them is raised here.
 
 A ranking is in the order of the targets, whatever the number of processes. Ctrl-C ends the plays
 that are under way and keeps what is there.

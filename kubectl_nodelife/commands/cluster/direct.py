@@ -29,11 +29,9 @@ def target_of(connection: Connection) -> Target:
 
 @contextlib.asynccontextmanager
 async def bulk_client(target: Target) -> AsyncIterator[Client]:
-    """A client to read much with; its clock may be asked afterwards.
-
-    The collector is off: a first read makes objects that stay, or go by counting references.
-    Whatever is still going on at the moment of `answer_by` is ended, credential plugins included.
-    Raises Unreachable then.
+    """A client to read much with; its clock may be asked afterwards. The collector is off: a first
+    read makes objects that stay, or go by counting references. Raises Unreachable at the moment of
+    `answer_by`, at which all that still goes on is ended, credential plugins included.
     """
     terminal.warn(*connection_warnings(target))
     client = Client(Session(target, os.environ))

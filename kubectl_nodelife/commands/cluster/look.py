@@ -216,10 +216,8 @@ def look_for_drain(where: Where, read_all: str = "", needed: Sequence[str] = ())
 
 
 def snapshot_of(view: ClusterView, read_all: str = "") -> PlanSnapshot:
-    """The view's objects as the planner takes them. Raises BadInput for `read_all`.
-
-    What a daemon holds comes in the order in which the API lists it, so that a plan through it is
-    the plan of a first look.
+    """The view's objects as the planner takes them. What a daemon holds comes in the order in which
+    the API lists it, so that its plan is that of a first look. Raises BadInput for `read_all`.
     """
     from kubectl_nodelife.drain.snapshot import PlanSnapshot
     from kubectl_nodelife.workloads.force_advice import release_of
@@ -238,9 +236,7 @@ def snapshot_of(view: ClusterView, read_all: str = "") -> PlanSnapshot:
 
 
 def check_pods_read(snapshot: PlanSnapshot) -> None:
-    """Raises BadInput where no pods were read: a plan without them would say that nothing stops
-    a drain.
-    """
+    """Raises BadInput where no pods were read: a plan would say that nothing stops a drain."""
     if not snapshot.was_read("Pod"):
         remedy = "dump them as well: kubectl get pods -A -o json"
         raise BadInput("no pods were read, so that no drain can be planned", remedy=remedy)
@@ -283,9 +279,8 @@ KINDS_TO_READ: Final = KindsToRead(
 
 
 def kubectl_flags(given: Mapping[str, str | None], source: Mapping[str, Any]) -> list[str]:
-    """The flags that lead kubectl to the cluster that was looked at; none for a dump.
-
-    `given`: as of `Connection.for_kubectl`.
+    """The flags that lead kubectl to the cluster that was looked at; none for a dump. `given`: as
+    of `Connection.for_kubectl`.
     """
     if source.get("kind") == "snapshot":
         return []
@@ -296,9 +291,8 @@ def kubectl_flags(given: Mapping[str, str | None], source: Mapping[str, Any]) ->
 def choose_nodes(
     snapshot: PlanSnapshot, nodes: tuple[str, ...], selector: str | None, all_nodes: bool
 ) -> list[str]:
-    """The nodes to drain: those named, in that order, or those selected, by name.
-
-    Raises BadInput and Failed.
+    """The nodes to drain: those named, in that order, or those selected, by name. Raises BadInput,
+    Failed.
     """
     if nodes and selector:  # as kubectl's drain.go, Complete
         both = "cannot specify both a node name and a --selector option"

@@ -88,9 +88,8 @@ async def read_run(connection: Connection, lease_namespace: str) -> RunRead:
 async def _read_left_objects(
     connection: Connection, warn: Callable[[str], None]
 ) -> list[LeftObject]:
-    """The canaries and Jobs of runs, in all namespaces. Raises Unreachable, Failed.
-
-    `warn` receives what must not be listed.
+    """The canaries and Jobs of runs, in all namespaces; `warn` receives what must not be listed.
+    Raises Unreachable, Failed.
     """
     from kubectl_nodelife.commands.cluster.direct import bulk_client, target_of
     from kubectl_nodelife.controllers.upgrade.leaving import left_objects

@@ -330,9 +330,7 @@ def start(
 def _show_run(
     policy: UpgradePolicy, look: DrainLook, read: RunRead, run: RunDocument, *, resumes: bool
 ) -> None:
-    """Show the run that is gone on with. Raises Refused where the cluster's versions do not allow
-    its target.
-    """
+    """Show the run that is gone on with. Raises Refused for a target of a wrong version."""
     from kubectl_nodelife.acts.upgrade.lease import differences
     from kubectl_nodelife.outlook.upgrade_status import upgrade_status
     from kubectl_nodelife.report.formats import render
