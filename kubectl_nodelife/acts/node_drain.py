@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from typing import Final
 from urllib.parse import urlencode
 
-from kubectl_nodelife.acts.session import ActSession, Carrier, LiveCarrier, ServerDryRun
+from kubectl_nodelife.acts.session import ActSession, Carrier, make_carrier
 from kubectl_nodelife.engine.actions import DeletePod, EvictPod, of_pod
 from kubectl_nodelife.engine.cache import Cache
 from kubectl_nodelife.engine.calls import Answer, Get, Request
@@ -108,7 +108,7 @@ class NodeDrain:
             return str(error)
         if self._turn.refused:
             return self._error()
-        carrier = self._carrier()
+        carrier = make_carrier(self._session, self._note_held, self._note_answer)
         try:
             if self._session.order.dry_run:
                 await asyncio.gather(*(self._remove(carrier, target) for target in self.pods))
@@ -129,13 +129,6 @@ class NodeDrain:
         if not self._session.order.dry_run:
             self._turn.say_left(errors)
         return conversation.aggregate(errors)
-
-    def _carrier(self) -> Carrier:
-        if self._session.order.dry_run:
-            return ServerDryRun(self._session)
-        return LiveCarrier(
-            self._session, conversation.client_bucket(), self._note_held, self._note_answer
-        )
 
     async def _remove_all(self, carrier: Carrier) -> None:
         seconds = self._options.timeout_ns / SECOND_NS or None

@@ -300,8 +300,12 @@ class ServerDryRun:
         """Nothing is on its way."""
 
 
-def make_carrier(session: ActSession, on_held: OnHeld = lambda action, because: None) -> Carrier:
+def make_carrier(
+    session: ActSession,
+    on_held: OnHeld = lambda action, because: None,
+    on_answer: OnAnswer = lambda action, answer: None,
+) -> Carrier:
     """The writes that the order asks for, at kubectl's rate."""
     if session.order.dry_run:
         return ServerDryRun(session)
-    return LiveCarrier(session, client_bucket(), on_held)
+    return LiveCarrier(session, client_bucket(), on_held, on_answer)

@@ -42,6 +42,7 @@ _OUTCOMES = {
 }
 _DAY = len("2026-11-21T")
 _NAMED = 2
+_OF_GROUPS = ("time", "settled", "object", "detail", "reason")
 _MOST_LINES = 17
 """So many lines of a terminal the table takes, which leaves the page 25 with what stands around."""
 _PAUSE_S = 10.0
@@ -178,16 +179,15 @@ def _seconds_between(one: Mapping[str, Any], other: Mapping[str, Any]) -> float:
 def _group_row(group: Sequence[dict[str, Any]], begin: int) -> list[object]:
     """The row of changes that are alike: from when to when, which objects, the first reason."""
     row, last = _row(group[0], begin), _row(group[-1], begin)
-    for at, column in enumerate(_COLUMNS):
-        if column.header.lower() == "detail":
-            row[at] = _group_detail(group)
-        elif column.header.lower() in ("time", "settled") and row[at] != last[at]:
+    headers = [column.header.lower() for column in _COLUMNS]
+    time, settled, which, detail, reason = map(headers.index, _OF_GROUPS)
+    for at in (time, settled):
+        if row[at] != last[at]:
             row[at] = f"{row[at]} to {last[at]}"
-        elif column.header.lower() == "object":
-            objects = dict.fromkeys(shown_object(each["object"]) for each in group)
-            row[at] = first_names(list(objects), _NAMED)
-        elif column.header.lower() == "reason" and any(each["reason"] != row[at] for each in group):
-            row[at] = f"{row[at]} (and alike)"
+    objects = dict.fromkeys(shown_object(each["object"]) for each in group)
+    row[which], row[detail] = first_names(list(objects), _NAMED), _group_detail(group)
+    if any(each["reason"] != row[reason] for each in group):
+        row[reason] = f"{row[reason]} (and alike)"
     return row
 
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
@@ -19,7 +20,6 @@ from kubectl_nodelife.report.formats import FORMATTERS
 if TYPE_CHECKING:
     from kubectl_nodelife.engine.settings import Settings
     from kubectl_nodelife.sweep.points import Base, Point
-    from kubectl_nodelife.sweep.pool import Pool
     from kubectl_nodelife.sweep.result import RunStore, StudyResult
     from kubectl_nodelife.sweep.runs import Plan, RunId
     from kubectl_nodelife.sweep.study import Study
@@ -82,10 +82,9 @@ def sweep(asked: SweepFlags, output: Output) -> int:
       kubectl nodelife sweep -f studies/eviction-rate.yaml --on dask://scheduler:8786 -o json
     """
     _check_extra()
-    from kubectl_nodelife.sweep.points import Terms, settled_points
+    from kubectl_nodelife.report.sweep import html_page, study_page
     from kubectl_nodelife.sweep.pool import read_where
-    from kubectl_nodelife.sweep.result import RunStore, runs_of
-    from kubectl_nodelife.sweep.runs import Plan
+    from kubectl_nodelife.sweep.result import RunStore, summed_up
     from kubectl_nodelife.sweep.study import read_study
 
     beside = Path(asked.filename).parent
@@ -93,6 +92,36 @@ def sweep(asked: SweepFlags, output: Output) -> int:
         read_named(asked.filename), asked.filename, lambda name: read_named(str(beside / name))
     )
     where = read_where(asked.on)
+    plan, runs, today, pods, warnings = _planned(asked, study)
+    folder = Path(asked.out or f"sweep-{study.name}")
+    with RunStore(folder, plan, runs, resume=asked.resume) as store:
+        to_play = [run for run in runs if run.number not in store.found]
+        failed, partial = _play(asked, plan, to_play, store, where, pods)
+        result = summed_up(
+            *(plan, runs, store.found, study.assertions),
+            today=today,
+            failed=failed,
+            warnings=warnings,
+            partial=partial,
+        )
+        page = html_page(result)
+        store.finish({_DOCUMENT: _formatted(result), _PAGE: page.encode()})
+    terminal.warn(*(f"not played: {each}" for each in failed))
+    if output.format == _HTML:
+        terminal.write(page)
+    else:
+        output.show(study_page(result))
+    return _exit_code(result)
+
+
+def _planned(asked: SweepFlags, study: Study) -> tuple[Plan, list[RunId], Point, int, list[str]]:
+    """(the plan, its runs, the point of today, how many pods the base has, warnings, which are
+    said). Raises BadInput, Failed.
+    """
+    from kubectl_nodelife.sweep.points import Terms, settled_points
+    from kubectl_nodelife.sweep.result import runs_of
+    from kubectl_nodelife.sweep.runs import Plan
+
     base, pods, warnings = read_base(study)
     terminal.warn(*warnings)
     points, today = settled_points(base, study.space, study.sampling)
@@ -102,14 +131,7 @@ def sweep(asked: SweepFlags, output: Output) -> int:
         _ask(asked, f"{len(runs):,} runs are more than {_MOST_RUNS:,}")
     terms = Terms(study.duration_ns, study.scheduler, study.controllers)
     plan = Plan(study.name, base, study.failures, terms, study.measures)
-    folder = Path(asked.out or f"sweep-{study.name}")
-    with RunStore(folder, plan, runs, resume=asked.resume) as store:
-        played = _Sweep(asked, plan, runs, store)
-        played.play(where, pods)
-        result = _result(study, played, today, warnings)
-        played.finish(result)
-    _show(result, output)
-    return _exit_code(result)
+    return plan, runs, today, pods, warnings
 
 
 def _refuse_too_many(runs: int, filename: str) -> None:
@@ -135,52 +157,43 @@ def _check_extra() -> None:
             )
 
 
-class _Sweep:
-    """A study that is played: what failed, and whether it was interrupted."""
+def _play(
+    asked: SweepFlags,
+    plan: Plan,
+    to_play: Sequence[RunId],
+    store: RunStore,
+    where: int | str,
+    pods: int,
+) -> tuple[list[str], bool]:
+    """Play these runs; (those that failed and why, whether it was interrupted). Raises
+    NodelifeError.
+    """
+    from kubectl_nodelife.daemon.paths import make_private, runtime_folder
+    from kubectl_nodelife.report.live_line import progress_bar
+    from kubectl_nodelife.sweep.pool import pool_at
+    from kubectl_nodelife.sweep.runs import RunResult
 
-    def __init__(self, asked: SweepFlags, plan: Plan, runs: list[RunId], store: RunStore) -> None:
-        self._asked = asked
-        self.plan, self.runs, self.store = plan, runs, store
-        self.failed: list[str] = []
-        self.partial = False
-
-    def play(self, where: int | str, pods: int) -> None:
-        """Play the runs that the store lacks. Raises NodelifeError."""
-        from kubectl_nodelife.daemon.paths import make_private, runtime_folder
-        from kubectl_nodelife.sweep.pool import pool_at
-
-        to_play = [run for run in self.runs if run.number not in self.store.found]
-        if not to_play:
-            return
-        try:
-            private = make_private(runtime_folder(os.environ))
-            with pool_at(where, pods, private) as pool:
-                pool.check_versions()
-                self._gather(pool, to_play)
-        except KeyboardInterrupt:
-            self.partial = True
-
-    def _gather(self, pool: Pool, to_play: list[RunId]) -> None:
-        from kubectl_nodelife.report.live_line import progress_bar
-        from kubectl_nodelife.sweep.runs import RunResult
-
-        with progress_bar("playing", len(to_play)) as step:
-            for done, played in enumerate(pool.play(self.plan, to_play, self._estimate), 1):
-                if isinstance(played, RunResult):
-                    self.store.add(played.number, played.measures)
-                else:
-                    self.failed += [_words_of(run, played.why) for run in played.runs]
-                step(done)
-
-    def _estimate(self, seconds: float) -> None:
+    def estimated(seconds: float) -> None:
         if seconds > _LONG_SECONDS:
-            _ask(self._asked, f"the study will take about {seconds / 3600:.1f} hours")
+            _ask(asked, f"the study will take about {seconds / 3600:.1f} hours")
 
-    def finish(self, result: StudyResult) -> None:
-        """Write what is there. Raises Failed."""
-        from kubectl_nodelife.report.sweep import html_page
-
-        self.store.finish({_DOCUMENT: _formatted(result), _PAGE: html_page(result).encode()})
+    failed: list[str] = []
+    if not to_play:
+        return failed, False
+    try:
+        private = make_private(runtime_folder(os.environ))
+        with pool_at(where, pods, private) as pool:
+            pool.check_versions()
+            with progress_bar("playing", len(to_play)) as step:
+                for done, played in enumerate(pool.play(plan, to_play, estimated), 1):
+                    if isinstance(played, RunResult):
+                        store.add(played.number, played.measures)
+                    else:
+                        failed += [_words_of(run, played.why) for run in played.runs]
+                    step(done)
+    except KeyboardInterrupt:
+        return failed, True
+    return failed, False
 
 
 def _formatted(result: StudyResult) -> bytes:
@@ -203,32 +216,6 @@ def _ask(asked: SweepFlags, what: str) -> None:
     raise BadInput(what, on=asked.filename, remedy="say --yes, or make the study smaller")
 
 
-def _result(study: Study, played: _Sweep, today: Point, warnings: list[str]) -> StudyResult:
-    from kubectl_nodelife.sweep.result import summed_up
-
-    return summed_up(
-        played.plan,
-        played.runs,
-        played.store.found,
-        study.assertions,
-        today=today,
-        failed=played.failed,
-        warnings=warnings,
-        partial=played.partial,
-    )
-
-
-def _show(result: StudyResult, output: Output) -> None:
-    from kubectl_nodelife.report.sweep import html_page, study_page
-
-    for failed in result.failed:
-        terminal.warn(f"not played: {failed}")
-    if output.format == _HTML:
-        terminal.write(html_page(result))
-    else:
-        output.show(study_page(result))
-
-
 def _exit_code(result: StudyResult) -> int:
     if result.partial:
         return EXIT_INTERRUPTED
@@ -239,7 +226,7 @@ def _exit_code(result: StudyResult) -> int:
 
 def read_base(study: Study) -> tuple[Base, int, list[str]]:
     """(the base, how many pods it has, warnings). Raises BadInput, Failed."""
-    from kubectl_nodelife.engine.settings import NEWEST
+    from kubectl_nodelife.engine.settings import NEWEST, make_settings
     from kubectl_nodelife.sim.fields import FieldPath
     from kubectl_nodelife.sim.scenario import read_generate
     from kubectl_nodelife.sweep.points import base_of_recipe
@@ -248,7 +235,8 @@ def read_base(study: Study) -> tuple[Base, int, list[str]]:
     if kind == "generate":
         recipe = read_generate(what, FieldPath(study.file, "spec.base.generate"))
         pods = (recipe.nodes or recipe.zones * recipe.nodes_per_zone) * recipe.pods_per_node
-        return base_of_recipe(recipe, _settings(study, study.profile or NEWEST, {})), pods, []
+        settings = _with_flags(study, make_settings(NEWEST), study.profile)
+        return base_of_recipe(recipe, settings), pods, []
     path = str(Path(study.file).parent / what)
     return _of_scenario(study, path) if kind == "scenario" else _of_dump(study, path)
 
@@ -278,7 +266,7 @@ def _of_scenario(study: Study, path: str) -> tuple[Base, int, list[str]]:
     setting = assemble(scenario, read_given(scenario))
     settings = _with_flags(study, settings_of(setting, ()))
     if study.profile:
-        settings = _settings(study, study.profile, _flags(settings))
+        settings = _with_flags(study, settings, study.profile)
     events = only_document(content, path).get("spec", {}).get("events", [])
     base = base_of_cluster(
         *(setting.cluster, settings, setting.start_ns, setting.kinds_read),
@@ -288,21 +276,15 @@ def _of_scenario(study: Study, path: str) -> tuple[Base, int, list[str]]:
     return base, len(setting.cluster.pods), []
 
 
-def _with_flags(study: Study, settings: Settings) -> Settings:
-    return _settings(study, settings.profile.name, _flags(settings))
-
-
-def _flags(settings: Settings) -> dict[str, Any]:
+def _with_flags(study: Study, settings: Settings, profile: str = "") -> Settings:
+    """The flags that were given, and the study's on top, by that profile, or ("") by their own.
+    Raises BadInput.
+    """
+    from kubectl_nodelife.engine.settings import SettingsError, make_settings
     from kubectl_nodelife.outlook.what_if.question import given_flags
 
-    return {name: settings.flags[name] for name in given_flags(settings)}
-
-
-def _settings(study: Study, profile: str, flags: dict[str, Any]) -> Settings:
-    """Those flags, and the study's on top. Raises BadInput."""
-    from kubectl_nodelife.engine.settings import SettingsError, make_settings
-
+    flags = {name: settings.flags[name] for name in given_flags(settings)}
     try:
-        return make_settings(profile, {**flags, **study.flags})
+        return make_settings(profile or settings.profile.name, {**flags, **study.flags})
     except (SettingsError, ValueError) as error:
         raise BadInput(str(error), on=f"{study.file}: spec.flags") from None

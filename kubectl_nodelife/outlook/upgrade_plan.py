@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from typing import Any
 
 from kubectl_nodelife.controllers.upgrade.counts import ScopeBudget
@@ -14,7 +14,7 @@ from kubectl_nodelife.kube.kinds import kind_named
 from kubectl_nodelife.kube.times import in_seconds
 from kubectl_nodelife.outlook.upgrade_status import lowest_document
 from kubectl_nodelife.sim.upgrade_course import INSTANTS, PlayedRun, PlayedStep
-from kubectl_nodelife.upgrade.findings import CLAIM, PlannedNode, UpgradePlan
+from kubectl_nodelife.upgrade.findings import CLAIM, HOLD, SKIP, PlannedNode, UpgradePlan
 
 Json = dict[str, Any]
 
@@ -56,10 +56,8 @@ def upgrade_plan_document(plan: UpgradePlan, source: Json) -> Json:
 
 def counts_of(plan: UpgradePlan) -> dict[str, int]:
     """How many nodes are selected, and what becomes of them."""
-    counts = {"selected": len(plan.nodes), "claim": 0, "skip": 0, "hold": 0}
-    for node in plan.nodes:
-        counts[node.decision] += 1
-    return counts
+    counts = Counter(node.decision for node in plan.nodes)
+    return {"selected": len(plan.nodes), **{each: counts[each] for each in (CLAIM, SKIP, HOLD)}}
 
 
 def lowest_of(course: PlayedRun) -> Json:

@@ -85,10 +85,8 @@ async def read_run(connection: Connection, lease_namespace: str) -> RunRead:
         return RunRead(nodes, lease, server_now_ns(client), source, skew_warnings(client))
 
 
-async def _read_left_objects(
-    connection: Connection, warn: Callable[[str], None]
-) -> list[LeftObject]:
-    """The canaries and Jobs of runs, in all namespaces; `warn` receives what must not be listed.
+async def _read_left_objects(connection: Connection) -> list[LeftObject]:
+    """The canaries and Jobs of runs, in all namespaces; what must not be listed is warned of.
     Raises Unreachable, Failed.
     """
     from kubectl_nodelife.commands.cluster.direct import bulk_client, target_of
@@ -104,7 +102,8 @@ async def _read_left_objects(
         for kind in _MADE:
             listed = await read_or_refusal(client, Resource(kind_named(kind), labels=LABEL_RUN))
             if isinstance(listed, ApiError):
-                warn(f"{kind_named(kind).plural} of runs cannot be listed: {listed.what}")
+                what = f"{kind_named(kind).plural} of runs cannot be listed: {listed.what}"
+                terminal.warn(what)
             else:
                 objects += left_objects(listed)
     return objects
@@ -360,7 +359,7 @@ def clean(release_failed: bool, yes: bool, order: OrderFlags, connection: Connec
     read = asyncio.run(read_run(connection, namespace))
     proof_only = check_over(read.lease)
     marks = [*leftovers(read.nodes, proof_only=proof_only, release_failed=release_failed)]
-    objects = asyncio.run(_read_left_objects(connection, terminal.warn))
+    objects = asyncio.run(_read_left_objects(connection))
     if not (marks or objects or read.lease):
         terminal.write("nothing is left of an upgrade\n")
         return 0
