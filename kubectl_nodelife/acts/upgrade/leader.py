@@ -1,53 +1,78 @@
-"""The leader of a run: keeps the Lease, follows the cluster, and carries out what is decided.
+"""The leader of a run: acquires the Lease, opens the run, follows the cluster, and carries out what
+is decided; what `start` and `prove` share.
 
 It is what `controllers/upgrade/controller.py` asks of a leader: an engine with a new controller for
 each epoch, each action through enforce mode's gate with its intent on disk, each outcome an event.
 A leader may end at any point and another go on: nothing is remembered here that the nodes'
 annotations and the run's document do not say, but which commands a leader that slept has begun.
 
-What it does is said in a sentence for each record of an action, with the states and reasons of the
-nodes' Events: `start` prints them, `start --dry-run` those of a play.
+The first SIGINT asks for a pause and waits for what is in work; a second one, SIGTERM, or SIGHUP of
+a terminal that closes, leaves at once. The exit code is 0 where the run has finished; 1 where it is
+paused by failures, or ended with nodes that failed or are Held; 130 where it was interrupted, and
+what was in work has come to its end.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
+import signal
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from itertools import chain
 from typing import Final, NamedTuple
 
 import msgspec
 
-from kubectl_nodelife.acts.session import ActSession, Show
-from kubectl_nodelife.acts.upgrade.lease import LEASE_DURATION_NS, RunLease, document_or_refused
+from kubectl_nodelife.acts.session import ActOrder, ActSession, LiveCarrier, Show, act_session
+from kubectl_nodelife.acts.upgrade.lease import (
+    LEASE_DURATION_NS,
+    RunLease,
+    ask,
+    document_or_refused,
+    edit_run,
+    open_run,
+    read_lease,
+)
 from kubectl_nodelife.acts.upgrade.live_cache import LiveCache
 from kubectl_nodelife.acts.upgrade.processes import GateCommand, WorkKey, WorkRunner
-from kubectl_nodelife.controllers.upgrade.controller import LeaderEngine, UpgradeController
+from kubectl_nodelife.acts.upgrade.sentences import Waits, about_of, sentences_of
+from kubectl_nodelife.controllers.upgrade.controller import READS, LeaderEngine, UpgradeController
 from kubectl_nodelife.controllers.upgrade.document import (
     ANNOTATION_REQUEST,
     OVER,
     RunDocument,
     RunPhase,
+    UpgradeRequest,
+    Verb,
     gone_nodes,
 )
-from kubectl_nodelife.controllers.upgrade.marks import CONTROLLER, IN_FLIGHT, readable_mark
+from kubectl_nodelife.controllers.upgrade.leaving import leftovers
+from kubectl_nodelife.controllers.upgrade.marks import (
+    CONTROLLER,
+    IN_FLIGHT,
+    LEFT_TO_A_PERSON,
+    readable_mark,
+)
 from kubectl_nodelife.controllers.upgrade.memory import HostState, UpgradePorts
-from kubectl_nodelife.controllers.upgrade.policy import UpgradePolicy
+from kubectl_nodelife.controllers.upgrade.policy import UpgradePolicy, WorkMode
 from kubectl_nodelife.controllers.upgrade.report import ANNOTATION_REPORT, encode_report, report_of
 from kubectl_nodelife.controllers.upgrade.upgrade_pass import UpgradePass
-from kubectl_nodelife.daemon.enforce.recorder import IntentJournal
-from kubectl_nodelife.engine.actions import Action, Detail, EvictPod, StartWork, StopWork
+from kubectl_nodelife.daemon.enforce.recorder import IntentJournal, user_and_host
+from kubectl_nodelife.daemon.permissions import rights
+from kubectl_nodelife.engine.actions import Action, EvictPod, StartWork, StopWork
 from kubectl_nodelife.engine.calls import Result
 from kubectl_nodelife.engine.events import NOT_SENT, Outcome, Put
-from kubectl_nodelife.engine.guard import HALF_OPEN_NS, WriteConditions
+from kubectl_nodelife.engine.guard import HALF_OPEN_NS, Caps, WriteConditions
 from kubectl_nodelife.engine.settings import Settings
 from kubectl_nodelife.engine.workqueue import TokenBucket
-from kubectl_nodelife.errors import EXIT_FAILED, EXIT_INTERRUPTED
-from kubectl_nodelife.kube.names import counted
+from kubectl_nodelife.errors import EXIT_FAILED, EXIT_INTERRUPTED, NodelifeError
 from kubectl_nodelife.kube.node import Lease, Node
 from kubectl_nodelife.kube.times import SECOND_NS
+from kubectl_nodelife.live.auth import Session
+from kubectl_nodelife.live.client import Client
 from kubectl_nodelife.live.events import EventSender
 from kubectl_nodelife.live.executor import LiveExecutor
 from kubectl_nodelife.live.executor_port import ControllerWriter, ExecutorPort, Recorder
@@ -56,6 +81,16 @@ from kubectl_nodelife.live.target import Target
 PATIENCE_NS: Final = 10 * SECOND_NS
 """An action that a guard holds for longer is decided anew."""
 
+GRANT: Final = (
+    "`kubectl nodelife rbac --upgrade | kubectl apply -f -` makes an account that has them"
+)
+LEAST_REQUEST_S: Final = 5.0
+EVICTIONS_A_MINUTE: Final = 300
+CLAIMS_A_MINUTE: Final = 60
+GROUPS: Final = ("policy/v1", "coordination.k8s.io/v1", "apps/v1", "storage.k8s.io/v1")
+REQUEST_QPS: Final = 20.0
+REQUEST_BURST: Final = 40
+"""Of changes of the run's document."""
 QPS: Final = 50.0
 BURST: Final = 100
 _EVENT_QPS: Final = 5.0
@@ -98,40 +133,117 @@ class LeadOrder(msgspec.Struct):
     proof_only: bool = False
 
 
-class Leader(Recorder):
-    """Leads a run, and says what was done, held or refused.
+async def lead(order: LeadOrder, show: Show, warn: Show) -> int:
+    """Acquire the Lease, open the run, lead it; the exit code. Raises NodelifeError."""
+    policy = order.policy
+    act = ActOrder(
+        CONTROLLER,
+        rights(policy),
+        (*GROUPS, *(("batch/v1",) if policy.work.mode is WorkMode.JOB else ())),
+        order.max_writes,
+        insecure=order.insecure,
+        caps=Caps(
+            *(None, EVICTIONS_A_MINUTE, None, None),
+            nodes_gone_share=None,
+            claims_a_minute=CLAIMS_A_MINUTE,
+        ),
+        request_s=request_seconds(order.lease_duration_ns),
+        needs_clock=True,
+        grant=GRANT,
+    )
+    opened = act_session(act, order.target, order.environ, order.identity, warn)
+    async with opened as session:
+        leader = Leader(order, session, show, warn)
+        try:
+            with leader.signals():
+                return await leader.run()
+        finally:
+            await leader.close()
 
-    `ended_because`: why it ended before its run did. `interrupted`: a person has asked for its end.
+
+def request_seconds(lease_duration_ns: int) -> float:
+    """So long a request may take: a quarter of the Lease's duration, 15 s of 60 s.
+
+    No write is begun after two thirds of it, so that the last one is over before another may lead.
+    Leases of less than 20 s, for labs, do without that: there the nodes' versions and epochs alone
+    keep two leaders apart.
     """
+    return max(LEAST_REQUEST_S, lease_duration_ns / 4 / SECOND_NS)
 
-    def __init__(
-        self,
-        order: LeadOrder,
-        session: ActSession,
-        cache: LiveCache,
-        lease: RunLease,
-        run: RunDocument,
-        show: Show,
-        warn: Show,
-    ) -> None:
-        self.ended_because = ""
-        self.interrupted = False
-        self._order, self._run = order, run
-        self._session, self._cache, self._lease = session, cache, lease
+
+class Leader(Recorder):
+    """One leader's process, which says what was done, held or refused."""
+
+    def __init__(self, order: LeadOrder, session: ActSession, show: Show, warn: Show) -> None:
+        self._order, self._session = order, session
         self._say, self._warn = show, warn
+        self._client = Client(Session(order.target, order.environ))
+        self._cache = LiveCache(self._client, READS, order.settings)
+        self._lease = RunLease(
+            session,
+            order.policy.lease_namespace,
+            order.lease_duration_ns,
+            lambda lease: self._cache.queue.put_nowait(Put("Lease", lease)),
+        )
+        self._carrier = LiveCarrier(session, TokenBucket(REQUEST_QPS, REQUEST_BURST))
+        self._run: RunDocument
+        self._executor: LiveExecutor
+        self._work: WorkRunner | None = None
+        gate = order.policy.gate
+        self._gate = GateCommand(gate, order.environ) if gate else None
+        self._is_open = self._interrupted = False
+        self._pausing: asyncio.Task[None] | None = None
+        self._ended_because = ""
         self._epoch = -1
         self._blind, self._held = "not all lists are read", ""
         self._beside: HostState | None = None
         self._asked_ns = self._report_due_ns = 0
         self._waits = Waits()
         self._warned_of: set[str] = set()
-        self._executor = self._make_executor()
-        self._work = self._make_runner() if order.policy.work.runs_command else None
-        gate = order.policy.gate
-        self._gate = GateCommand(gate, order.environ) if gate else None
 
     async def run(self) -> int:
-        """Lead until the run is over; the exit code. The Lease must be ours already."""
+        """Acquire the Lease, open the run, lead it to its end; the exit code."""
+        await self._open()
+        code = await self._lead()
+        if self._ended_because:
+            self._warn(f"ends: {self._ended_because}")
+            return code
+        for leftover in leftovers(self._cache.cache.nodes.values()):
+            if leftover.stays and leftover.state in LEFT_TO_A_PERSON:
+                self._say(f"node {leftover.node.name} is left to you: {leftover.because}")
+                for line in leftover.by_hand:
+                    self._say(f"    {line}")
+        return code
+
+    async def _open(self) -> None:
+        """Acquire the Lease, and open the run."""
+        order, lease = self._order, self._lease
+        await lease.acquire(self._say)
+        async with lease.renewed():
+            self._run = await open_run(
+                *(self._session, self._carrier, order.nodes, order.policy),
+                proof_only=order.proof_only,
+                resumes=order.resumes,
+            )
+        seen = await read_lease(self._session, order.policy.lease_namespace)
+        if seen is not None:
+            self._cache.put(seen)  # with what was asked for just now
+        self._say(f"run {self._run.run}: {self._run.phase}, epoch {lease.epoch}")
+        self._executor = self._make_executor()
+        if order.policy.work.runs_command:
+            self._work = self._make_runner()
+        self._is_open = True
+
+    async def close(self) -> None:
+        """Give the Lease up, and close everything."""
+        if self._pausing is not None:
+            self._pausing.cancel()
+        await self._carrier.stop()
+        await self._lease.release()
+        await self._client.close()
+
+    async def _lead(self) -> int:
+        """Lead until the run is over; the exit code."""
         loop = asyncio.get_running_loop()
         running = [self._cache.run(), self._lease.run(), self._events.run()]
         if self._gate is not None:
@@ -154,6 +266,45 @@ class Leader(Recorder):
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
+
+    # Signals
+
+    @contextlib.contextmanager
+    def signals(self) -> Iterator[None]:
+        """Handle signals as the module says. SIGHUP is ignored where it was (nohup)."""
+        loop, task = asyncio.get_running_loop(), asyncio.current_task()
+        assert task is not None
+        loop.add_signal_handler(signal.SIGINT, self._interrupt, task)
+        leaving = [signal.SIGTERM]
+        if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
+            leaving.append(signal.SIGHUP)
+        for number in leaving:
+            loop.add_signal_handler(number, task.cancel)
+        try:
+            yield
+        finally:
+            for number in (signal.SIGINT, *leaving):
+                loop.remove_signal_handler(number)
+
+    def _interrupt(self, task: asyncio.Task[int]) -> None:
+        if not self._is_open or self._interrupted:
+            task.cancel()
+            return
+        self._interrupted = True
+        self._warn("ends once what is in work is over; Ctrl-C once more leaves at once")
+        self._pausing = asyncio.get_running_loop().create_task(self._ask_for_end())
+
+    async def _ask_for_end(self) -> None:
+        """A run is paused; a proof, which is never resumed, is aborted."""
+        because = f"interrupted by {user_and_host()}"
+        verb = Verb.ABORT if self._run.proof_only else Verb.PAUSE
+        request = UpgradeRequest(verb=verb, because=because, by=user_and_host())
+        namespace = self._order.policy.lease_namespace
+        try:
+            edit = partial(ask, request)
+            await edit_run(self._session, self._carrier, namespace, edit, because)
+        except NodelifeError as error:
+            self._warn(f"the run could not be asked: {error}")
 
     # One turn
 
@@ -195,7 +346,7 @@ class Leader(Recorder):
         self._cache.lead(controller)
 
     def _end(self, because: str) -> int:
-        self.ended_because = because
+        self._ended_because = because
         return 5
 
     def _over(self, controller: UpgradeController) -> int | None:
@@ -209,7 +360,7 @@ class Leader(Recorder):
             run,
             self._cache.cache.nodes,
             is_cleared=controller.is_over,
-            interrupted=self.interrupted,
+            interrupted=self._interrupted,
             tolerated=self._order.policy.max_failures,
             foreign=controller.foreign,
         )
@@ -416,89 +567,3 @@ def why_shut(session: ActSession, lease: RunLease) -> str:
         if session.monotonic_ns() < breaker.since_ns + HALF_OPEN_NS:
             return breaker.because
     return ""
-
-
-_NO_LONGER: Final = "no longer: "
-_SELF_EVIDENT: Final = ("SetWindow", "WorkDone")
-
-
-class Waits:
-    """Why a leader waits, said once for each reason, and at last that it waits no more."""
-
-    _last_reason = ""
-
-    def line(self, unseen: str, shut: str) -> str:
-        """The line that is due, "" for none. `unseen`: why the cluster is not seen, which counts
-        as one reason, since it counts down the seconds; `shut`: what stops all writing. "": not so.
-        """
-        reason = shut or ("unseen" if unseen else "")
-        if reason == self._last_reason:
-            return ""
-        self._last_reason = reason
-        return f"waits: {shut or unseen}" if reason else "sees the whole cluster"
-
-
-def sentences_of(action: Action) -> Iterable[str]:
-    """One line a record, such as `node b7: cordoned, now Draining: BECAUSE`."""
-    about = about_of(action)
-    cordon = getattr(action, "unschedulable", None)
-    for record, detail in action.records():
-        if record == "SetGate":
-            yield _gate(detail, action.because)
-            continue
-        if record in SENTENCES:
-            text = SENTENCES[record](detail)
-        else:
-            text = " ".join([record, *(f"{key}={value}" for key, value in detail.items())])
-        if cordon is not None:
-            text = f"{'cordoned' if cordon else 'uncordoned'}, {text}"
-        because = f": {action.because}" if action.because and record not in _SELF_EVIDENT else ""
-        yield f"{about}: {text}{because}"
-
-
-def about_of(action: Action) -> str:
-    """The object that an action is about: `node b7`, `pod default/web-1`, `the run`."""
-    kind, (namespace, name) = action.target
-    if kind == "Lease":
-        return "the run"
-    node = getattr(action, "node", "")
-    if node:
-        return f"node {node}"
-    return f"{kind.lower()} {f'{namespace}/' * bool(namespace)}{name}"
-
-
-def _gate(detail: Detail, because: str) -> str:
-    gate, because = detail["gate"], because.removeprefix(_NO_LONGER)
-    return f"gate {gate} {'closes' if detail['holds'] else 'opens, closed till now'}: {because}"
-
-
-def _entered(detail: Detail) -> str:
-    return f"now {detail['to']}" if detail.get("to") else "marks taken off"
-
-
-def _work_ended(detail: Detail) -> str:
-    code = f", exit code {detail['code']}" if "code" in detail else ""
-    return f"work ended (try {detail['try']}{code})"
-
-
-def _stepped(detail: Detail) -> str:
-    window = detail["window"]
-    if not window:
-        return "the steps are over; nodes are taken whenever the limits allow"
-    return f"step {detail['step']} begins, with {counted(window, 'node')} at most"
-
-
-SENTENCES: Final[dict[str, Callable[[Detail], str]]] = {
-    **dict.fromkeys(("ClaimNode", "SetUpgradeState", "OpenForProof"), _entered),
-    **dict.fromkeys(("ReleaseNode", "RestoreNode", "FailNode", "SetUpgradePhase"), _entered),
-    "MarkNode": lambda detail: "marks changed",
-    "StartWork": lambda detail: f"work begins (--{detail['mode']})",
-    "StopWork": lambda detail: f"work is stopped (try {detail['try']})",
-    "WorkDone": _work_ended,
-    "EvictPod": lambda detail: "evicted",
-    "CreateCanary": lambda detail: "canary pod created",
-    "DeleteCanary": lambda detail: "canary pod deleted",
-    "CreateJob": lambda detail: "Job created",
-    "DeleteJob": lambda detail: "Job deleted",
-    "SetWindow": _stepped,
-}

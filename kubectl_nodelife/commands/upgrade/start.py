@@ -198,11 +198,10 @@ def _lead_run(
     """Lead the run; the exit code. `how`: as `LeadOrder` has it. Raises NodelifeError."""
     import asyncio
 
-    from kubectl_nodelife.acts.upgrade.leader import LeadOrder
-    from kubectl_nodelife.acts.upgrade.running import lead as lead_the_run
+    from kubectl_nodelife.acts.upgrade import leader
     from kubectl_nodelife.commands.cluster.direct import target_of
 
-    order = LeadOrder(
+    order = leader.LeadOrder(
         policy,
         look.settings,
         _ports(policy, look),
@@ -216,14 +215,14 @@ def _lead_run(
         **how,
     )
     try:
-        return asyncio.run(lead_the_run(order, _write_line, terminal.warn))
+        return asyncio.run(leader.lead(order, _write_line, terminal.warn))
     except asyncio.CancelledError:
         raise KeyboardInterrupt from None
 
 
 def show_course(course: PlayedRun) -> int:
     """Say what the leader of a played run decides, and when; the exit code that the run has."""
-    from kubectl_nodelife.acts.upgrade.leader import sentences_of
+    from kubectl_nodelife.acts.upgrade.sentences import sentences_of
     from kubectl_nodelife.controllers.upgrade.document import OVER, RunPhase
     from kubectl_nodelife.engine.actions import RecordEvent
 

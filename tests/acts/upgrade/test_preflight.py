@@ -5,8 +5,8 @@ from typing import Any, cast
 
 import pytest
 
+from kubectl_nodelife.acts.upgrade.leader import GRANT, request_seconds
 from kubectl_nodelife.acts.upgrade.lease import election_terms
-from kubectl_nodelife.acts.upgrade.running import GRANT, request_seconds
 from kubectl_nodelife.controllers.upgrade.policy import policy_from
 from kubectl_nodelife.daemon.permissions import rights
 from kubectl_nodelife.daemon.preflight import ClusterChecks

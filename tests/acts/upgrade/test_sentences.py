@@ -2,7 +2,7 @@
 
 import pytest
 
-from kubectl_nodelife.acts.upgrade.leader import SENTENCES, Waits, sentences_of
+from kubectl_nodelife.acts.upgrade.sentences import SENTENCES, Waits, sentences_of
 from kubectl_nodelife.controllers.upgrade.marks import TRANSITIONS
 from kubectl_nodelife.engine.actions import Action
 from kubectl_nodelife.engine.actions import upgrades as upgrade
