@@ -21,9 +21,7 @@ from kubectl_nodelife.controllers.upgrade.claiming import SOAK
 from kubectl_nodelife.controllers.upgrade.counts import (
     CLUSTER,
     NodeScope,
-    pool_scope,
     why_unavailable,
-    zone_scope,
 )
 from kubectl_nodelife.controllers.upgrade.document import OVER, RunPhase
 from kubectl_nodelife.controllers.upgrade.policy import UpgradePolicy
@@ -373,12 +371,12 @@ class UpgradeWatch:
         if not is_there:
             del self._available[name]
         everywhere = NodeScope(_ZONES, "", zone)
-        for scope in (CLUSTER, pool_scope(pool), zone_scope(pool, zone), everywhere):
+        for scope in (CLUSTER, NodeScope("pool", pool), NodeScope("zone", pool, zone), everywhere):
             self._scopes[scope] += by
             low = self._lows.get(scope)
             if low is not None and self._scopes[scope] < low.available:
                 self._lows[scope] = LowPoint(self._scopes[scope], self._api.now_ns)
-        count = sum(self._scopes[pool_scope(pool)] for pool in self._own_pools)
+        count = sum(self._scopes[NodeScope("pool", pool)] for pool in self._own_pools)
         series, now_ns = self._available_in_own, self._api.now_ns  # of the run's pools
         if series and series[-1][0] == now_ns:
             series.pop()

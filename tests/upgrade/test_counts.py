@@ -8,15 +8,14 @@ from kubectl_nodelife.controllers.upgrade.counts import (
     CLUSTER,
     CountedNode,
     NodeCounts,
+    NodeScope,
     at_most,
-    pool_scope,
-    zone_scope,
 )
 from kubectl_nodelife.controllers.upgrade.policy import policy_from
 from kubectl_nodelife.errors import BadInput
 from kubectl_nodelife.kube.workload import IntOrString, scaled_value
 
-POOL = pool_scope("blue")
+POOL = NodeScope("pool", "blue")
 
 
 def pool(
@@ -32,7 +31,7 @@ def pool(
     nodes = [CountedNode(f"a{i:03}", "blue", "a") for i in range(available)]
     nodes += [CountedNode(f"sick{i}", "blue", "a", "Ready is False") for i in range(not_ready)]
     nodes += [CountedNode(f"ours{i}", "blue", "a", "cordoned", claimed=True) for i in range(ours)]
-    scopes = (CLUSTER, POOL, zone_scope("blue", "a"))
+    scopes = (CLUSTER, POOL, NodeScope("zone", "blue", "a"))
     start = None if at_start is None else dict.fromkeys(scopes, at_start)
     return NodeCounts.of(nodes, {"pool": (least, most)}, start)
 
@@ -129,9 +128,9 @@ def test_counts_follow_a_node_that_changes_or_goes() -> None:
     counts = pool(3, most=1)
     counts.put(CountedNode("a000", "blue", "b", "cordoned"))
     assert counts.budget(POOL).available == 2
-    assert counts.totals()[zone_scope("blue", "b")] == 1
+    assert counts.totals()[NodeScope("zone", "blue", "b")] == 1
     counts.remove("a000")
-    assert zone_scope("blue", "b") not in counts.totals()
+    assert NodeScope("zone", "blue", "b") not in counts.totals()
     assert counts.budget(POOL).base == 3, "a node that is gone is not forgotten"
 
 

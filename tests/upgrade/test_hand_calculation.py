@@ -6,7 +6,7 @@ minutes each: 14, one of watching the node, and the soak of five. Then zone afte
 
 from collections.abc import Iterator
 
-from kubectl_nodelife.controllers.upgrade.counts import CLUSTER, pool_scope
+from kubectl_nodelife.controllers.upgrade.counts import CLUSTER, NodeScope
 from kubectl_nodelife.controllers.upgrade.policy import policy_from
 from kubectl_nodelife.drain.snapshot import PlanSnapshot
 from kubectl_nodelife.engine.settings import make_settings
@@ -38,7 +38,7 @@ def test_500_nodes_as_calculated_by_hand() -> None:
     course = play_run(PlanSnapshot(nodes(), START_NS), event, SETTINGS)
     assert abs(course.end_ns / MINUTE_NS - 287) < 1
     lowest = {scope: low.available for scope, low in course.lowest.items()}
-    assert lowest[CLUSTER] == lowest[pool_scope("p")] == 450
+    assert lowest[CLUSTER] == lowest[NodeScope("pool", "p")] == 450
     assert [step.width for step in course.steps] == [1, 2, 4, 8, 16, 32, 0, 0, 0]
     begins = [round(step.start_ns / MINUTE_NS) for step in course.steps]
     assert begins == [0, 20, 40, 60, 80, 100, 120, 168, 230]

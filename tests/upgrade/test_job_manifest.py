@@ -35,7 +35,7 @@ MANIFEST: dict[str, Any] = {
 
 
 def made(manifest: dict[str, Any] = MANIFEST) -> dict[str, Any]:
-    return job_manifest(manifest, "nodelife-r1-abcd-1", "nodelife", TOLD, 1800)
+    return job_manifest(manifest, "nodelife", "nodelife-r1-abcd-1", TOLD, 1800)
 
 
 def test_variables_are_put_in_and_others_left_for_kubernetes() -> None:
@@ -123,7 +123,7 @@ def test_what_nodes_say_of_themselves_is_put_in(value: str) -> None:
 def test_what_a_shell_might_obey_is_not(value: str) -> None:
     with pytest.raises(UnsafeVariable, match="PROVIDER_ID"):
         with_provider(value)
-    assert job_manifest(MANIFEST, "n", "nodelife", telling(value), 1), (
+    assert job_manifest(MANIFEST, "nodelife", "n", telling(value), 1), (
         "where it is not asked for it does not matter"
     )
 
@@ -133,7 +133,7 @@ def test_a_variable_that_is_withheld_is_not_put_in_empty() -> None:
     manifest = copy.deepcopy(MANIFEST)
     manifest["spec"]["template"]["spec"]["containers"][0]["args"] = ["ssh $(INTERNAL_IP)"]
     with pytest.raises(UnsafeVariable, match=r"INTERNAL_IP.*not given: two nodes report it"):
-        job_manifest(manifest, "n", "nodelife", told, 1)
+        job_manifest(manifest, "nodelife", "n", told, 1)
 
 
 def telling(provider_id: str) -> WorkVariables:
@@ -143,4 +143,4 @@ def telling(provider_id: str) -> WorkVariables:
 def with_provider(value: str) -> dict[str, Any]:
     manifest = copy.deepcopy(MANIFEST)
     manifest["spec"]["template"]["spec"]["containers"][0]["args"] = ["reset $(PROVIDER_ID)"]
-    return job_manifest(manifest, "n", "nodelife", telling(value), 1)
+    return job_manifest(manifest, "nodelife", "n", telling(value), 1)

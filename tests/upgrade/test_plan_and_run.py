@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from kubectl_nodelife.controllers import make_controllers
-from kubectl_nodelife.controllers.upgrade.counts import pool_scope
+from kubectl_nodelife.controllers.upgrade.counts import NodeScope
 from kubectl_nodelife.controllers.upgrade.policy import policy_from
 from kubectl_nodelife.drain.snapshot import PlanSnapshot
 from kubectl_nodelife.engine.actions import EvictPod, NodeMarkPatch, RecordEvent, UpdateRun
@@ -189,7 +189,7 @@ def test_the_plan_is_the_run(policy: Json) -> None:
     assert planned.estimate.low <= result["seconds"] <= planned.estimate.high
     assert planned.estimate is not None
     assert abs(result["seconds"] - planned.estimate.expected) < 0.01
-    lowest = planned.course.lowest[pool_scope("blue")].available
+    lowest = planned.course.lowest[NodeScope("pool", "blue")].available
     assert result["lowestAvailable"]["byPool"]["blue"] == lowest
     assert result["evictions"] == planned.course.evictions
 

@@ -1,11 +1,9 @@
 """Claims: which nodes are taken next, in which step, and what holds the others.
 
 A node is claimed by one PATCH, in a step that the run's document has already; the document names it
-once the claim is seen (`newcomers.py`), and nothing is done to the node before.
-What is in flight counts for the step, named or not, so that a leader that comes between the two
-claims no more than the step takes. Growth, zones and soaks come from `claims.py`. A claim is held
-by gates, slots, the node's zone, its pods' budgets, room elsewhere and the window. Nodes still to
-be done bear the soft taint `outdated`.
+once the claim is seen (`newcomers.py`), and nothing is done to the node before. What is in flight
+counts for the step, named or not, so that a leader that comes between the two claims no more than
+the step takes.
 
 Nodes whose budgets spare no pod now, and those whose pods find no room even while all nodes are in
 service, are tried last, so that they hold up neither zones nor pools. They wait for at most
@@ -20,6 +18,7 @@ from typing import Any, Final
 from msgspec.structs import replace
 
 from kubectl_nodelife.controllers.upgrade import claims, marks
+from kubectl_nodelife.controllers.upgrade.claims import ClaimHold
 from kubectl_nodelife.controllers.upgrade.document import NOT_BEGUN, RunPhase, Step
 from kubectl_nodelife.controllers.upgrade.gates import WINDOW, failed_and_down
 from kubectl_nodelife.controllers.upgrade.memory import KnownCost
@@ -36,17 +35,12 @@ _OURS: Final = "nodelife.dev/"
 def claim_node(p: UpgradePass, node: Node) -> None:
     """One PATCH: cordon, annotation, label, shield. The cordon is ours if this turned it on."""
     cordon = marks.CordonOwner.THEIRS if node.spec.unschedulable else marks.CordonOwner.OURS
-    shield = marks.absent_shield(node) if p.policy.shield else marks.NO_NOTES
-    mark = new_mark(p, node, cordon, shield=(*shield.annotations, *shield.labels))
+    shield = marks.absent_shield(node, is_wanted=p.policy.shield)
+    mark = new_mark(p, node, cordon, shield=shield.keys)
     p.take_out(node.name)
-    p.advance(
-        node,
-        mark,
-        marks.NodeEvent.CLAIMED,
-        "claimed for its upgrade",
-        notes=shield,
-        unschedulable=True if cordon is marks.CordonOwner.OURS else None,
-    )
+    event, because = marks.NodeEvent.CLAIMED, "claimed for its upgrade"
+    cordons = True if cordon is marks.CordonOwner.OURS else None
+    p.advance(node, mark, event, because, notes=shield, unschedulable=cordons)
 
 
 def new_mark(
@@ -67,17 +61,14 @@ def new_mark(
 
 def _before(p: UpgradePass, node: Node) -> marks.NodeBefore:
     info = node_info(node)
-    taints = tuple(
-        replace(taint, time_added=None)
-        for taint in node.spec.taints
-        if not taint.key.startswith(_OURS) and taint.key != TAINT_NODE_UNSCHEDULABLE
-    )
+    taints = (t for t in node.spec.taints if t.key != TAINT_NODE_UNSCHEDULABLE)
+    theirs = tuple(replace(t, time_added=None) for t in taints if not t.key.startswith(_OURS))
     return marks.NodeBefore(
         uid=node.uid,
         boot_id=info.get("bootID", ""),
         node_info=info,
         allocatable=dict(node.status.allocatable or {}),
-        taints=taints,
+        taints=theirs,
         csi=csi_drivers(p, node),
     )
 
@@ -86,47 +77,39 @@ def mark_outdated(p: UpgradePass, names: Iterable[str]) -> None:
     """A soft taint on what is still to be done, so that pods do not move there."""
     if not p.policy.mark_outdated:
         return
+    to_do = (marks.outdated(p.document.run),)
     for name in names:
         node = p.nodes[name]
-        if p.readings[name].is_outdated or p.is_busy(name):
+        if p.readings[name].is_outdated or p.is_busy(name) or name in p.next.step.nodes:
             continue
-        if node.name in p.next.step.nodes or marks.ANNOTATION in (node.metadata.annotations or {}):
-            continue
-        to_do = (marks.outdated(p.document.run),)
-        p.emit(marks.patch_marks(node, "still to be done", add=to_do))
+        if marks.ANNOTATION not in (node.metadata.annotations or {}):
+            p.emit(marks.patch_marks(node, "still to be done", add=to_do))
 
 
 BY_ROOM: Final = "room"
+BY_BUDGET: Final = "budget"
 
 
-def hold_of(p: UpgradePass, name: str) -> claims.ClaimHold | None:
+def hold_of(p: UpgradePass, name: str) -> ClaimHold | None:
     """The hold on a claim now: slots, gates, zone, budgets, room, the window; None for none."""
     node = p.nodes[name]
     if because := p.fleet.counts.hold(name):
-        return claims.ClaimHold(claims.SLOTS, because)
+        return ClaimHold(claims.SLOTS, because)
     for gate, because in p.gates.items():
-        return claims.ClaimHold(gate, because)
+        return ClaimHold(gate, because)
     if node.spec.unschedulable and p.fleet.slots_of(name) < 1:
-        return claims.ClaimHold(
-            claims.SLOTS, "cordoned nodes do not go first where no slot is free"
-        )
-    because = _control_plane_hold(p, node) or p.fleet.zone_hold(name)
-    if because:
-        because += failed_and_down(p, p.readings[name].zone_key)
-        return claims.ClaimHold(
-            "zone" if not claims.is_control_plane(node) else claims.CONTROL_PLANE, because
-        )
+        return ClaimHold(claims.SLOTS, "cordoned nodes do not go first where no slot is free")
+    if because := _control_plane_hold(p, node) or p.fleet.zone_hold(name):
+        by = claims.CONTROL_PLANE if claims.is_control_plane(node) else "zone"
+        return ClaimHold(by, because + failed_and_down(p, p.readings[name].zone_key))
     _, verdict, why = ask_planner(p, name)
     if why or verdict.waits:
-        return claims.ClaimHold("budget", why or verdict.sentence)
-    short = p.ports.room(p.cache, name, verdict.moving, _yet_to_move(p), p.now_ns)
-    if short:
-        return claims.ClaimHold(BY_ROOM, short)
+        return ClaimHold(BY_BUDGET, why or verdict.sentence)
+    if short := p.ports.room(p.cache, name, verdict.moving, _yet_to_move(p), p.now_ns):
+        return ClaimHold(BY_ROOM, short)
     high_ns = claims.high_estimate_ns(p.policy, verdict.high_seconds)
     if fits_ns(p.policy.window, p.clock_ns, high_ns) != p.clock_ns:
-        return claims.ClaimHold(
-            WINDOW, f"closes before {high_ns // SECOND_NS}s from now, its estimate"
-        )
+        return ClaimHold(WINDOW, f"closes before {high_ns // SECOND_NS}s from now, its estimate")
     return None
 
 
@@ -151,8 +134,8 @@ def _control_plane_hold(p: UpgradePass, node: Node) -> str:
 
 
 def control_plane_in_flight(p: UpgradePass, node: Node) -> str:
-    """That another control-plane node is out of service by us, or claimed in this very pass, or
-    gone until its newcomer comes."""
+    """That another control-plane node is out of service by us, claimed in this very pass, or gone
+    until its newcomer comes."""
     if not claims.is_control_plane(node):
         return ""
     busy = [name for name in (*p.in_flight, *p.claimed) if claims.is_control_plane(p.nodes[name])]
@@ -169,12 +152,9 @@ def wait_for_the_last(p: UpgradePass, pool: str) -> None:
     if p.gates or tail is None or tail[0] != pool:
         tail = p.memory.tail = (pool, p.now_ns)
     if p.is_over(tail[1], p.policy.drain_timeout_ns):
-        reasons = {}
-        for candidate in p.tried_last:
-            by, because = p.holds[candidate.name]
-            prefix = "no room" if by == BY_ROOM else "its budgets did not refill"
-            reasons[candidate.name] = f"{prefix}: {because}"
-        p.note_given_back(reasons)
+        prefix = {BY_ROOM: "no room", BY_BUDGET: "its budgets did not refill"}
+        holds = {candidate.name: p.holds[candidate.name] for candidate in p.tried_last}
+        p.note_given_back({name: f"{prefix[by]}: {why}" for name, (by, why) in holds.items()})
 
 
 def _look_for_room(p: UpgradePass) -> None:
@@ -186,24 +166,10 @@ def _look_for_room(p: UpgradePass) -> None:
         return
     memory.room_asked_ns = p.now_ns
     p.wake(p.now_ns + REFILLS_NS)
-    for candidate in p.tried_last:
-        if candidate.name in memory.without_room:
-            held_by = hold_of(p, candidate.name)
-            if held_by is None or held_by.by != BY_ROOM:
-                del memory.without_room[candidate.name]
-
-
-def put_off_without_room(p: UpgradePass, held: dict[str, claims.ClaimHold]) -> None:
-    """Nodes whose pods find no room though no node is out of service: others go first, so that they
-    hold up neither zones nor pools.
-    """
-    if p.in_flight or p.gone or p.claimed:
-        return
-    short = {name: hold.because for name, hold in held.items() if hold.by == BY_ROOM}
-    if short:
-        p.memory.without_room |= short
-        p.memory.room_asked_ns = p.now_ns
-        p.wake(p.now_ns + SECOND_NS)
+    for name in [c.name for c in p.tried_last if c.name in memory.without_room]:
+        held_by = hold_of(p, name)
+        if held_by is None or held_by.by != BY_ROOM:
+            del memory.without_room[name]
 
 
 SOAK: Final = "soak"
@@ -241,16 +207,14 @@ def _candidates(p: UpgradePass) -> list[claims.UpgradeCandidate]:
         p.memory.candidates_by = judged_by
         judged.clear()
     for name in p.selected:
-        mark = p.marks.get(name)
-        if mark is not None:
+        if mark := p.marks.get(name):
             if mark.state in marks.LEFT_TO_A_PERSON:
                 p.skipped[name] = f"{mark.state}: {mark.reason}"
             continue
-        candidate = judged.get(name)
-        if candidate is None or name in p.memory.looked_at:
+        if name not in judged or name in p.memory.looked_at:
             why, reading = why_no_candidate(p, name), p.readings[name]
-            candidate = why or claims.UpgradeCandidate(name, reading.turn, reading.zone)
-            judged[name] = candidate
+            judged[name] = why or claims.UpgradeCandidate(name, reading.turn, reading.zone)
+        candidate = judged[name]
         if isinstance(candidate, str):
             p.skipped[name] = candidate
         else:
@@ -268,11 +232,8 @@ def _in_flight(p: UpgradePass) -> dict[str, tuple[str, str]]:
 def _pool_in_turn(
     p: UpgradePass, candidates: list[claims.UpgradeCandidate], in_flight: dict[str, tuple[str, str]]
 ) -> str | None:
-    """The first pool with a node in flight or claimable; None for none.
-
-    What its drains cost is asked for the pool in turn alone; nodes that cannot be drained leave the
-    candidates; those whose budgets refill, or whose pods find no room, are tried last, once the
-    others are done.
+    """The first pool with a node in flight or claimable; None for none. What drains cost is asked
+    for the pool in turn alone.
     """
     present = {c.pool for c in candidates} | {pool for pool, _ in in_flight.values()}
     for pool in pools_in_turn(p, present):
@@ -292,15 +253,17 @@ def pools_in_turn(p: UpgradePass, present: set[str]) -> list[str]:
 
 
 def _ask_costs(p: UpgradePass, pool: str, candidates: list[claims.UpgradeCandidate]) -> None:
-    """Give the candidates of the pool their costs; those that cannot be drained now leave."""
-    remaining, costs, now_ns = [], p.memory.costs, p.now_ns
+    """Give the candidates of the pool their costs. Those that cannot be drained leave; those whose
+    budgets refill, or whose pods find no room, are tried last, once the others are done.
+    """
+    remaining, costs = [], p.memory.costs
     for candidate in reversed(candidates):
         if candidate.pool != pool:
             remaining.append(candidate)
             continue
         name = candidate.name
         cost = costs.get(name)
-        if cost is None or now_ns >= cost.until_ns:
+        if cost is None or p.now_ns >= cost.until_ns:
             cost = ask_planner(p, name)
         if candidate.drain is not cost.drain:
             candidate = p.memory.candidates[name] = candidate._replace(drain=cost.drain)
@@ -308,8 +271,8 @@ def _ask_costs(p: UpgradePass, pool: str, candidates: list[claims.UpgradeCandida
             p.skipped[name] = cost.why_not
         elif cost.drain.waits or name in p.memory.without_room:
             short = p.memory.without_room.get(name)
-            by = BY_ROOM if short else "budget"
-            p.holds[name] = claims.ClaimHold(by, short or cost.drain.sentence)
+            by = BY_ROOM if short else BY_BUDGET
+            p.holds[name] = ClaimHold(by, short or cost.drain.sentence)
             p.tried_last.append(candidate)
         else:
             remaining.append(candidate)
@@ -343,16 +306,15 @@ def _has_soaked(p: UpgradePass, step: Step) -> bool:
         p.memory.soak = (key, p.now_ns)
     if p.is_over(p.memory.soak[1], p.policy.soak_ns):
         return True
-    p.holds[f"step {k}"] = claims.ClaimHold(SOAK, "the step has ended, and soaks")
+    p.holds[f"step {k}"] = ClaimHold(SOAK, "the step has ended, and soaks")
     return False
 
 
 def _next_step(p: UpgradePass, pool: str) -> None:
     """The step has ended: wider, the same again, or from the beginning; or growth is over."""
     step = p.next.step
-    ended = [p.marks.get(name) for name in step.nodes]
-    done = sum(mark is not None and mark.state is marks.NodeState.DONE for mark in ended)
-    failed = sum(mark is not None and mark.state is marks.NodeState.FAILED for mark in ended)
+    states = [mark.state for name in step.nodes if (mark := p.marks.get(name))]
+    done, failed = states.count(marks.NodeState.DONE), states.count(marks.NodeState.FAILED)
     failed += sum(name in p.document.failed and name not in p.marks for name in step.nodes)
     k = claims.next_step(step.k, done=done, failed=failed)
     most = p.fleet.most_unavailable(pool)
@@ -368,16 +330,14 @@ def _choose(
     in_pool: dict[str, str],
 ) -> None:
     """Claim as many as the stage wants, in their turn: those that nothing holds. Each counts as out
-    of service from then on, by which the next ones are judged.
+    of service from then on, by which the next ones are judged. Those whose pods find no room though
+    no node is out of service go last.
     """
     step, most = p.next.step, p.policy.max_parallel
-    first = frozenset(p.policy.canary_nodes if step.k == 0 and step.window else ())
-    open_ones = [
-        c
-        for c in candidates
-        if (c.zone in stage.zones or c.name in first) and not p.is_busy(c.name)
-    ]
-    held: dict[str, claims.ClaimHold] = {}
+    first = p.policy.canary_nodes if step.k == 0 and step.window else ()
+    in_zones = (c for c in candidates if c.zone in stage.zones or c.name in first)
+    open_ones = [candidate for candidate in in_zones if not p.is_busy(candidate.name)]
+    held: dict[str, ClaimHold] = {}
     before = len(p.claimed)
     for candidate in claims.claim_order(open_ones, p.policy.canary_nodes):
         name, claimed = candidate.name, len(p.claimed) - before
@@ -385,17 +345,19 @@ def _choose(
         if claimed >= stage.wanted:
             break
         if most is not None and count >= most:
-            held[name] = claims.ClaimHold(
-                claims.PARALLEL, f"{count} nodes in flight, --max-parallel {most}"
-            )
+            because = f"{count} nodes in flight, --max-parallel {most}"
+            held[name] = ClaimHold(claims.PARALLEL, because)
             break
-        held_by = hold_of(p, name)
-        if held_by is not None:
+        if held_by := hold_of(p, name):
             held[name] = held_by
         else:
             claim_node(p, p.nodes[name])
     p.holds.update(held)
-    put_off_without_room(p, held)
+    short = {name: hold.because for name, hold in held.items() if hold.by == BY_ROOM}
+    if short and not (p.in_flight or p.gone or p.claimed):
+        p.memory.without_room |= short
+        p.memory.room_asked_ns = p.now_ns
+        p.wake(p.now_ns + SECOND_NS)
 
 
 LOOKED_AT_NS: Final = 10 * MINUTE_NS
@@ -410,34 +372,27 @@ def why_no_candidate(p: UpgradePass, name: str) -> str:
         return p.foreign[name]
     if name in p.document.given_back:
         return p.document.given_back[name]
-    reading = p.readings[name]
-    pool = reading.turn
-    is_fresh, node = p.fleet.is_fresh(name), reading.node
-    why = reading.skipped if is_fresh else claims.why_skipped(node, p.policy, lease_is_fresh=False)
+    reading, policy = p.readings[name], p.policy
+    pool, node = reading.turn, reading.node
+    is_fresh = p.fleet.is_fresh(name)
+    why = reading.skipped if is_fresh else claims.why_skipped(node, policy, lease_is_fresh=False)
+    if not why and reading.is_control_plane:
+        why = claims.why_too_few(p.control_planes)
     if why:
         return why
-    if reading.is_control_plane and (why := claims.why_too_few(p.control_planes)):
-        return why
-    if _is_too_new(p, node):
+    born, started = node.metadata.creation_timestamp, p.document.started
+    if not policy.target and started and (born or 0) > parse_time(started):  # made by the upgrade
         return "made after the start of the run, which has no target"
-    if p.policy.pools and pool not in (*p.policy.pools, claims.CONTROL_PLANE):
+    if policy.pools and pool not in (*policy.pools, claims.CONTROL_PLANE):
         return f"pool {pool or '(none)'} is not in --pools"
     return ""
 
 
-def _is_too_new(p: UpgradePass, node: Node) -> bool:
-    """Without a target a node that came later may be what the upgrade brings about."""
-    born = node.metadata.creation_timestamp
-    if p.policy.target or born is None or not p.document.started:
-        return False
-    return born > parse_time(p.document.started)
-
-
 def ask_planner(p: UpgradePass, name: str) -> KnownCost:
     """The drain planner's verdict now, given the nodes Draining; it is remembered."""
-    draining = [other for other in p.names_in(marks.NodeState.DRAINING) if other != name]
-    draining += [other for other in p.claimed if other != name]
-    verdict = p.ports.drain(p.cache, name, draining, p.now_ns)
+    draining = (*p.names_in(marks.NodeState.DRAINING), *p.claimed)
+    others = [other for other in draining if other != name]
+    verdict = p.ports.drain(p.cache, name, others, p.now_ns)
     undrainable = claims.why_undrainable(verdict, p.policy)
     # What may be claimed, for as long whatever was read: a plan has the order of its run.
     good_for_ns = LOOKED_AT_AGAIN_NS if undrainable else LOOKED_AT_NS

@@ -1,17 +1,8 @@
-"""Which nodes a run is about, and which of them are claimed next: the turn of pools, zones and
-steps, and what holds each node.
-
-Why a node is left out of a run is computed anew in each pass, and written nowhere. Of the others
-two questions are asked, one after the other. `stage_of`: how many nodes may this pool claim in all
-at its present step, and of which zones? `claiming.hold_of`: of these candidates, in their order,
-which have a slot in each scope and nothing else that holds them?
+"""Which nodes a run is about, in which order it takes them, and how long each is out of service.
 
 The order is pool by pool, zone by zone, the easiest drain first. A run grows by steps: step k
 claims `canary * 2^k` nodes, waits until none of them is in flight, and soaks. When the next step
 would be as wide as the pool's limit, growth ends, and nodes are claimed whenever they may be.
-
-How long a node is out of service, at least, as expected, and at most, is asked by windows and
-plans.
 """
 
 from __future__ import annotations
@@ -31,39 +22,31 @@ from kubectl_nodelife.kube.node import Node, pool_of, zone_display, zone_key
 from kubectl_nodelife.kube.selectors import matches, parse_selector
 from kubectl_nodelife.kube.times import MINUTE_NS, SECOND_NS, format_duration, parse_time
 
-CONTROL_PLANE_LABELS: Final = (
-    "node-role.kubernetes.io/control-plane",
-    "node-role.kubernetes.io/master",
-)
 CONTROL_PLANE: Final = "control plane"
 """The pool of all control-plane nodes; no label has such a value."""
+_CONTROL_PLANE_LABELS: Final = frozenset(
+    {"node-role.kubernetes.io/control-plane", "node-role.kubernetes.io/master"}
+)
 
 
 def is_control_plane(node: Node) -> bool:
     """True if a label says that the node runs the control plane."""
-    labels = node.metadata.labels or {}
-    return any(label in labels for label in CONTROL_PLANE_LABELS)
+    return not _CONTROL_PLANE_LABELS.isdisjoint(node.metadata.labels or ())
 
 
 def is_selected(node: Node, policy: UpgradePolicy) -> bool:
-    """True if the run is about the node: named or selected, and not excluded.
-
-    `exclude` holds names with commas between them, or a label selector.
-    """
+    """True if the run is about the node: named or selected, and not excluded."""
     if is_control_plane(node) and not policy.include_control_plane:
         return False
-    if policy.exclude and is_excluded(node, policy.exclude):
+    if is_selector(policy.exclude):
+        is_excluded = matches(_selector(policy.exclude), node.metadata.labels)
+    else:
+        is_excluded = node.name in policy.exclude.split(",")
+    if is_excluded:
         return False
     if policy.nodes:
         return node.name in policy.nodes
     return matches(_selector(policy.selector), node.metadata.labels)
-
-
-def is_excluded(node: Node, exclude: str) -> bool:
-    """True if `--exclude` names the node, or its selector matches it."""
-    if is_selector(exclude):
-        return matches(_selector(exclude), node.metadata.labels)
-    return node.name in exclude.split(",")
 
 
 def named_nodes(policy: UpgradePolicy) -> tuple[str, ...]:
@@ -92,25 +75,19 @@ def _selector(text: str) -> LabelSelector:
     return parse_selector(text) if text else LabelSelector()
 
 
-IS_THERE_ALREADY: Final = "is there already"
-LEAST_CONTROL_PLANE: Final = 3
-
-
 def why_skipped(node: Node, policy: UpgradePolicy, *, lease_is_fresh: bool = True) -> str:
     """Why the node itself is not claimed, "" where nothing prevents it."""
-    return why_left_alone(node, policy) or why_unhealthy(
-        node, policy, lease_is_fresh=lease_is_fresh
-    )
+    why = why_left_alone(node, policy)
+    return why or why_unhealthy(node, policy, lease_is_fresh=lease_is_fresh)
 
 
 def why_left_alone(node: Node, policy: UpgradePolicy) -> str:
     """Why a node is not claimed however healthy it is, "" where it may be."""
     if policy.is_target_met(node, ""):
-        return f"{IS_THERE_ALREADY} ({', '.join(map(str, policy.target))})"
+        return f"is there already ({', '.join(map(str, policy.target))})"
     if LABEL_HOLD in (node.metadata.labels or {}):
         return f"held by a person (label {LABEL_HOLD})"
-    mark = foreign_mark(node)
-    if mark:
+    if mark := foreign_mark(node):
         return mark
     if node.spec.unschedulable and not policy.include_cordoned:
         return "cordoned by others"
@@ -128,9 +105,8 @@ def why_unhealthy(node: Node, policy: UpgradePolicy, *, lease_is_fresh: bool = T
 
 def why_too_few(control_plane_nodes: int) -> str:
     """Why no control-plane node is claimed where there are so many; "" where one may be."""
-    if control_plane_nodes >= LEAST_CONTROL_PLANE:
-        return ""
-    return f"of {control_plane_nodes} control-plane nodes none is taken out, of 3 one"
+    few = f"of {control_plane_nodes} control-plane nodes none is taken out, of 3 one"
+    return few if control_plane_nodes < 3 else ""
 
 
 PodKey = tuple[str, str]
@@ -183,18 +159,12 @@ def is_growing(step: int, canary: int, most: int, max_parallel: int | None = Non
 
 
 def next_step(step: int, *, done: int, failed: int) -> int:
-    """The step after one of which so many nodes were done and failed, and none is in flight: wider,
-    the same again, or from the beginning.
-
-    A failure here is one within `--max-failures`; more of them pause the run.
+    """The step after one of which so many nodes were done and failed: wider, the same again, or,
+    after failures within `--max-failures`, from the beginning.
     """
     if failed:
         return 0
     return step + 1 if done else step
-
-
-VERDICTS: Final = ("ready", "slow")
-"""Drain verdicts with which a node may be claimed, the better first."""
 
 
 class UpgradeCandidate(NamedTuple):
@@ -206,24 +176,27 @@ class UpgradeCandidate(NamedTuple):
     drain: DrainVerdict = DrainVerdict("ready")
 
 
-def by_cost(candidate: UpgradeCandidate) -> tuple[int, bool, float, int, str]:
-    """The key by which the candidates of a zone are sorted.
-
-    Of those whose verdict is unknown the budgets still say which are quick: a plan of what could be
-    read has the order of the run that reads all.
-    """
-    drain = candidate.drain
-    rank = VERDICTS.index(drain.verdict) if drain.verdict in VERDICTS else len(VERDICTS)
-    return (rank, drain.is_short, drain.high_seconds, len(drain.moving), candidate.name)
+_RANK: Final = {"ready": 0, "slow": 1}
+"""Drain verdicts with which a node goes before one whose verdict is unknown."""
 
 
 def claim_order(
     candidates: Iterable[UpgradeCandidate], canaries: Sequence[str] = ()
 ) -> list[UpgradeCandidate]:
-    """The candidates of a pool in their turn: the named canaries, then zone by zone, by cost."""
+    """The candidates of a pool in their turn: the named canaries, then zone by zone, by cost.
+
+    Of those whose verdict is unknown the budgets still say which are quick: a plan of what could be
+    read has the order of the run that reads all.
+    """
     first = {name: index for index, name in enumerate(canaries)}
-    last = len(first)
-    return sorted(candidates, key=lambda c: (first.get(c.name, last), c.zone, by_cost(c)))
+
+    def turn(candidate: UpgradeCandidate) -> tuple[int, str, int, bool, float, int, str]:
+        name, _, zone, drain = candidate
+        rank, moving = _RANK.get(drain.verdict, len(_RANK)), len(drain.moving)
+        begins = first.get(name, len(first))
+        return begins, zone, rank, drain.is_short, drain.high_seconds, moving, name
+
+    return sorted(candidates, key=turn)
 
 
 SLOTS: Final = "slots"
@@ -241,11 +214,9 @@ class ClaimHold(NamedTuple):
 
 
 class ClaimStage(NamedTuple):
-    """The claims that the pool's step allows. `wanted`: how many more nodes. `zones`: of which
-    zones.
-
-    `soak`: nothing may be claimed before `--soak` has passed since the last node ended; then the
-    next step begins, or, once growth is over, these are claimed, of the next zone.
+    """The claims that a pool's step allows: how many more nodes, of which zones. `soak`: none
+    before `--soak` has passed since the last node ended; then the next step begins, or, once growth
+    is over, these are claimed, of the next zone.
     """
 
     wanted: int = 0
@@ -260,12 +231,12 @@ def stage_of(
     canary: int,
     zones_at_once: int = 1,
 ) -> ClaimStage:
-    """The claims that are allowed in a pool now.
+    """The claims that are allowed in a pool now. Where zones follow one another there is a soak
+    between two of them.
 
-    Where zones follow one another there is a soak between two of them. `step`: where the run is in
-    the pool. `candidates`: its nodes that could be claimed but for slots and gates. `in_flight`:
-    its nodes in Draining to Soaking, or waiting for a newcomer, and their zones. `zones_at_once`:
-    of how many zones, the first unfinished ones by name; 0 for all of them.
+    `candidates`: its nodes that could be claimed but for slots and gates. `in_flight`: its nodes in
+    Draining to Soaking, or waiting for a newcomer, and their zones. `zones_at_once`: of how many
+    zones, the first unfinished ones by name; 0 for all of them.
     """
     waiting = {candidate.zone for candidate in candidates}
     unfinished = sorted(waiting | set(in_flight.values()))
@@ -274,9 +245,7 @@ def stage_of(
         wanted = step_width(step.k, canary) - len(step.nodes.keys() | in_flight.keys())
         if wanted > 0 and waiting:
             return ClaimStage(wanted, zones)
-        if in_flight:
-            return ClaimStage()
-        return ClaimStage(soak=bool(waiting))
+        return ClaimStage(soak=bool(waiting) and not in_flight)
     if not unfinished:
         return ClaimStage()
     before = {entry.zone for entry in step.nodes.values()}  # none: growth ended, and has soaked
@@ -297,8 +266,6 @@ CANARY_NS: Final = (11 * SECOND_NS, 14 * SECOND_NS, 30 * SECOND_NS)
 """Scheduled, started, 10 s without a restart, deleted; at most its image is pulled."""
 _WORK_RANGE: Final = {True: (0.8, 1.25), False: (0.5, 2.0)}
 """The work's length at least and at most, as shares; True: its duration is given."""
-
-
 SLACK: Final = 1.05
 """The time that passes between the phases: the leader's looks, its requests, their answers."""
 
@@ -321,10 +288,9 @@ def expected_work_ns(policy: UpgradePolicy) -> int:
 def phase_times(
     policy: UpgradePolicy, renewal_ns: int | None = None
 ) -> tuple[PhaseTimes, PhaseTimes, PhaseTimes]:
-    """The phases at least, as expected, and at most.
-
-    `renewal_ns`: how often the nodes' Leases are renewed, None where it is not known. Check S2 sees
-    three renewals, the first of them at once, if need be.
+    """The phases at least, as expected, and at most. `renewal_ns`: how often the nodes' Leases are
+    renewed, None where it is not known; check S2 sees three renewals, the first of them at once, if
+    need be.
     """
     work = expected_work_ns(policy)
     least, most = _WORK_RANGE[policy.expect_work_ns is not None]
@@ -348,10 +314,8 @@ def high_estimate_ns(policy: UpgradePolicy, drain_seconds: float) -> int:
 
 
 def assumptions(policy: UpgradePolicy, measured_nodes: int) -> tuple[str, str]:
-    """What each estimate rests on, in words: the work's length, and that nothing else happens.
-
-    `measured_nodes`: the length is the median over so many nodes of the run under way; 0: it is not
-    measured.
+    """What each estimate rests on, in words: the work's length, the median over so many nodes of
+    the run under way where it is measured, and that nothing else happens.
     """
     source = "--expect-work" if policy.expect_work_ns is not None else "assumed: give --expect-work"
     if measured_nodes:

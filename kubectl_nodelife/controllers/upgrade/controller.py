@@ -1,27 +1,22 @@
 """The upgrade controller: one pass over a run, from what the cluster shows to what is to be done.
 
-One of the engine's controllers, alone in the engine of the process that leads a run. Each change
-of the cluster asks for a pass, at most one each `PACE_NS`. A node's state is on the node, the run's
-on its Lease; a new leader makes a new controller, which reads both and counts every clock anew.
+One of the engine's controllers, alone in the engine of the process that leads a run. A node's state
+is on the node, the run's on its Lease; a new leader makes a new controller, which reads both and
+counts every clock anew. A leader, live or in the virtual cluster, does this beside what every host
+of an engine does:
 
-A leader, of a live run or of one in the virtual cluster, does this beside what every host of an
-engine does:
-
-1. It makes one `UpgradeController` and one `LeaderEngine` for each epoch in which it leads. What
-   this process began in an older epoch, such as before a laptop slept, the controller is given
-   first (`take_over`).
-2. The engine's clock is one that cannot be set and that counts suspend. With each decision the
-   leader says what it knows beside the cluster (`HostState`).
+1. It makes one `UpgradeController` and one `LeaderEngine` for each epoch in which it leads, and
+   passes on what this process began in an older one (`take_over`).
+2. Its clock cannot be set, and counts suspend. With each decision it says what it knows beside the
+   cluster (`HostState`).
 3. It carries the actions out in their order, each under the version of the object in the cache, and
    passes `StartWork` and `StopWork` to what runs commands, whose ends go to `work_ended`.
    Outcomes of writes come back as events, of those that were done, too.
-4. The run's document and the requests of people are on its Lease in the cache, as the leader puts
-   it there when it reads or writes it.
+4. It puts the run's Lease, with document and requests, into the cache when it reads or writes it.
 5. It ends when `superseded` says why, without another write, or when `is_over` says that the run
    has ended and all is cleared away that goes with it.
 
-People's requests are carried out here: pause, resume, abort; and for single nodes retry, skip and
-so on. A request stands on the run's Lease and is struck off in the PATCH that records its effect;
+A person's request stands on the run's Lease and is struck off in the PATCH that records its effect;
 what is asked for a node is written into the document, and stays there until it is done.
 """
 
@@ -33,8 +28,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from kubectl_nodelife.controllers.upgrade import claiming, gates, leaving, marks, upgrade_pass
-from kubectl_nodelife.controllers.upgrade.claiming import control_plane_in_flight
+from kubectl_nodelife.controllers.upgrade import claiming, gates, leaving, marks
 from kubectl_nodelife.controllers.upgrade.claims import SLOTS, ClaimHold
 from kubectl_nodelife.controllers.upgrade.document import (
     ALL,
@@ -51,13 +45,11 @@ from kubectl_nodelife.controllers.upgrade.document import (
 from kubectl_nodelife.controllers.upgrade.draining import drain
 from kubectl_nodelife.controllers.upgrade.fleet import Fleet
 from kubectl_nodelife.controllers.upgrade.memory import HostState, UpgradeMemory, UpgradePorts
-from kubectl_nodelife.controllers.upgrade.newcomers import (
-    follow_gone_nodes,
-    follow_scale_down,
-)
+from kubectl_nodelife.controllers.upgrade.newcomers import follow_gone_nodes, follow_scale_down
 from kubectl_nodelife.controllers.upgrade.policy import UpgradePolicy, node_info
 from kubectl_nodelife.controllers.upgrade.proving import claim_for_proof, prove
 from kubectl_nodelife.controllers.upgrade.settling import settle, soak
+from kubectl_nodelife.controllers.upgrade.upgrade_pass import UpgradePass
 from kubectl_nodelife.controllers.upgrade.working import work
 from kubectl_nodelife.engine import actions
 from kubectl_nodelife.engine.cache import Cache
@@ -67,9 +59,7 @@ from kubectl_nodelife.engine.events import NOT_SENT, Change, Event, Outcome
 from kubectl_nodelife.kube.node import Lease, Node
 from kubectl_nodelife.kube.times import MILLISECOND_NS, SECOND_NS
 
-STATES: Final[
-    dict[marks.NodeState, Callable[[upgrade_pass.UpgradePass, Node, marks.NodeMark], None]]
-] = {
+STATES: Final[dict[marks.NodeState, Callable[[UpgradePass, Node, marks.NodeMark], None]]] = {
     marks.NodeState.DRAINING: drain,
     marks.NodeState.WORKING: work,
     marks.NodeState.SETTLING: settle,
@@ -77,7 +67,6 @@ STATES: Final[
     marks.NodeState.SOAKING: soak,
 }
 _CAN_FAIL: Final = marks.states_with(marks.NodeEvent.FAILED)
-_MOVES_ON: Final = frozenset({*marks.IN_FLIGHT, *_CAN_FAIL, *STATES})
 READS: Final = (
     *("Node", "Lease", "Pod", "DaemonSet", "CSINode", "VolumeAttachment", "Job", "Namespace"),
     *("PodDisruptionBudget", "ReplicaSet", "Deployment", "StatefulSet", "ReplicationController"),
@@ -91,6 +80,12 @@ _REFUSED: Final = range(400, 600)
 _LOOK_AGAIN: Final = frozenset({404, 409, 429})
 _NOT_THE_CLUSTERS: Final = frozenset({409, NOT_SENT})
 """Of a canary's creation: it is there already, or was never asked for."""
+REFUSED_NS: Final = 60 * SECOND_NS
+"""A write that was refused with other than 409 is tried again after so long."""
+HELD_NS: Final = 5 * SECOND_NS
+"""So long after a guard held a write back it is decided anew."""
+PASS_NS: Final = 10 * SECOND_NS
+"""A pass is made at least so often while a node is in flight, and else each `IDLE_NS`."""
 IDLE_NS: Final = 30 * SECOND_NS
 PACE_NS: Final = 200 * MILLISECOND_NS
 """Changes within so long after a pass are looked at together."""
@@ -120,7 +115,7 @@ class UpgradeController:
         self.fleet = Fleet(policy, ports, self.memory, epoch)
         self.superseded = ""
         self.is_over = False
-        self.last: upgrade_pass.UpgradePass | None = None
+        self.last: UpgradePass | None = None
         self._changed: set[str] = set()
         """Nodes that changed since they were looked at last."""
         self._due_ns: int | None = None
@@ -165,7 +160,7 @@ class UpgradeController:
             memory.written_marks.pop(action.node, None)
         message = outcome.message or f"code {code}"
         if code in _REFUSED and code not in _LOOK_AGAIN:
-            wait_ns = upgrade_pass.HELD_NS if code == NOT_SENT else upgrade_pass.REFUSED_NS
+            wait_ns = HELD_NS if code == NOT_SENT else REFUSED_NS
             memory.refused[action.target] = (now_ns + wait_ns, message)
         else:
             memory.refused.pop(action.target, None)
@@ -211,7 +206,7 @@ class UpgradeController:
         self.superseded = self.fleet.superseded
         if self.superseded:
             return []
-        p = upgrade_pass.UpgradePass(self.fleet, cache, self.host, now_ns, lease, document)
+        p = UpgradePass(self.fleet, cache, self.host, now_ns, lease, document)
         before, self.last = self.last, p
         self.fleet.counts.begin_from(document.base_counts)
         gates.evaluate(p)
@@ -227,17 +222,16 @@ class UpgradeController:
     @property
     def foreign(self) -> dict[str, str]:
         """The nodes that another took from the run: how, and what takes our marks off them."""
-        texts = {}
+        texts, nodes = {}, self.last.nodes if self.last is not None else {}
         for name, because in self.memory.foreign.items():
-            node = self.last.nodes.get(name) if self.last is not None else None
-            uid, mark = self.memory.last_marks.get(name, ("", None))
-            if node is None:
+            if name not in nodes:
                 continue
-            is_ours = mark is not None and node.uid == uid
+            node, (uid, mark) = nodes[name], self.memory.last_marks.get(name, ("", None))
+            is_ours = mark if node.uid == uid else None
             lines = (
-                leaving.release_by_hand(node, mark)
-                if is_ours and mark
-                else (leaving.annotation_off(node),)
+                leaving.release_by_hand(node, is_ours)
+                if is_ours
+                else [leaving.annotation_off(node)]
             )
             commands = "; ".join(lines)
             texts[name] = f"{because}; the run leaves it alone. To take it out: {commands}"
@@ -251,10 +245,10 @@ class UpgradeController:
     def _next_due_ns(self, now_ns: int) -> int:
         """When to make a pass again at the latest, after one at `now_ns`."""
         p = self.last
-        if p is None:
-            return now_ns + upgrade_pass.PASS_NS
-        due = now_ns + (upgrade_pass.PASS_NS if p.in_flight or p.gone else IDLE_NS)
-        return due if p.wake_ns is None or p.wake_ns <= now_ns else min(due, p.wake_ns)
+        is_idle = p is not None and not (p.in_flight or p.gone)
+        due_ns = now_ns + (IDLE_NS if is_idle else PASS_NS)
+        wake_ns = p.wake_ns if p is not None else None
+        return due_ns if wake_ns is None or wake_ns <= now_ns else min(due_ns, wake_ns)
 
     def work_ended(self, node: str, try_: int, code: int) -> None:
         """The command of that try on the node ended with that exit code."""
@@ -262,40 +256,33 @@ class UpgradeController:
 
     def take_over(self, before: UpgradeController) -> None:
         """Know what the same process knew before it slept, or was without its Lease for a moment:
-        of its commands, of addresses, and which nodes it said it would leave alone.
-
-        Each command shows by its intent's stamp of which try it is; another leader's are of
-        another.
+        of its commands, of addresses, and which nodes it said it would leave alone. Each command
+        shows by its intent's stamp of which try it is; another leader's are of another.
         """
-        for name, node in before.memory.nodes.items():
-            self.memory.of(name).work = node.work
-        self.memory.addresses.update(before.memory.addresses)
-        self.memory.foreign.update(before.memory.foreign)
-        self.memory.last_marks.update(
-            (name, before.memory.last_marks[name])
-            for name in before.memory.foreign
-            if name in before.memory.last_marks
-        )
+        memory, known = self.memory, before.memory
+        for name, node in known.nodes.items():
+            memory.of(name).work = node.work
+        memory.addresses |= known.addresses
+        memory.foreign |= known.foreign
+        memory.last_marks |= {n: m for n, m in known.last_marks.items() if n in known.foreign}
 
-    def _decide(self, p: upgrade_pass.UpgradePass) -> None:
+    def _decide(self, p: UpgradePass) -> None:
         _take_request(p)
         follow_gone_nodes(p)
         follow_scale_down(p)
         _do_asked(p)
         self._report_refused(p)
-        for name, mark in list(p.marks.items()):
-            if mark.state not in _MOVES_ON or p.is_busy(name):
+        for name, mark in p.in_flight.items():
+            if p.is_busy(name):
                 continue
-            node = p.nodes[name]
-            if mark.state in marks.IN_FLIGHT and mark.epoch < self.epoch:
+            node, has_failed = p.nodes[name], name in p.document.failed
+            if mark.epoch < self.epoch:
                 adopted = p.entered(mark, mark.state, mark.reason)  # its clock begins anew
                 adopted = replace(adopted, since=mark.since)
                 p.update_mark(node, adopted, f"epoch {self.epoch} leads")
-            elif mark.state in _CAN_FAIL and (
-                name in p.document.failed or p.memory.of(name).failing is not None
-            ):
+            elif mark.state in _CAN_FAIL and (has_failed or p.memory.of(name).failing is not None):
                 leaving.fail(p, node, mark, "failed, as the run's document says")
-            elif mark.state in STATES:
+            else:
                 STATES[mark.state](p, node, mark)
         for name in p.names_in(*marks.LEFT_TO_A_PERSON):
             leaving.delete_canary(p, p.nodes[name], f"{name} is {p.marks[name].state}")
@@ -307,7 +294,7 @@ class UpgradeController:
         is_left = claim(p) if p.phase is not RunPhase.ABORTING else False
         leaving.end(p, is_left=is_left)
 
-    def _report_refused(self, p: upgrade_pass.UpgradePass) -> None:
+    def _report_refused(self, p: UpgradePass) -> None:
         """Name each object on which a write was refused, until it is tried again."""
         for (kind, key), (until_ns, message) in list(self.memory.refused.items()):
             if p.is_over(until_ns, 0):
@@ -317,11 +304,9 @@ class UpgradeController:
                 p.holds[name] = ClaimHold("refused", message)
 
 
-def _end_at_once(p: upgrade_pass.UpgradePass) -> bool:
-    """Take what a person asks to end, or to pause, the run while nothing of it is in flight.
-
-    It needs no evidence, so that it need not wait for the leader's first grace period. Whether
-    that was done, or the run has ended.
+def _end_at_once(p: UpgradePass) -> bool:
+    """Take what a person asks to end, or to pause, the run while nothing of it is in flight: this
+    needs no evidence, and so no first grace period of the leader. True if the run has ended.
     """
     if p.phase in OVER:
         return True
@@ -335,7 +320,7 @@ def _end_at_once(p: upgrade_pass.UpgradePass) -> bool:
     return False
 
 
-def _stand_still(p: upgrade_pass.UpgradePass) -> None:
+def _stand_still(p: UpgradePass) -> None:
     """Blind: nothing is written, and nothing counts as seen. In an abort clocks run on."""
     for name, mark in p.marks.items():
         if mark.state in marks.CHECKED:
@@ -346,11 +331,9 @@ def _stand_still(p: upgrade_pass.UpgradePass) -> None:
 
 
 class LeaderEngine(Engine):
-    """The engine of the process that leads a run, with the upgrade controller alone in it.
-
-    A leader takes in events as it receives them, and decides when it may: a live one
-    (`acts/upgrade/leader.py`) once its gate, Lease and limits allow, a simulated one
-    (`sim/upgrade_run.py`) once the API server has sent its watches all of an instant.
+    """The engine of the process that leads a run. A leader takes in events as it receives them, and
+    decides when it may: a live one (`acts/upgrade/leader.py`) once its gate, Lease and limits
+    allow, a simulated one (`sim/upgrade_run.py`) once its watches have sent all of an instant.
     """
 
     def __init__(
@@ -381,42 +364,34 @@ class LeaderEngine(Engine):
         return self.turns(now_ns, ())
 
 
-def _take_request(p: upgrade_pass.UpgradePass) -> None:
+def _take_request(p: UpgradePass) -> None:
     """Take the request on the Lease into the document."""
     try:
         request = request_on(p.lease)
     except UnreadableDocument:
         p.strikes_request = True  # of no version of ours: its meaning is unknown
         return
-    if request is None or p.phase in OVER:
-        p.strikes_request = request is not None
+    if request is None:
         return
     p.strikes_request = True
+    by = request.by or "a person"
     if request.verb is Verb.PAUSE:
         if p.phase is RunPhase.RUNNING:
-            because = request.because or f"paused by {request.by or 'a person'}"
-            p.edit(phase=RunPhase.PAUSED, because=because)
+            p.edit(phase=RunPhase.PAUSED, because=request.because or f"paused by {by}")
     elif request.verb is Verb.ABORT:
-        because = request.because or f"aborted by {request.by or 'a person'}"
-        p.edit(phase=RunPhase.ABORTING, because=because, cut_off=p.next.cut_off or request.now)
+        because, cut_off = request.because or f"aborted by {by}", p.next.cut_off or request.now
+        p.edit(phase=RunPhase.ABORTING, because=because, cut_off=cut_off)
     elif p.phase is not RunPhase.ABORTING:
         _resume(p, request)
 
 
-def _resume(p: upgrade_pass.UpgradePass, request: UpgradeRequest) -> None:
+def _resume(p: UpgradePass, request: UpgradeRequest) -> None:
     """Ends a pause, forgives the failures so far, and notes what is asked for single nodes."""
-    asked = dict(p.next.asked)
-    undecided = sorted(
-        name for name, mark in p.marks.items() if mark.state in marks.LEFT_TO_A_PERSON
-    )
-    given_back = dict(p.next.given_back)
-    for names, ask in (
-        (request.retry, Ask.RETRY),
-        (request.assume_done, Ask.ASSUME_DONE),
-        (request.skip, Ask.SKIP),
-    ):
-        for name in _meant(names, undecided):
-            asked[name] = ask
+    asked, given_back = dict(p.next.asked), dict(p.next.given_back)
+    undecided = sorted(p.names_in(*marks.LEFT_TO_A_PERSON))
+    asked |= dict.fromkeys(_meant(request.retry, undecided), Ask.RETRY)
+    asked |= dict.fromkeys(_meant(request.assume_done, undecided), Ask.ASSUME_DONE)
+    asked |= dict.fromkeys(_meant(request.skip, undecided), Ask.SKIP)
     for name in given_back.keys() & set(_meant(request.retry, sorted(given_back))):
         del given_back[name]
         if name not in undecided:
@@ -440,7 +415,7 @@ def _meant(names: Iterable[str], all_names: list[str]) -> list[str]:
     return all_names if ALL in names else list(names)
 
 
-def _do_asked(p: upgrade_pass.UpgradePass) -> None:
+def _do_asked(p: UpgradePass) -> None:
     """Do for each node what was asked, and strike it off once that is seen."""
     asked = dict(p.next.asked)
     for name, ask in p.document.asked.items():
@@ -467,12 +442,12 @@ def _do_asked(p: upgrade_pass.UpgradePass) -> None:
     p.edit(asked=asked)
 
 
-def _retry(p: upgrade_pass.UpgradePass, node: Node, mark: marks.NodeMark) -> None:
+def _retry(p: UpgradePass, node: Node, mark: marks.NodeMark) -> None:
     """Claim anew; a slot where it is available, and not while its work still runs."""
     if p.memory.work_of(node.name, mark.try_).runs:
         p.holds[node.name] = ClaimHold("work", "its work still runs")
         return
-    hold = p.fleet.counts.hold(node.name) or control_plane_in_flight(p, node)
+    hold = p.fleet.counts.hold(node.name) or claiming.control_plane_in_flight(p, node)
     if hold or p.gates or p.phase is not RunPhase.RUNNING:
         by = (SLOTS, hold) if hold else next(iter(p.gates.items()), ("phase", ""))
         p.holds[node.name] = ClaimHold(*by)
@@ -481,19 +456,10 @@ def _retry(p: upgrade_pass.UpgradePass, node: Node, mark: marks.NodeMark) -> Non
     cordons = not node.spec.unschedulable
     info = node_info(node)
     before = replace(mark.before, uid=node.uid, boot_id=info.get("bootID", ""), node_info=info)
+    owner = marks.CordonOwner.OURS if cordons else mark.cordon
     again = replace(
-        mark,
-        claimed=p.stamp,
-        try_=1,
-        work=marks.WorkMark(),
-        before=before,
-        cordon=marks.CordonOwner.OURS if cordons else mark.cordon,
+        mark, claimed=p.stamp, try_=1, work=marks.WorkMark(), before=before, cordon=owner
     )
     p.memory.forget(node.name)
-    p.advance(
-        node,
-        again,
-        marks.NodeEvent.RETRIED,
-        "claimed anew, as a person asked",
-        unschedulable=True if cordons else None,
-    )
+    event, because = marks.NodeEvent.RETRIED, "claimed anew, as a person asked"
+    p.advance(node, again, event, because, unschedulable=True if cordons else None)

@@ -2,11 +2,10 @@
 
 `min_available` rounds a percentage up, as a PodDisruptionBudget; `max_unavailable` rounds it down,
 but to 1 rather than to 0, as a Deployment, kops and the machine config operator. Nodes that have
-vanished since the start count as unavailable. Integer arithmetic only.
+vanished since the start count as unavailable.
 
-A node that counts as available can take an ordinary pod now: no mark of another program is on it
-that says otherwise. A permanent taint of a dedicated pool does not make it unavailable, nor does a
-taint that only `--prefer`s other nodes.
+A permanent taint of a dedicated pool does not make a node unavailable, nor does a taint that only
+makes others preferable.
 
 A zone is kept out of disruption: one node more, and one accident more, must not be too many. The
 zones and their arithmetic are those of the node lifecycle controller (`ComputeZoneState`, with
@@ -30,21 +29,15 @@ from kubectl_nodelife.kube.workload import IntOrString, scaled_value
 
 CORDONED: Final = "cordoned"
 _KUBERNETES: Final = "node.kubernetes.io/"
-
+_DELETES: Final = "is about to delete it"
 FOREIGN_TAINTS: Final = {
-    "ToBeDeletedByClusterAutoscaler": "the cluster autoscaler is about to delete it",
-    "karpenter.sh/disrupted": "Karpenter is about to delete it",
-    "karpenter.sh/disruption": "Karpenter is about to delete it",
+    "ToBeDeletedByClusterAutoscaler": f"the cluster autoscaler {_DELETES}",
+    "karpenter.sh/disrupted": f"Karpenter {_DELETES}",
+    "karpenter.sh/disruption": f"Karpenter {_DELETES}",
     "medik8s.io/drain": "medik8s maintains it",
     "eks.amazonaws.com/nodegroup": "EKS upgrades its node group",
 }
 """Taint keys of programs that take a node away or work on it, and what they do."""
-
-_DELETING: Final = (
-    "ToBeDeletedByClusterAutoscaler",
-    "karpenter.sh/disrupted",
-    "karpenter.sh/disruption",
-)
 _KURED: Final = "weave.works/kured-reboot-in-progress"
 _MACHINE_CONFIG_STATE: Final = "machineconfiguration.openshift.io/state"
 
@@ -77,8 +70,7 @@ def why_unavailable(node: Node, *, lease_is_fresh: bool = True) -> str:
         return "its Lease is not renewed"
     if node.spec.unschedulable:
         return CORDONED
-    mark = foreign_mark(node)
-    if mark:
+    if mark := foreign_mark(node):
         return mark
     for taint in node.spec.taints:
         if _keeps_off(taint) and (taint.key.startswith(_KUBERNETES) or taint.key == TAINT_UNPROVEN):
@@ -88,7 +80,7 @@ def why_unavailable(node: Node, *, lease_is_fresh: bool = True) -> str:
 
 def is_deleted_by_others(node: Node) -> bool:
     """True if a program that deletes nodes has marked it."""
-    return any(taint.key in _DELETING for taint in node.spec.taints)
+    return any(FOREIGN_TAINTS.get(t.key, "").endswith(_DELETES) for t in node.spec.taints)
 
 
 def _keeps_off(taint: Taint) -> bool:
@@ -97,8 +89,6 @@ def _keeps_off(taint: Taint) -> bool:
 
 PARTIAL_NEEDS_MORE_THAN: Final = 2
 """Not-ready nodes up to this number never make a zone disrupted."""
-
-
 RESERVE: Final = 1
 """So many nodes more a zone must be able to lose by accident."""
 
@@ -108,10 +98,9 @@ def zone_hold(
 ) -> str:
     """Why one node more of the zone must not go; "" where it may.
 
-    `nodes`: those that the lifecycle controller counts. `ours`: claimed by the run and in Draining,
-    Working or Settling; `not_ready`: the others that are not Ready, the node to be claimed left
-    out. `threshold`: the controller's unhealthy-zone-threshold. `allow_dark`: the zone may be left
-    without a Ready node.
+    `nodes`: those that the lifecycle controller counts. `ours`: in Draining, Working or Settling;
+    `not_ready`: the others that are not Ready, the node to be claimed left out. `threshold`: the
+    controller's unhealthy-zone-threshold.
     """
     if not allow_dark and nodes - not_ready - ours - 1 < 1:
         return f"no Ready node of its zone's {nodes} would be left (--allow-dark-zone)"
@@ -148,16 +137,6 @@ class NodeScope(NamedTuple):
 CLUSTER: Final = NodeScope("cluster")
 
 
-def pool_scope(pool: str) -> NodeScope:
-    """The scope of a pool."""
-    return NodeScope("pool", pool)
-
-
-def zone_scope(pool: str, zone: str) -> NodeScope:
-    """The scope of a pool's nodes in a zone."""
-    return NodeScope("zone", pool, zone)
-
-
 def scope_of(key: str) -> NodeScope:
     """The scope that `NodeScope.key` names."""
     return NodeScope(*key.split("/", 2))
@@ -165,13 +144,12 @@ def scope_of(key: str) -> NodeScope:
 
 @lru_cache(maxsize=1 << 10)
 def _scopes_in(pool: str, zone: str) -> tuple[NodeScope, ...]:
-    return (CLUSTER, pool_scope(pool), zone_scope(pool, zone))
+    return (CLUSTER, NodeScope("pool", pool), NodeScope("zone", pool, zone))
 
 
 class CountedNode(NamedTuple):
-    """A node as it is counted. `unavailable`: why it is not available, "" where it is.
-
-    `claimed`: the run has it out of service. Control-plane nodes count in no scope.
+    """A node as it is counted. `unavailable`: why it is not available, "" where it is; `claimed`:
+    the run has it out of service. Control-plane nodes count in no scope.
     """
 
     name: str
@@ -240,10 +218,8 @@ class ScopeBudget(NamedTuple):
 
 @dataclass(slots=True)
 class NodeCounts:
-    """The counts of all scopes, kept up to date node by node.
-
-    `at_start`: how many nodes each scope had when the run began (N0); a scope that is missing had
-    none. `limits` by kind of scope: cluster, pool, zone.
+    """The counts of all scopes, kept up to date node by node. `at_start`: how many nodes each scope
+    had when the run began (N0), if any. `limits` by kind of scope: cluster, pool, zone.
     """
 
     limits: Mapping[str, Limits]
@@ -291,8 +267,7 @@ class NodeCounts:
 
     def remove(self, name: str) -> None:
         """The node's object is gone."""
-        old = self._nodes.pop(name, None)
-        if old is not None:
+        if (old := self._nodes.pop(name, None)) is not None:
             self._add(old, -1)
 
     def claim(self, name: str) -> None:
@@ -317,9 +292,8 @@ class NodeCounts:
         return ScopeBudget(scope, base, self._available.get(scope, 0), floor, most)
 
     def hold(self, name: str) -> str:
-        """Why the node cannot be claimed now; "" where every scope of it has a slot.
-
-        A node that is unavailable already costs no slot.
+        """Why the node cannot be claimed now; "" where every scope of it has a slot, or where it
+        costs none, for it is unavailable already.
         """
         node = self._nodes[name]
         if not node.available:
@@ -339,20 +313,16 @@ class NodeCounts:
             limit = f"at most {budget.most_unavailable}"
         else:
             limit = f"at least {budget.floor} must be available"
-        text = f"{budget.scope}: {budget.unavailable} of {budget.base} unavailable, {limit}"
-        return text + self._others_in(budget.scope)
-
-    def _others_in(self, scope: NodeScope) -> str:
+        scope = budget.scope
         others = sorted(
             n for n in self._nodes.values() if n.unavailable and not n.claimed and scope in n.scopes
         )
-        parts = []
-        if others:
-            parts.append(first_names([f"{n.name} ({n.unavailable})" for n in others], 5))
+        parts = [first_names([f"{n.name} ({n.unavailable})" for n in others], 5)] if others else []
         vanished = self.at_start.get(scope, 0) - self._total.get(scope, 0)
         if vanished > 0:
             parts.append(f"{vanished} vanished since the start (resume --rebase forgets them)")
-        return f"; not by this run: {'; '.join(parts)}" if parts else ""
+        text = f"{scope}: {budget.unavailable} of {budget.base} unavailable, {limit}"
+        return f"{text}; not by this run: {'; '.join(parts)}" if parts else text
 
     def _add(self, node: CountedNode, sign: int) -> None:
         self._holds.clear()

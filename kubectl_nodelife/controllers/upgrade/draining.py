@@ -1,8 +1,6 @@
-"""Draining: the pods that the drain planner lets go are evicted, until all are gone.
-
-Evictions go through the Eviction API, so that no budget is overridden. The drain is over when the
-pods are gone by uid on a list that is newer than the claim, and the volumes of those that left are
-detached.
+"""Draining: the pods that the drain planner lets go are evicted, by the Eviction API, so that no
+budget is overridden. The drain is over when they are gone on a list that is newer than the claim,
+and the volumes of those that left are detached.
 """
 
 from __future__ import annotations
@@ -12,7 +10,6 @@ from typing import Final
 
 from kubectl_nodelife.controllers.upgrade.claims import NO_END, DrainVerdict
 from kubectl_nodelife.controllers.upgrade.counts import foreign_mark
-from kubectl_nodelife.controllers.upgrade.document import RunPhase
 from kubectl_nodelife.controllers.upgrade.gates import closed_gate
 from kubectl_nodelife.controllers.upgrade.leaving import give_back, hold
 from kubectl_nodelife.controllers.upgrade.marks import NodeMark, NodeState
@@ -39,26 +36,29 @@ OWN_GRACE: Final = -1
 def drain(p: UpgradePass, node: Node, mark: NodeMark) -> None:
     """One pass over a node in Draining."""
     name = node.name
-    progress = p.progress(name, mark)
+    progress, seen = p.progress(name, mark), p.memory.of(name)
     if not node.spec.unschedulable:
         hold(p, node, mark, "uncordoned by another client while it was drained")
         return
     if name in p.document.given_back:
         give_back(p, node, mark, p.document.given_back[name], entry=True)
         return
-    ends = "the run is aborted" if p.phase is RunPhase.ABORTING else foreign_mark(node)
-    if ends:
+    if ends := "the run is aborted" if p.is_aborting else foreign_mark(node):
         give_back(p, node, mark, ends, entry=False)
         return
     note_containers(p, name)
-    seen = p.memory.of(name)
     if seen.claim_seen_ns is None:
         seen.claim_seen_ns = p.now_ns
     gate = closed_gate(p)
     if name not in p.document.step.nodes:
         gate = gate or "the run's document does not name it yet"
     verdict = p.ports.drain(p.cache, name, p.names_in(NodeState.DRAINING), p.now_ns)
-    verdict = _without_late_pods(p, mark, verdict)
+    if late := {key for key in verdict.moving if _came_after(p.cache.pod(*key), mark)}:
+        moving, evictable = (
+            tuple(key for key in keys if key not in late)
+            for keys in (verdict.moving, verdict.evictable)
+        )
+        verdict = verdict._replace(moving=moving, evictable=evictable)
     if progress.drained_ns <= p.now_ns:
         progress.drained_ns = p.now_ns + int(verdict.high_seconds * SECOND_NS)
     waiting = _waits_for(p, node, verdict)
@@ -91,18 +91,8 @@ def note_containers(p: UpgradePass, name: str) -> None:
     }
 
 
-def _without_late_pods(p: UpgradePass, mark: NodeMark, verdict: DrainVerdict) -> DrainVerdict:
-    """A pod that came after the claim, because it tolerates the cordon, is kept."""
-    late = {key for key in verdict.moving if _came_after(p.cache.pod(*key), mark)}
-    if not late:
-        return verdict
-    return verdict._replace(
-        moving=tuple(key for key in verdict.moving if key not in late),
-        evictable=tuple(key for key in verdict.evictable if key not in late),
-    )
-
-
 def _came_after(pod: Pod | None, mark: NodeMark) -> bool:
+    """True if the pod came after the claim, because it tolerates the cordon: it is kept."""
     born = pod.metadata.creation_timestamp if pod is not None else None
     if pod is None or born is None or not mark.since or born < parse_time(mark.since):
         return False
@@ -132,17 +122,15 @@ def _attached(p: UpgradePass, node: Node) -> str:
     """The volume of a pod that left and that is still attached; those of pods that stay may be."""
     if "VolumeAttachment" in p.host.unread:
         return "whether volumes are still attached cannot be read"
-    attachments = [
-        va
-        for va in p.cache.all("VolumeAttachment")
-        if isinstance(va, VolumeAttachment) and va.spec.node_name == node.name
+    attached = [
+        attachment.spec.source.persistent_volume_name
+        for attachment in p.cache.all("VolumeAttachment")
+        if isinstance(attachment, VolumeAttachment) and attachment.spec.node_name == node.name
     ]
-    if not attachments:
-        return ""
-    in_use = {volume for pod in p.cache.pods_on(node.name) for volume in _volumes_of(p, pod)}
-    volumes = (attachment.spec.source.persistent_volume_name for attachment in attachments)
-    attached = [volume for volume in volumes if volume not in in_use]
-    return f"volume {attached[0]} is still attached" if attached else ""
+    pods = p.cache.pods_on(node.name) if attached else ()
+    in_use = {volume for pod in pods for volume in _volumes_of(p, pod)}
+    left = (f"volume {volume} is still attached" for volume in attached if volume not in in_use)
+    return next(left, "")
 
 
 def _volumes_of(p: UpgradePass, pod: Pod) -> Iterator[str]:
@@ -171,15 +159,12 @@ def _evict(p: UpgradePass, node: Node, verdict: DrainVerdict) -> None:
 
 
 def note_eviction(p: UpgradePass, pod: Pod) -> None:
-    """Remember the pod, and whose Ready replacement is to be looked for.
-
-    No replacement is awaited for a pod that had ended or was not Ready, nor for a daemon pod whose
-    set is gone.
+    """Remember the pod, and whose Ready replacement is to be looked for: none for a pod that had
+    ended or was not Ready, nor for a daemon pod whose set is gone.
     """
     owner = controller_of(pod.metadata)
     uid = owner.uid if owner is not None and pod.ready() else ""
     if owner is not None and owner.kind == "DaemonSet":
-        daemon_set = p.cache.get("DaemonSet", (pod.namespace, owner.name))
-        uid = uid if daemon_set is not None else ""
+        uid = uid if p.cache.get("DaemonSet", (pod.namespace, owner.name)) is not None else ""
     p.memory.evicted.pop(pod.key, None)  # one of its name that was evicted before
     p.memory.evicted[pod.key] = EvictedPod(uid, p.now_ns, p.clock_ns)

@@ -33,10 +33,8 @@ from kubectl_nodelife.controllers.upgrade.counts import (
     NodeScope,
     is_deleted_by_others,
     limits_of,
-    pool_scope,
     why_unavailable,
     zone_hold,
-    zone_scope,
 )
 from kubectl_nodelife.controllers.upgrade.document import RunDocument
 from kubectl_nodelife.controllers.upgrade.memory import UpgradeMemory, UpgradePorts
@@ -406,7 +404,7 @@ class Fleet:
 
     def most_unavailable(self, pool: str) -> int:
         """How many nodes of the pool may be unavailable at once."""
-        return self.counts.budget(pool_scope(pool)).most_unavailable
+        return self.counts.budget(NodeScope("pool", pool)).most_unavailable
 
     def most_out(self, scope: NodeScope) -> int:
         """How many nodes of the scope may be unavailable at once, by both of its limits."""
@@ -419,7 +417,8 @@ class Fleet:
         counts in its zone no more.
         """
         node = self.readings[name]
-        most, size = self.most_out(zone_scope(node.pool, node.zone)), self._size[node.zone_key]
+        scope, size = NodeScope("zone", node.pool, node.zone), self._size[node.zone_key]
+        most = self.most_out(scope)
         brakes = node.counts and self.policy.work.mode is not WorkMode.REPLACE
         held = (n for n in range(min(most, size)) if self._zone_hold(size, 0, n))
         return most, next(held, most) if brakes else most

@@ -48,20 +48,19 @@ def evaluate(p: UpgradePass) -> None:
         PAUSED: (p.document.because or "paused") if p.phase is RunPhase.PAUSED else "",
     }
     p.gates = {gate: because for gate, because in reasons.items() if because}
-    report_changes(p)
+    _report_changes(p)
 
 
 def after_proofs(p: UpgradePass) -> None:
     """Proofs of this pass may have closed the gate, or opened it."""
-    because = _proof(p)
-    if because:
+    if because := _proof(p):
         p.gates[PROOF] = because
     else:
         p.gates.pop(PROOF, None)
-    report_changes(p)
+    _report_changes(p)
 
 
-def report_changes(p: UpgradePass) -> None:
+def _report_changes(p: UpgradePass) -> None:
     """A SetGate for each gate that holds or lifts since it was last reported."""
     reported = p.memory.gates
     for gate in sorted(reported.keys() ^ p.gates.keys()):
@@ -120,11 +119,8 @@ def failed_and_down(p: UpgradePass, zone_key: str) -> str:
 
     They hold their zone until they are repaired or gone: no word of a person makes them well.
     """
-    names = [
-        name
-        for name in p.names_in(NodeState.FAILED)
-        if p.readings[name].is_down and p.readings[name].zone_key == zone_key
-    ]
+    failed = ((name, p.readings[name]) for name in p.names_in(NodeState.FAILED))
+    names = [name for name, node in failed if node.is_down and node.zone_key == zone_key]
     if not names:
         return ""
     shown, them = first_names(names, 3), "it" if len(names) == 1 else "them"
@@ -150,18 +146,15 @@ def _displaced(p: UpgradePass) -> str:
 
 def _without_replacement(p: UpgradePass) -> list[str]:
     """The pods, evicted ten minutes ago or more, in whose place no pod of their owner was Ready.
-
     Each Ready pod that the owner made since takes the place of one that was evicted.
     """
     missing = []
-    pods_of: dict[str, list[Pod]] = {}
+    owners = {pod.owner_uid for pod in p.memory.evicted.values() if pod.owner_uid}
+    pods_of = {uid: p.cache.pods_of(uid) for uid in owners}
     for key, pod in p.memory.evicted.items():
         if not pod.owner_uid:
             continue
-        others = pods_of.get(pod.owner_uid)
-        if others is None:
-            others = pods_of[pod.owner_uid] = p.cache.pods_of(pod.owner_uid)
-        if _is_replaced(p, pod, others):
+        if _is_replaced(p, pod, pods_of[pod.owner_uid]):
             pod.owner_uid = ""
         elif p.is_over(pod.at_ns, REPLACED_NS):
             missing.append("/".join(key))
@@ -214,8 +207,7 @@ def _window(p: UpgradePass) -> str:
     windows = p.policy.window
     if not windows or closes_ns(windows, p.clock_ns) is not None:
         return ""
-    opens = opens_ns(windows, p.clock_ns)
-    if opens is None:
+    if (opens := opens_ns(windows, p.clock_ns)) is None:
         return "no maintenance window opens within two weeks"
     p.wake(p.now_ns + opens - p.clock_ns)
     return f"closed until {format_time(opens)}"

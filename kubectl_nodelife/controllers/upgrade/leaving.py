@@ -1,23 +1,21 @@
-"""How a node leaves a run by the way it came, or by failing: given back, Failed, Held; the end of
-the run; and what takes off, or keeps, what runs have left: `upgrade clean`.
+"""How nodes leave a run: given back, Failed, Held; the end of the run; and `upgrade clean`.
 
 What is to be remembered of a node is written into the run's document first; the PATCH of the node
 follows once the document shows it, so that a leader that ends in between loses nothing. At the end
-of a run the phase is written first, then what is left of ours is taken off. Failed and Held nodes
-keep their marks and are left to a person, but for one that carries neither a cordon of ours nor our
-taint.
+of a run the phase is written first, then what is left of ours is taken off.
 
-Of what a run has left, a node that was taken and not proven stays out of service and becomes
-Failed, for a person to look at; `release_failed` takes even that back. What cannot be read, or what
-is another's cordon, stays as it is, and a cordon that another took off is not put on again.
+`clean` makes a node Failed that was taken and not proven; `release_failed` takes even that back.
+What cannot be read, or what is another's cordon, stays as it is, and a cordon that another took off
+is not put on again.
 """
 
 from __future__ import annotations
 
 import shlex
 from collections.abc import Iterable, Iterator
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
+from msgspec import UNSET, UnsetType
 from msgspec.structs import replace
 
 from kubectl_nodelife.controllers.upgrade import marks
@@ -49,8 +47,8 @@ def take_marks_off(
     p: UpgradePass, node: Node, mark: marks.NodeMark, event: marks.NodeEvent, because: str
 ) -> None:
     """One PATCH: all marks but `outdated` off, and the cordon if it is ours."""
-    cordon, taint = marks.uncordon(node, mark), marks.unproven(mark.run)
-    notes = marks.shield_off(mark)
+    taint, notes = marks.unproven(mark.run), marks.shield_off(mark)
+    cordon = marks.uncordon(node, mark)
     p.advance(node, mark, event, because, notes=notes, unschedulable=cordon, remove=(taint,))
 
 
@@ -94,14 +92,12 @@ def fail(p: UpgradePass, node: Node, mark: marks.NodeMark, because: str) -> None
         return
     because = p.memory.of(node.name).failing or because
     delete_canary(p, node, f"{node.name} failed")
-    stays = _why_in_service(p, node, mark)
+    stays, owner = _why_in_service(p, node, mark), mark.cordon
     cordons = not (stays or node.spec.unschedulable)
     if cordons:
         owner = marks.CordonOwner.OURS
-    elif node.spec.unschedulable and mark.cordon is marks.CordonOwner.NONE:
+    elif marks.is_cordoned_meanwhile(node, mark):
         owner = marks.CordonOwner.THEIRS
-    else:
-        owner = mark.cordon
     if stays:
         because = f"{because}; left in service: {stays}"
     p.advance(
@@ -206,20 +202,14 @@ def _goes(node: Node, mark: marks.NodeMark) -> bool:
 
 def _delete_objects(p: UpgradePass) -> bool:
     """Canaries and Jobs of this run go, also those of nodes that are gone. Whether one is left."""
-    canaries = (
-        pod
-        for pod in p.cache.pods.values()
-        if pod.namespace == p.policy.namespace and pod.name.startswith(CANARY)
-    )
-    left = [
-        obj
-        for obj in (*canaries, *p.cache.all("Job"))
-        if (obj.metadata.labels or {}).get(marks.LABEL_RUN) == p.document.run
-        and obj.metadata.deletion_timestamp is None
-    ]
-    for obj in left:
-        p.delete(obj, "the run is over", obj.spec.node_name if isinstance(obj, Pod) else "")
-    return bool(left)
+    namespace, run, is_left = p.policy.namespace, p.document.run, False
+    pods = (pod for pod in p.cache.pods.values() if pod.namespace == namespace)
+    for obj in (*(pod for pod in pods if pod.name.startswith(CANARY)), *p.cache.all("Job")):
+        ours = (obj.metadata.labels or {}).get(marks.LABEL_RUN) == run
+        if ours and obj.metadata.deletion_timestamp is None:
+            is_left = True
+            p.delete(obj, "the run is over", obj.spec.node_name if isinstance(obj, Pod) else "")
+    return is_left
 
 
 def canary_of(p: UpgradePass, node: Node) -> Pod | None:
@@ -230,17 +220,15 @@ def canary_of(p: UpgradePass, node: Node) -> Pod | None:
 def delete_canary(p: UpgradePass, node: Node, because: str) -> None:
     """DELETE the node's canary where there is one that is not going already."""
     pod = canary_of(p, node)
-    if pod is None or pod.metadata.deletion_timestamp is not None:
-        return
-    p.delete(pod, because, node.name)
+    if pod is not None and pod.metadata.deletion_timestamp is None:
+        p.delete(pod, because, node.name)
 
 
 _TAINTS: Final = (marks.TAINT_UNPROVEN, marks.TAINT_OUTDATED)
 
 
 class Leftover(NamedTuple):
-    """A node with marks of a run, and the write that ends them; None where nothing is to be
-    written.
+    """A node with marks of a run, and the write that ends them; None where nothing is written.
 
     `stays`: a person is to decide about the node, whatever is written. `by_hand`: the kubectl lines
     that do the same.
@@ -283,28 +271,28 @@ def leftovers(
         except marks.UnreadableMark as error:
             yield _unreadable(node, str(error), release_failed=release_failed)
             continue
-        earlier = mark.earlier if mark is not None else None
+        if mark is None:
+            if _our_taints(node) or marks.LABEL_STATE in (node.metadata.labels or {}):
+                yield _bare(node)
+            continue
+        state, earlier = mark.state, mark.earlier
         # A kubelet may forge its mark: only a proof has an earlier one, of a node left to a person.
         if (
-            mark is not None
-            and earlier is not None
-            and mark.state in marks.states_with(marks.left_again(earlier))
+            earlier is not None
+            and state in marks.states_with(marks.left_again(earlier))
             and earlier.state in marks.LEFT_TO_A_PERSON
         ):
             yield (
-                _released(node, earlier, marks.NodeEvent.RELEASED, mark.state)
+                _released(node, earlier, marks.NodeEvent.RELEASED, state)
                 if release_failed
-                else _left_again(node, mark, earlier)
+                else _left_again(node, state, earlier)
             )
-        elif mark is None:
-            if _our_taints(node) or marks.LABEL_STATE in (node.metadata.labels or {}):
-                yield _bare(node)
-        elif mark.state in marks.LEFT_TO_A_PERSON and not release_failed:
+        elif state in marks.LEFT_TO_A_PERSON and not release_failed:
             yield _kept(node, mark)
         else:
-            event = _how(mark.state, proof_only, release_failed)
-            given_back = marks.transition(mark.state, event).to is None
-            yield _released(node, mark, event, mark.state) if given_back else _failed(node, mark)
+            event = _how(state, proof_only, release_failed)
+            given_back = marks.transition(state, event).to is None
+            yield _released(node, mark, event, state) if given_back else _failed(node, mark)
 
 
 def _how(state: marks.NodeState, proof_only: bool, release_failed: bool) -> marks.NodeEvent:
@@ -316,25 +304,33 @@ def _how(state: marks.NodeState, proof_only: bool, release_failed: bool) -> mark
     return marks.NodeEvent.CLEANED
 
 
+def _leftover(
+    node: Node,
+    state: str,
+    because: str,
+    row: marks.Transition | None = None,
+    *,
+    mark: marks.NodeMark | UnsetType | None = UNSET,
+    **patch: Any,
+) -> Leftover:
+    """Our taints go with the change that `patch_marks` makes; with a mark the node stays."""
+    taints = _our_taints(node)
+    write = marks.patch_marks(node, because, row, mark=mark, remove=taints, **patch)
+    lines = _to_release(node, mark) if mark else _by_hand(node, write)
+    return Leftover(node, str(state), because, write, lines, stays=bool(mark))
+
+
 def _released(
     node: Node, mark: marks.NodeMark, event: marks.NodeEvent, state: marks.NodeState
 ) -> Leftover:
     """All marks off, and the cordon if it was ours. `state`: the one in which the node is."""
-    schedulable = marks.uncordon(node, mark)
-    ours = "" if schedulable is None else ", and the cordon that was ours"
+    cordon = marks.uncordon(node, mark)
+    ours = "" if cordon is None else ", and the cordon that was ours"
     if others := marks.cordoned_by(node):
         ours = f"; the cordon stays: {others} put it on"
-    because = f"its marks are taken off{ours}"
-    patch = marks.patch_marks(
-        node,
-        because,
-        marks.transition(state, event),
-        mark=None,
-        notes=marks.shield_off(mark),
-        unschedulable=schedulable,
-        remove=_our_taints(node),
-    )
-    return Leftover(node, str(mark.state), because, patch, _by_hand(node, patch))
+    because, row = f"its marks are taken off{ours}", marks.transition(state, event)
+    notes = marks.shield_off(mark)
+    return _leftover(node, mark.state, because, row, mark=None, notes=notes, unschedulable=cordon)
 
 
 def release_by_hand(node: Node, mark: marks.NodeMark) -> tuple[str, ...]:
@@ -345,7 +341,6 @@ def release_by_hand(node: Node, mark: marks.NodeMark) -> tuple[str, ...]:
 
 def _failed(node: Node, mark: marks.NodeMark) -> Leftover:
     """Taken and not proven: it stays out of service. A cordon that is not ours is not made ours."""
-    because = f"was {mark.state} and is not proven: kept out of service as Failed"
     cordons = mark.state is marks.NodeState.PROVING and not node.spec.unschedulable
     owner = marks.CordonOwner.NONE if marks.is_uncordoned(node, mark) else mark.cordon
     failed = replace(
@@ -355,24 +350,18 @@ def _failed(node: Node, mark: marks.NodeMark) -> Leftover:
         deadline="",
         cordon=marks.CordonOwner.OURS if cordons else owner,
     )
-    patch = marks.patch_marks(
-        node,
-        because,
-        marks.transition(mark.state, marks.NodeEvent.CLEANED),
-        mark=failed,
-        unschedulable=True if cordons else None,
-        remove=_our_taints(node),
+    because = f"was {mark.state} and is not proven: kept out of service as Failed"
+    row = marks.transition(mark.state, marks.NodeEvent.CLEANED)
+    return _leftover(
+        node, mark.state, because, row, mark=failed, unschedulable=True if cordons else None
     )
-    return Leftover(node, str(mark.state), because, patch, _to_release(node, failed), stays=True)
 
 
 def _kept(node: Node, mark: marks.NodeMark) -> Leftover:
     """Failed or Held: a person decides. One with neither cordon nor taint of ours is released, and
     what is not to be done any more is no longer outdated.
     """
-    if not marks.has_our_cordon(node, mark) and not node.has_taint(
-        marks.TAINT_UNPROVEN, NO_SCHEDULE
-    ):
+    if _goes(node, mark):
         return _released(node, mark, marks.NodeEvent.CLEANED, mark.state)
     because = f"{mark.state}: {mark.reason or 'a person decides'}"
     old = tuple(taint for taint in node.spec.taints if taint.key == marks.TAINT_OUTDATED)
@@ -380,36 +369,26 @@ def _kept(node: Node, mark: marks.NodeMark) -> Leftover:
     return Leftover(node, str(mark.state), because, patch, _to_release(node, mark), stays=True)
 
 
-def _left_again(node: Node, mark: marks.NodeMark, earlier: marks.NodeMark) -> Leftover:
+def _left_again(node: Node, state: marks.NodeState, earlier: marks.NodeMark) -> Leftover:
     """Its proof was given up: it is left to a person as it was before."""
     because = f"{earlier.state}: its proof did not end"
-    patch = marks.patch_marks(
-        node,
-        because,
-        marks.transition(mark.state, marks.left_again(earlier)),
-        mark=earlier,
-        remove=_our_taints(node),
-    )
-    lines = _to_release(node, earlier)
-    return Leftover(node, str(earlier.state), because, patch, lines, stays=True)
+    row = marks.transition(state, marks.left_again(earlier))
+    return _leftover(node, earlier.state, because, row, mark=earlier)
 
 
 def _bare(node: Node) -> Leftover:
     """A taint or label of ours without an annotation, as on nodes that were still to be done."""
-    because = "a mark of a run that is over"
     has_label = marks.LABEL_STATE in (node.metadata.labels or {})
     notes = marks.Notes(labels={marks.LABEL_STATE: None}) if has_label else marks.NO_NOTES
-    patch = marks.patch_marks(node, because, notes=notes, remove=_our_taints(node))
-    return Leftover(node, "", because, patch, _by_hand(node, patch))
+    return _leftover(node, "", "a mark of a run that is over", notes=notes)
 
 
 def _unreadable(node: Node, error: str, *, release_failed: bool) -> Leftover:
     """Whose cordon it is cannot be known, so that it stays."""
     because = f"its annotation cannot be read ({error}); a cordon stays"
-    if not release_failed:
-        return Leftover(node, "Unreadable", because, None, (annotation_off(node),), stays=True)
-    patch = marks.patch_marks(node, because, mark=None, remove=_our_taints(node))
-    return Leftover(node, "Unreadable", because, patch, _by_hand(node, patch))
+    if release_failed:
+        return _leftover(node, "Unreadable", because, mark=None)
+    return Leftover(node, "Unreadable", because, None, (annotation_off(node),), stays=True)
 
 
 def left_objects(objects: Iterable[KubeObject]) -> Iterator[LeftObject]:
@@ -444,10 +423,7 @@ def _by_hand(node: Node, patch: NodeMarkPatch) -> tuple[str, ...]:
         lines.append(f"kubectl uncordon {name}")
     taints = (f"{taint.key}:{taint.effect}-" for taint in patch.remove_taints)
     lines += [f"kubectl taint node {name} {shlex.quote(taint)}" for taint in taints]
-    if patch.annotations:
-        keys = " ".join(f"{key}-" for key in patch.annotations)
-        lines.append(f"kubectl annotate node {name} {keys}")
-    if patch.labels:
-        keys = " ".join(f"{key}-" for key in patch.labels)
-        lines.append(f"kubectl label node {name} {keys}")
+    for verb, keys in (("annotate", patch.annotations), ("label", patch.labels)):
+        if keys:
+            lines.append(f"kubectl {verb} node {name} {' '.join(f'{key}-' for key in keys)}")
     return tuple(lines)

@@ -1,15 +1,13 @@
 """What is made for a node: the canary pod of its proof, and the Job of its work.
 
-The canary is a small pod that must be scheduled to one node, run there, and be stopped again. It
-goes through the scheduler and the kubelet like any pod: bound by affinity, not by nodeName. It
-tolerates the taint of the proof and what the node was tainted with before the run, meets restricted
-Pod Security, and ends by itself if it is not deleted.
+The canary goes through the scheduler and the kubelet like any pod: bound by affinity, not by
+nodeName. It tolerates the taint of the proof and what the node was tainted with before the run,
+meets restricted Pod Security, and ends by itself if it is not deleted.
 
 The Job (`--job FILE`) is the user's manifest, bound to the node. `$(NODE)` and the other variables
 are put in wherever they stand in a text, a shell's among them: what a node says of itself must hold
-nothing that a shell would obey. Name, placement, tolerations of what a node under work is marked
-with, owner and deadline are ours; the rest is as the user wrote it. The Job is found again by its
-name: a second create is answered with 409.
+nothing that a shell would obey. The Job is found again by its name: a second create is answered
+with 409.
 
 The variables are those of `--run`, too. A kubelet writes its own Node: its addresses, and its
 provider id where none is set. One that reported another machine's would have the operator's
@@ -37,7 +35,13 @@ from kubectl_nodelife.errors import BadInput
 from kubectl_nodelife.kube.names import first_names
 from kubectl_nodelife.kube.node import Node
 from kubectl_nodelife.kube.times import SECOND_NS
-from kubectl_nodelife.kube.wellknown import TAINT_NODE_UNSCHEDULABLE
+from kubectl_nodelife.kube.wellknown import (
+    NO_EXECUTE,
+    NO_SCHEDULE,
+    TAINT_NODE_NOT_READY,
+    TAINT_NODE_UNREACHABLE,
+    TAINT_NODE_UNSCHEDULABLE,
+)
 
 CANARY: Final = "nodelife-canary-"
 """How the names of canaries begin."""
@@ -64,27 +68,22 @@ def canary_manifest(p: UpgradePass, node: Node, mark: marks.NodeMark) -> Manifes
     """The pod that the policy makes for the node. Of the user's own template only name, namespace,
     labels, affinity, tolerations, owner and deadline are set.
     """
-    policy, template = p.policy, p.policy.canary_template
+    policy, template, name = p.policy, p.policy.canary_template, canary_name(node.uid)
     pod: Manifest = copy.deepcopy(template) if template else {"spec": _small(policy.canary_image)}
     pod["apiVersion"], pod["kind"] = "v1", "Pod"
     meta = pod.setdefault("metadata", {})
     meta.pop("generateName", None)
-    meta["name"], meta["namespace"] = canary_name(node.uid), policy.namespace
-    meta["labels"] = {
-        **(meta.get("labels") or {}),
-        marks.LABEL_RUN: mark.run,
-        LABEL_CANARY: canary_name(node.uid),
-    }
+    meta["name"], meta["namespace"] = name, policy.namespace
+    labels = {marks.LABEL_RUN: mark.run, LABEL_CANARY: name}
+    meta["labels"] = {**(meta.get("labels") or {}), **labels}
     safe = {"cluster-autoscaler.kubernetes.io/safe-to-evict": "true"}
     annotations = {**(meta.get("annotations") or {}), **({} if template else safe)}
     meta["ownerReferences"] = _owned_by(node.name, node.uid, controller=True)
     spec = pod["spec"]
     stays_cordoned = policy.include_cordoned or mark.earlier is not None
     tolerates_cordon = stays_cordoned and mark.cordon is marks.CordonOwner.THEIRS
-    spec["tolerations"] = [
-        *(spec.get("tolerations") or ()),
-        *_tolerations(mark, tolerates_cordon=tolerates_cordon),
-    ]
+    ours = _tolerations(mark, tolerates_cordon=tolerates_cordon)
+    spec["tolerations"] = [*(spec.get("tolerations") or ()), *ours]
     spec.get("affinity", {}).get("nodeAffinity", {}).pop(_REQUIRED, None)
     _bind(spec, node.name)
     spec["activeDeadlineSeconds"] = int(policy.prove_timeout_ns) // SECOND_NS + OWN_DEADLINE_S
@@ -111,18 +110,13 @@ def _bind(pod: Manifest, node: str) -> None:
 
 
 def _tolerations(mark: marks.NodeMark, *, tolerates_cordon: bool) -> list[Manifest]:
-    unproven = {"key": marks.TAINT_UNPROVEN, "operator": "Exists", "effect": "NoSchedule"}
+    cordon, unproven, *_ = _TOLERATIONS
     tolerations: list[Manifest] = [unproven]
     for taint in mark.before.taints:
         if not taint.key.startswith(_KUBERNETES):
-            same = {"operator": "Equal", "value": taint.value} if taint.value else {}
-            same = same or {"operator": "Exists"}
+            same = {"operator": "Equal", "value": taint.value} if taint.value else _EXISTS
             tolerations.append({"key": taint.key, **same, "effect": taint.effect})
-    if tolerates_cordon:
-        tolerations.append(
-            {"key": TAINT_NODE_UNSCHEDULABLE, "operator": "Exists", "effect": "NoSchedule"}
-        )
-    return tolerations
+    return [*tolerations, cordon] if tolerates_cordon else tolerations
 
 
 def _small(image: str) -> Manifest:
@@ -169,12 +163,14 @@ _NAMED: Final = 3
 _OF_THE_NODE: Final = ("NODE", "NODE_UID", PROVIDER_ID, INTERNAL_IP, "POOL", "ZONE")
 VARIABLES: Final = (*_OF_THE_NODE, "RUN", "TRY", "TARGET")
 _REFERENCE = re.compile(r"\$\((" + "|".join(VARIABLES) + r")\)")
+_EXISTS: Final = {"operator": "Exists"}
 _TOLERATIONS: Final = (
-    {"key": "node.kubernetes.io/unschedulable", "operator": "Exists", "effect": "NoSchedule"},
-    {"key": marks.TAINT_UNPROVEN, "operator": "Exists", "effect": "NoSchedule"},
-    {"key": "node.kubernetes.io/not-ready", "operator": "Exists", "effect": "NoExecute"},
-    {"key": "node.kubernetes.io/unreachable", "operator": "Exists", "effect": "NoExecute"},
+    {"key": TAINT_NODE_UNSCHEDULABLE, **_EXISTS, "effect": NO_SCHEDULE},
+    {"key": marks.TAINT_UNPROVEN, **_EXISTS, "effect": NO_SCHEDULE},
+    {"key": TAINT_NODE_NOT_READY, **_EXISTS, "effect": NO_EXECUTE},
+    {"key": TAINT_NODE_UNREACHABLE, **_EXISTS, "effect": NO_EXECUTE},
 )
+"""Of the Job: what a node under work is marked with; of the canary the second, or the first two."""
 
 
 class WorkVariables(NamedTuple):
@@ -256,29 +252,25 @@ class UnsafeVariable(ValueError):
 
 def check_job_manifest(manifest: Any, on: str) -> None:
     """Raises BadInput where it is no Job of batch/v1 with a pod template. `on`: its file."""
-    if not isinstance(manifest, dict) or (manifest.get("apiVersion"), manifest.get("kind")) != (
-        "batch/v1",
-        "Job",
-    ):
+    of = manifest if isinstance(manifest, dict) else {}
+    if (of.get("apiVersion"), of.get("kind")) != ("batch/v1", "Job"):
         raise BadInput("is no Job of batch/v1", on=on)
-    template = (manifest.get("spec") or {}).get("template") or {}
+    template = (of.get("spec") or {}).get("template") or {}
     if not (template.get("spec") or {}).get("containers"):
         raise BadInput("its pod template has no containers", on=on)
 
 
 def job_manifest(
     manifest: Mapping[str, Any],
-    name: str,
     namespace: str,
+    name: str,
     variables: WorkVariables,
     deadline_s: int,
-) -> dict[str, Any]:
-    """The Job for the node that the variables describe. `namespace`: where the manifest names none.
-
-    `deadline_s` holds where the manifest has none. Raises UnsafeVariable, for one that is withheld
-    as well.
+) -> Manifest:
+    """The Job for the node that the variables describe. `namespace`, `deadline_s`: where the
+    manifest names none. Raises UnsafeVariable, for one that is withheld as well.
     """
-    job: dict[str, Any] = _fill(copy.deepcopy(dict(manifest)), variables)
+    job: Manifest = _fill(copy.deepcopy(dict(manifest)), variables)
     values = variables.values
     meta = job.setdefault("metadata", {})
     meta.pop("generateName", None)

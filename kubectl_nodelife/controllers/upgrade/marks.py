@@ -3,11 +3,8 @@ which follows which, at what event, by what PATCH.
 
 The annotation is the truth of a node's state; the label repeats it for people and selectors and is
 never read. A taint of ours without our annotation, or an annotation that cannot be read, is
-not taken for ours: nothing is done on such a node.
-
-All transitions are in one table; `UpgradePass.advance` and `leaving` make no other. What must hold
-before an event takes place is decided in the state's own file (`draining`, `working`, `settling`,
-`proving`, `leaving`), which `UpgradeController` calls in each pass; `patch_marks` makes each PATCH.
+not taken for ours: nothing is done on such a node. `UpgradePass.advance` and `leaving` make no
+transitions but those of the table.
 """
 
 from __future__ import annotations
@@ -51,6 +48,11 @@ class Notes(NamedTuple):
 
     annotations: Mapping[str, str | None] = {}
     labels: Mapping[str, str | None] = {}
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """All of their keys."""
+        return (*self.annotations, *self.labels)
 
 
 NO_NOTES: Final = Notes()
@@ -107,9 +109,8 @@ class _Mark(msgspec.Struct, frozen=True, rename=_name, omit_defaults=True):
 
 
 class NodeBefore(_Mark, frozen=True):
-    """The node as it was at the claim. `csi`: its drivers, None where they could not be read.
-
-    `taints` hold key, value and effect. Nothing of ours and no `unschedulable` is among them.
+    """The node as it was at the claim. `taints`: key, value and effect, without ours and the
+    cordon's; `csi`: its drivers, None where they could not be read.
     """
 
     uid: str = ""
@@ -128,11 +129,9 @@ class WorkMark(_Mark, frozen=True):
 
 
 class NodeMark(_Mark, frozen=True, kw_only=True):
-    """The annotation `nodelife.dev/upgrade`. `since`, `deadline`: RFC 3339, for readers alone, as
-    is `claimed`, when the node was claimed.
-
-    `for_`: the node whose place this newcomer takes. `earlier`: the mark by which a run before left
-    the node to a person, and which stands again should the node not be proven now.
+    """The annotation `nodelife.dev/upgrade`. `claimed`, `since`, `deadline`: RFC 3339, for readers
+    alone. `for_`: the node whose place this newcomer takes. `earlier`: the mark by which a run
+    before left the node to a person, and which stands again should the node not be proven now.
     """
 
     run: str
@@ -177,9 +176,7 @@ def readable_mark(node: Node) -> NodeMark | None:
 
 
 def cordoned_by(node: Node) -> str:
-    """The other manager that put the node's cordon on; "" where that was us, or where nothing is
-    known about it.
-    """
+    """The other manager that put the node's cordon on; "" where it was us, or is unknown."""
     writer = node.managers.writer_of(UNSCHEDULABLE) if node.spec.unschedulable else None
     return "" if writer is None or writer.name == FIELD_MANAGER else writer.name
 
@@ -210,7 +207,7 @@ def encode_mark(mark: NodeMark) -> str:
     if excess <= 0 or not mark.reason:
         return text
     reason = mark.reason.encode()[: -excess - 3].decode(errors="ignore") + "..."
-    return msgspec.json.encode(msgspec.structs.replace(mark, reason=reason)).decode()
+    return msgspec.json.encode(replace(mark, reason=reason)).decode()
 
 
 def unproven(run: str) -> Taint:
@@ -226,23 +223,19 @@ def outdated(run: str) -> Taint:
 def left_by_another(node: Node, run: str) -> NodeMark | None:
     """The mark by which another run left the node, Failed or Held, to a person; None for none."""
     mark = readable_mark(node)
-    if mark is None or mark.run == run or mark.state not in (NodeState.FAILED, NodeState.HELD):
-        return None
-    return mark
+    return mark if mark and mark.run != run and mark.state in LEFT_TO_A_PERSON else None
 
 
 def is_beyond_epoch(mark: NodeMark, run: str, epoch: int) -> bool:
-    """True if the mark is of the run and of an epoch in which no leader has led it yet.
-
-    A kubelet may write its own Node, so that an epoch above the Lease's `leaseTransitions` is
-    forged or another cluster's; it says nothing of another leader.
+    """True if the mark is of the run and of an epoch in which no leader has led it yet: above the
+    Lease's `leaseTransitions` it is forged by a kubelet, or another cluster's.
     """
     return mark.run == run and mark.epoch > epoch
 
 
 def is_uncordoned(node: Node, mark: NodeMark) -> bool:
     """True if a cordon that the node had at its claim was taken off by another."""
-    return mark.cordon != "none" and not node.spec.unschedulable
+    return mark.cordon is not CordonOwner.NONE and not node.spec.unschedulable
 
 
 def is_cordoned_meanwhile(node: Node, mark: NodeMark) -> bool:
@@ -250,8 +243,10 @@ def is_cordoned_meanwhile(node: Node, mark: NodeMark) -> bool:
     return node.spec.unschedulable and mark.cordon is CordonOwner.NONE
 
 
-def absent_shield(node: Node) -> Notes:
-    """The part of the shield that the node does not have yet."""
+def absent_shield(node: Node, *, is_wanted: bool) -> Notes:
+    """The part of the shield that the node does not have yet; nothing where none is wanted."""
+    if not is_wanted:
+        return NO_NOTES
     annotations, labels = node.metadata.annotations or {}, node.metadata.labels or {}
     return Notes(
         {key: value for key, value in SHIELD_ANNOTATIONS.items() if key not in annotations},
@@ -278,8 +273,6 @@ def uncordon(node: Node, mark: NodeMark) -> bool | None:
 
 
 _decoder = msgspec.json.Decoder(NodeMark)
-
-
 CONTROLLER: Final = "upgrade"
 
 
@@ -364,13 +357,10 @@ TRANSITIONS: Final = tuple(
     for state in states
 )
 """By event: the states in which it may take place, and the one that it leads to."""
-
 _MARKS_GO: Final = {NodeEvent.PROOF_PASSED: "Proven", NodeEvent.RUN_OVER: "RunOver"}
 """How the marks of a node go that is not given back."""
-
 CLAIMS: Final = frozenset(row.event for row in TRANSITIONS if row.state is None)
 """The events of a node that bears no mark of the run."""
-
 _BY_EVENT: Final = {(row.state, row.event): row for row in TRANSITIONS}
 
 

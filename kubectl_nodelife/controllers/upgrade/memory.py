@@ -1,14 +1,12 @@
 """What one leader knows: what its process tells it, the answers that it is handed, and its memory:
 clocks, what it has seen of each node, and writes under way.
 
-Nothing here is a decision. A new leader begins with an empty memory, and every clock with its full
-length; what it cannot know for want of it (whether a command ran, which containers a node had
-before) is settled by the rules of each state. Instants are ns of the leader's own clock.
+A new leader begins with an empty memory, and every clock with its full length; what it cannot know
+for want of it (whether a command ran, which containers a node had before) is settled by the rules
+of each state. Instants are ns of the leader's own clock.
 
 Until the outcome of a write is known nothing more is decided on its object, and the object is read
-with the write's effect laid over it: a node whose claim is on its way is unavailable already. A
-write is no longer pending once the cache shows it, shows a later version, or it failed. The cache
-itself holds only what the cluster shows: each write is sent under a version that is really there.
+with the write's effect laid over it: a node whose claim is on its way is unavailable already.
 """
 
 from __future__ import annotations
@@ -34,13 +32,12 @@ from kubectl_nodelife.kube.workload import DaemonSet
 class HostState(msgspec.Struct, frozen=True, kw_only=True):
     """The leader's knowledge beside the cluster, at this moment.
 
-    `blind`: why nothing may be decided ("" where all is seen): the leader's first grace period, a
-    sleep or gap, a broken watch of Node, Lease or Pod, 5xx or 429 from the server. `unread`: kinds
-    that could not be read, such as CSINode. `gate_command`: the last line of a `--gate` command
-    that failed or was too slow, "" where it passed, None before its first end; `gate_runs` counts
-    its ends. `clock_ahead_ns`: how far the API server's time is ahead of the engine's clock.
-    `pods_listed_ns`: node -> when, by the engine's clock, a list of its pods was asked for of which
-    the cache has since seen each; None: the cache is never behind the API server.
+    `clock_ahead_ns`: how far the API server's time is ahead of the engine's clock. `blind`: why
+    nothing may be decided: a sleep or gap, a broken watch of Node, Lease or Pod, 5xx or 429 from
+    the server; else "". `unread`: kinds that could not be read. `gate_command`: the last line of a
+    `--gate` command that failed or was too slow, "" where it passed, None before its first end;
+    `gate_runs` counts its ends. `pods_listed_ns`: node -> when a list of its pods was asked for of
+    which the cache has since seen each; None: the cache is never behind the API server.
     """
 
     clock_ahead_ns: int = 0
@@ -60,12 +57,9 @@ class UpgradePorts(NamedTuple):
 
     `drain`: the drain planner's verdict on a node while others are being drained. `room`: why what
     leaves the node finds no room or leaves too little, "" where it fits, by the virtual scheduler.
-    `daemon_sets`: those that should run a pod on the node. `zone_state`: Normal,
-    PartialDisruption or FullDisruption of a zone with so many nodes Ready and not, as the
-    node lifecycle controller has it; `counts_in_zone`: false of a node with `exclude-disruption`.
-
-    `zone_threshold`: `unhealthy-zone-threshold`; `grace_period_ns`: the node monitor's grace
-    period. `planned_addresses`: uid -> (InternalIP, provider id) of each node at the plan.
+    `daemon_sets`: those that should run a pod on the node. `zone_state`: the node lifecycle
+    controller's, of a zone with so many nodes Ready and not; `counts_in_zone`: false of a node with
+    `exclude-disruption`. `planned_addresses`: uid -> (InternalIP, provider id) at the plan.
     """
 
     drain: Callable[[Cache, str, Collection[str], int], DrainVerdict]
@@ -83,8 +77,8 @@ ObjectKey = tuple[str, tuple[str, str]]
 
 class PendingWrites:
     """The writes under way, by object: one for each, with the version that it made, "" as long as
-    that is not known. `unanswered`: those without an outcome yet, by identity; what the cache shows
-    may be among them.
+    that is not known. A write is under way until the cache shows it, or a later version, or it
+    failed. `unanswered`: those without an outcome yet, by identity.
     """
 
     def __init__(self) -> None:
@@ -98,10 +92,8 @@ class PendingWrites:
             self._by_target[action.target] = (action, "")
 
     def ended(self, outcome: Outcome) -> bool:
-        """Take in the outcome of a write. Done, it stays pending until the cache has caught up.
-
-        False where nobody waits for it: it was answered before, or is another leader's, or of an
-        epoch before this one.
+        """Take in the outcome of a write. False where nobody waits for it: it was answered before,
+        or is another leader's, or of an epoch before this one.
         """
         action, obj = outcome.action, outcome.obj
         if self.unanswered.pop(id(action), None) is None:
@@ -144,7 +136,7 @@ def _is_shown(action: Action, fresh: str, obj: KubeObject | None) -> bool:
 
 
 class NodeProgress(msgspec.Struct):
-    """The changes that were seen of a node in its present state and try.
+    """The changes that were seen of a node in its present state, try and epoch: its `phase`.
 
     `armed_ns`: when its clock began. `renewals`: renewals of its Lease seen since then, the newest
     of them `renewed`. `ready_since_ns`: since when Ready=True without a break; `breaks`: how often
@@ -168,10 +160,9 @@ class NodeProgress(msgspec.Struct):
 
 
 class WorkProgress(msgspec.Struct):
-    """This leader's knowledge of the work of one try.
-
-    `begun`: the mark's `started` of the intent that this leader wrote; `sent`: the work was begun;
-    `code`: with which exit code its command ended; `reported`: its end was recorded.
+    """This leader's knowledge of the work of one try. `begun`: the mark's `started` of the intent
+    that this leader wrote; `sent`: the work was begun; `code`: with which exit code its command
+    ended; `reported`: its end was recorded.
     """
 
     begun: str = ""
@@ -186,9 +177,8 @@ class WorkProgress(msgspec.Struct):
 
 
 class ProofProgress(msgspec.Struct):
-    """The changes that were seen during a proof.
-
-    `missing_taint`: a cordon was taken off and its taint was never there. `uid`: the canary's.
+    """The changes that were seen during a proof. `missing_taint`: a cordon was taken off and its
+    taint was never there. `uid`: the canary's.
     """
 
     swapped_ns: int
@@ -205,11 +195,9 @@ class ProofProgress(msgspec.Struct):
 
 
 class NodeMemory(msgspec.Struct):
-    """What this leader has seen of a node since it was claimed.
-
-    `progress`: in its present state; `work`: by try; `containers`: those that its pods had before
-    the work; `claim_seen_ns`: when its claim was seen; `failing`: why it fails, which the
-    document need not say yet. None: nothing was seen of it.
+    """What this leader has seen of a node since it was claimed. `work`: by try; `containers`: those
+    that its pods had before the work; `claim_seen_ns`: when its claim was seen; `failing`: why it
+    fails, which the document need not say yet. None: nothing was seen of it.
     """
 
     progress: NodeProgress | None = None
@@ -221,10 +209,9 @@ class NodeMemory(msgspec.Struct):
 
 
 class EvictedPod(msgspec.Struct):
-    """A pod that we evicted at `at_ns`, by the API server's time at `clock_ns`.
-
-    `owner_uid`: "" where nothing replaces it, or a Ready pod of its owner has. `others`: its
-    owner's pods when none of them was found to take its place.
+    """A pod that we evicted at `at_ns`, by the API server's time at `clock_ns`. `owner_uid`: ""
+    where nothing replaces it, or a Ready pod of its owner has. `others`: its owner's pods when none
+    of them was found to take its place.
     """
 
     owner_uid: str
@@ -234,9 +221,8 @@ class EvictedPod(msgspec.Struct):
 
 
 class KnownCost(NamedTuple):
-    """The drain planner's verdict on a node, good for an order before `until_ns`.
-
-    `why_not`: why the node cannot be drained by the policy, "" where it can.
+    """The drain planner's verdict on a node, good for an order before `until_ns`. `why_not`: why
+    the node cannot be drained by the policy, "" where it can.
     """
 
     until_ns: int
@@ -293,11 +279,11 @@ class UpgradeMemory:
         """What was seen of the node; begun where there is nothing."""
         return self.nodes.setdefault(name, NodeMemory())
 
-    def progress(self, name: str, phase: tuple[str, int, int], now_ns: int) -> NodeProgress:
-        """The node's progress in this state, try and epoch; begun anew where one changed."""
+    def progress(self, name: str, mark: NodeMark, now_ns: int) -> NodeProgress:
+        """The node's progress in the mark's state, try and epoch; begun anew where one changed."""
         node = self.of(name)
-        if node.progress is None or node.progress.phase != phase:
-            node.progress = NodeProgress(phase, now_ns)
+        if node.progress is None or not node.progress.is_of(mark):
+            node.progress = NodeProgress((mark.state, mark.try_, mark.epoch), now_ns)
         return node.progress
 
     def progress_of(self, name: str) -> NodeProgress | None:

@@ -183,15 +183,13 @@ def _adopt(p: UpgradePass, node: Node, name: str, entry: StepNode) -> None:
     old = entry.mark
     assert old is not None
     late = any(is_ordinary(pod) for pod in p.cache.pods_on(node.name))
-    shield = marks.absent_shield(node) if p.policy.shield else marks.NO_NOTES
-    if late:
-        cordon = marks.CordonOwner.NONE
-    else:
-        cordon = marks.CordonOwner.THEIRS if node.spec.unschedulable else marks.CordonOwner.OURS
+    shield = marks.absent_shield(node, is_wanted=p.policy.shield)
+    cordon = marks.CordonOwner.THEIRS if node.spec.unschedulable else marks.CordonOwner.OURS
+    cordon = marks.CordonOwner.NONE if late else cordon
     because = f"takes the place of {name}" + ("; runs pods already, so no cordon" if late else "")
     p.advance(
         node,
-        replace(old, cordon=cordon, shield=(*shield.annotations, *shield.labels), for_=name),
+        replace(old, cordon=cordon, shield=shield.keys, for_=name),
         marks.NodeEvent.REPLACED,
         because,
         notes=shield,
@@ -212,7 +210,7 @@ def _watch_deadline(p: UpgradePass, name: str, entry: StepNode, mark: marks.Node
     however many failures are tolerated: another must not go."""
     progress = p.progress(name, mark)
     progress.waits_for = "its newcomer"
-    if p.is_under_way("Lease", p.policy.lease_key) or name in p.next.failed:
+    if p.is_lease_busy or name in p.next.failed:
         return
     if p.is_over(progress.armed_ns, p.deadline_ns(mark.state)):
         because = "its object went, and no newcomer came in time"
@@ -240,7 +238,7 @@ def follow_scale_down(p: UpgradePass) -> None:
 def _count_without_gone(p: UpgradePass) -> None:
     """Nodes that went are remembered until the stored document counts without them."""
     memory = p.memory
-    if p.is_under_way("Lease", p.policy.lease_key) or not p.document.base_counts:
+    if p.is_lease_busy or not p.document.base_counts:
         return
     if memory.shrunk_to == p.document.base_counts:
         for name in memory.shrunk_by:

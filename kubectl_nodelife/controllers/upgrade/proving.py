@@ -2,9 +2,7 @@
 
 Steps P1 to P7, in order. What a step shows that is not the node's fault (a dead controller, a
 scheduler that does not schedule, a quota) never fails a node: it closes the gate `proof`, and the
-node's clock stands.
-
-A run of `upgrade prove` begins here, and takes its nodes at once; it has neither steps nor limits.
+node's clock stands. A run of `upgrade prove` begins here; it has neither steps nor limits.
 """
 
 from __future__ import annotations
@@ -19,7 +17,6 @@ from kubectl_nodelife.controllers.upgrade.claims import ClaimHold, why_skipped
 from kubectl_nodelife.controllers.upgrade.document import RunPhase
 from kubectl_nodelife.controllers.upgrade.memory import ProofProgress
 from kubectl_nodelife.controllers.upgrade.upgrade_pass import UpgradePass
-from kubectl_nodelife.engine.actions import CreateForNode
 from kubectl_nodelife.kube.node import Node
 from kubectl_nodelife.kube.pod import Pod
 from kubectl_nodelife.kube.times import SECOND_NS
@@ -43,10 +40,9 @@ NO_IMAGE: Final = frozenset(
 
 
 def claim_for_proof(p: UpgradePass) -> bool:
-    """Take all nodes that `upgrade prove` names at once, and none while a gate holds. Returns
-    whether one is left to claim or to wait for.
-
-    Nodes are taken as they are: none is cordoned, drained or counted out of service.
+    """Take all nodes that `upgrade prove` names at once, as they are, and none while a gate holds:
+    none is cordoned, drained or counted out of service. True if one is left to claim or to wait
+    for.
     """
     waiting = []
     for name in p.selected:
@@ -97,7 +93,7 @@ def _note_unproven(p: UpgradePass) -> None:
     """A node that was to be proven and is no candidate is not proven, and the document says so."""
     noted = {*p.next.given_back, *p.next.failed}
     not_proven = tuple(name for name in p.skipped if name not in noted and name not in p.marks)
-    if not_proven and not p.is_under_way("Lease", p.policy.lease_key):
+    if not_proven and not p.is_lease_busy:
         p.edit(failed=(*p.next.failed, *not_proven))
         for name in not_proven:
             p.fail_without_mark(name, p.nodes[name].uid, f"not proven: {p.skipped[name]}")
@@ -109,8 +105,13 @@ def prove(p: UpgradePass, node: Node, mark: marks.NodeMark) -> None:
     if not node.has_taint(marks.TAINT_UNPROVEN, NO_SCHEDULE):
         leaving.hold(p, node, mark, f"taint {marks.TAINT_UNPROVEN} was taken off by another client")
         return
-    if marks.is_cordoned_meanwhile(node, mark):
-        _cordoned_meanwhile(p, node, mark, proof)
+    if marks.is_cordoned_meanwhile(node, mark):  # it stays; a canary that waits for it never comes
+        pod = leaving.canary_of(p, node)
+        if proof.deleted_ns is not None or proof.passed or (pod is not None and pod.spec.node_name):
+            leaving.leave_cordon(p, node, mark)
+        else:
+            because = "cordoned by another client while it was proven"
+            leaving.hold(p, node, mark, because, cordon=marks.CordonOwner.THEIRS)
         return
     progress = p.progress(node.name, mark)
     if p.clock_stands(node.name, mark):
@@ -129,22 +130,10 @@ def prove(p: UpgradePass, node: Node, mark: marks.NodeMark) -> None:
         leaving.fail(p, node, mark, f"not proven in time: {progress.waits_for}")
 
 
-def _cordoned_meanwhile(
-    p: UpgradePass, node: Node, mark: marks.NodeMark, proof: ProofProgress
-) -> None:
-    """A person's cordon stays. A canary that waits for it makes the node Held."""
-    pod = leaving.canary_of(p, node)
-    if proof.deleted_ns is not None or proof.passed or (pod is not None and pod.spec.node_name):
-        leaving.leave_cordon(p, node, mark)
-    else:
-        because = "cordoned by another client while it was proven"
-        leaving.hold(p, node, mark, because, cordon=marks.CordonOwner.THEIRS)
-
-
 def _steps(p: UpgradePass, node: Node, mark: marks.NodeMark, proof: ProofProgress) -> str:
     """The step that is waited for and why; "" where the canary has come and gone."""
-    waiting = "" if mark.cordon is marks.CordonOwner.THEIRS else p2_taint(p, node, mark, proof)
-    if waiting:
+    ours = mark.cordon is not marks.CordonOwner.THEIRS
+    if ours and (waiting := p2_taint(p, node, mark, proof)):
         return f"P2: {waiting}"
     pod = leaving.canary_of(p, node)
     if proof.passed or proof.deleted_ns is not None:
@@ -156,13 +145,10 @@ def _steps(p: UpgradePass, node: Node, mark: marks.NodeMark, proof: ProofProgres
         return "P3: an earlier canary is still terminating"
     if proof.uid != pod.uid:
         proof.uid, proof.seen_ns, proof.ready_since_ns = pod.uid, p.now_ns, None
-        proof.refused = ""
-        proof.restarts = _restarts(pod)
-    waiting = p3_scheduled(p, node, proof, pod)
-    if waiting:
+        proof.refused, proof.restarts = "", _restarts(pod)
+    if waiting := p3_scheduled(p, node, proof, pod):
         return f"P3: {waiting}"
-    waiting = p4_ready(p, proof, pod)
-    if waiting:
+    if waiting := p4_ready(p, proof, pod):
         return f"P4: {waiting}"
     p.memory.proven.add(node.name)
     proof.passed = True
@@ -171,20 +157,17 @@ def _steps(p: UpgradePass, node: Node, mark: marks.NodeMark, proof: ProofProgres
 
 def p2_taint(p: UpgradePass, node: Node, mark: marks.NodeMark, proof: ProofProgress) -> str:
     """The lifecycle controller takes the cordon's taint off: nothing else does."""
-    lost = p.memory.cordon_taint_lost_ns
-    swapped_ns, newest = proof.swapped_ns, reversed(lost.items())
-    others = any(at >= swapped_ns and name != node.name for name, at in newest)
+    taint, newest = f"taint {TAINT_NODE_UNSCHEDULABLE}", p.memory.cordon_taint_lost_ns.items()
+    others = any(at >= proof.swapped_ns and name != node.name for name, at in reversed(newest))
     if node.has_taint(TAINT_NODE_UNSCHEDULABLE, NO_SCHEDULE):
         if p.is_over(proof.swapped_ns, TAINT_NS):
-            if others and not p.clock_stands(node.name, mark):
-                leaving.fail(
-                    p, node, mark, f"taint {TAINT_NODE_UNSCHEDULABLE} stays after the cordon"
-                )
-            elif not others:
-                proof.fault = f"no node loses its taint {TAINT_NODE_UNSCHEDULABLE}"
-        return f"taint {TAINT_NODE_UNSCHEDULABLE} is still there"
+            if not others:
+                proof.fault = f"no node loses its {taint}"
+            elif not p.clock_stands(node.name, mark):
+                leaving.fail(p, node, mark, f"{taint} stays after the cordon")
+        return f"{taint} is still there"
     if proof.missing_taint and not others:
-        proof.fault = f"taint {TAINT_NODE_UNSCHEDULABLE} never came: no controller acts on cordons"
+        proof.fault = f"{taint} never came: no controller acts on cordons"
         return proof.fault
     return ""
 
@@ -196,9 +179,9 @@ def _is_usable(pod: Pod, manifest: manifests.Manifest) -> bool:
     wanted = manifest["metadata"]["annotations"][manifests.ANNOTATION_SPEC]
     if (pod.metadata.annotations or {}).get(manifests.ANNOTATION_SPEC, wanted) != wanted:
         return False
-    return pod.status.phase != "Failed" and not (
-        pod.status.phase == "Succeeded" and pod.spec.restart_policy != "Never"
-    )
+    if pod.status.phase == "Succeeded":
+        return pod.spec.restart_policy == "Never"
+    return pod.status.phase != "Failed"
 
 
 def _make(
@@ -217,17 +200,10 @@ def _make(
         return f"P3: {proof.fault}"
     if proof.refused:
         proof.fault = f"the canary was refused: {proof.refused}"
-    namespace, name = p.policy.namespace, manifests.canary_name(node.uid)
-    if not p.is_under_way("Pod", (namespace, name)):
-        p.decide(
-            CreateForNode,
-            f"proves that {node.name} can be scheduled to and runs pods",
-            kind="Pod",
-            namespace=namespace,
-            name=name,
-            node=node.name,
-            manifest=manifest,
-        )
+    key = (p.policy.namespace, manifests.canary_name(node.uid))
+    if not p.is_under_way("Pod", key):
+        because = f"proves that {node.name} can be scheduled to and runs pods"
+        p.create("Pod", key, node, manifest, because)
     return "P3: the canary is being created"
 
 
@@ -270,8 +246,8 @@ def p4_ready(p: UpgradePass, proof: ProofProgress, pod: Pod) -> str:
 def _waiting_reason(pod: Pod) -> str:
     of_pod = pod.status
     for status in (*(of_pod.init_container_statuses or ()), *(of_pod.container_statuses or ())):
-        if status.state.waiting is not None and status.state.waiting.reason:
-            waiting = status.state.waiting
+        waiting = status.state.waiting
+        if waiting is not None and waiting.reason:
             return f"{waiting.reason}: {waiting.message}" if waiting.message else waiting.reason
     return ""
 
@@ -296,9 +272,8 @@ def _p7_gone(
     if proof.deleted_ns is None:
         proof.deleted_ns = p.now_ns
     if p.is_over(proof.deleted_ns, GONE_NS) and not p.clock_stands(node.name, mark):
-        leaving.fail(
-            p, node, mark, "cannot stop pods: its canary is still there 60 s after its deletion"
-        )
+        because = "cannot stop pods: its canary is still there 60 s after its deletion"
+        leaving.fail(p, node, mark, because)
     return "P7: the canary is terminating"
 
 
@@ -308,11 +283,6 @@ def _release(p: UpgradePass, node: Node, mark: marks.NodeMark) -> None:
         leaving.end_proof(p, node, mark, "")
         return
     stays = "; a person's cordon stays" if mark.cordon is marks.CordonOwner.THEIRS else ""
-    p.advance(
-        node,
-        replace(mark, shield=()),
-        marks.NodeEvent.PROVEN,
-        f"proven and released{stays}",
-        notes=marks.shield_off(mark),
-        remove=(marks.unproven(mark.run),),
-    )
+    event, because = marks.NodeEvent.PROVEN, f"proven and released{stays}"
+    taints, notes = (marks.unproven(mark.run),), marks.shield_off(mark)
+    p.advance(node, replace(mark, shield=()), event, because, notes=notes, remove=taints)

@@ -20,7 +20,7 @@ from msgspec.structs import replace
 
 from kubectl_nodelife.controllers.upgrade import claims
 from kubectl_nodelife.controllers.upgrade.claiming import SOAK, pools_in_turn
-from kubectl_nodelife.controllers.upgrade.counts import CLUSTER, CORDONED, NodeScope, pool_scope
+from kubectl_nodelife.controllers.upgrade.counts import CLUSTER, CORDONED, NodeScope
 from kubectl_nodelife.controllers.upgrade.document import NOT_BEGUN, RunPhase
 from kubectl_nodelife.controllers.upgrade.gates import BLIND, WINDOW
 from kubectl_nodelife.controllers.upgrade.marks import NodeMark, NodeState
@@ -207,7 +207,7 @@ class _Rest:
         limit = policy.max_parallel or len(self._p.nodes)
         why = [self._p.fleet.counts.node(node.name).unavailable for node in nodes]
         sick = sum(map(bool, why))
-        most = self._most(pool_scope(pool), self._out[pool] + sick)
+        most = self._most(NodeScope("pool", pool), self._out[pool] + sick)
         taken = (until for (of, _), until in self._until.items() if of == pool)
         slots = _free(chain(*taken), min(limit, most))
         most = self._most(CLUSTER, self._out.total() + sick)

@@ -1,6 +1,4 @@
-"""One pass of the upgrade controller: what it sees, and what it has decided so far.
-
-The files of the states read from here and decide by `advance`, `emit` and `edit`. A change of a
+"""One pass of the upgrade controller: what it sees, and what it has decided so far. A change of a
 node's state is one PATCH, and an Event that says why.
 """
 
@@ -29,15 +27,9 @@ from kubectl_nodelife.engine import actions
 from kubectl_nodelife.engine.cache import Cache
 from kubectl_nodelife.kube.meta import KubeObject
 from kubectl_nodelife.kube.node import Lease, Node
-from kubectl_nodelife.kube.times import SECOND_NS, format_time
+from kubectl_nodelife.kube.times import format_time
 
 PROOF: Final = "proof"
-REFUSED_NS: Final = 60 * SECOND_NS
-"""A write that was refused with other than 409 is tried again after so long."""
-HELD_NS: Final = 5 * SECOND_NS
-"""So long after a guard held a write back it is decided anew."""
-PASS_NS: Final = 10 * SECOND_NS
-"""A pass is made at least so often while a node is in flight."""
 
 
 def deletion(obj: KubeObject, because: str, node: str = "") -> actions.DeleteForNode:
@@ -55,12 +47,11 @@ def deletion(obj: KubeObject, because: str, node: str = "") -> actions.DeleteFor
 
 
 class UpgradePass:
-    """`fleet`: the nodes, as this pass looked at them; claims of the pass lower its counts. `gone`:
-    nodes whose object went and whose newcomer is waited for, as the document names them.
-    `tried_last`: nodes whose budgets refill, or whose pods find no room: they wait until the others
-    are done. `yet_to_move`: the pods that have yet to leave nodes Draining, or claimed in this
-    pass, as far as asked. `clock_ns` is the API server's time. `next` is the document as it shall
-    be. `to_list`: nodes whose pods are to be listed, for a watch may be behind.
+    """`clock_ns`: the API server's time. `next`: the document as it shall be. `gone`: nodes whose
+    object went and whose newcomer is waited for, as the document names them. `yet_to_move`: the
+    pods that have yet to leave nodes Draining, or claimed in this pass, as far as asked. `to_list`:
+    nodes whose pods are to be listed, for a watch may be behind. `tried_last`: nodes whose budgets
+    refill, or whose pods find no room: they wait until the others are done.
     """
 
     def __init__(
@@ -152,6 +143,11 @@ class UpgradePass:
         """True if a write on the node is under way, or was refused less than a minute ago."""
         return self.is_under_way("Node", ("", name))
 
+    @property
+    def is_lease_busy(self) -> bool:
+        """The same of the run's Lease."""
+        return self.is_under_way("Lease", self.policy.lease_key)
+
     def is_under_way(self, kind: str, key: tuple[str, str]) -> bool:
         """True if a write on the object is under way, or was refused less than a minute ago."""
         if self.memory.pending.holds(kind, key):
@@ -161,17 +157,16 @@ class UpgradePass:
 
     def progress(self, name: str, mark: marks.NodeMark) -> NodeProgress:
         """The changes that were seen of the node in its present state."""
-        return self.memory.progress(name, (mark.state, mark.try_, mark.epoch), self.now_ns)
+        return self.memory.progress(name, mark, self.now_ns)
 
     def clock_stands(self, name: str, mark: marks.NodeMark) -> bool:
         """True if the node's clock stands and nothing of it fails, for what it waits for is not its
         own fault: its zone was broken by others, or the proof shows another's.
         """
-        if self.is_aborting:
-            return False
-        if mark.state is marks.NodeState.PROVING and PROOF in self.gates:
-            return True
-        return self.fleet.broken_by_others(name, self.in_flight)
+        in_proof = mark.state is marks.NodeState.PROVING and PROOF in self.gates
+        return not self.is_aborting and (
+            in_proof or self.fleet.broken_by_others(name, self.in_flight)
+        )
 
     def wake(self, at_ns: int) -> None:
         """Make a pass again at that instant at the latest."""
@@ -199,6 +194,14 @@ class UpgradePass:
     ) -> None:
         """Decide an action of that class on the node."""
         self.decide(word, because, **actions.of_node(node), **fields)
+
+    def create(
+        self, kind: str, key: tuple[str, str], node: Node, manifest: dict[str, Any], because: str
+    ) -> None:
+        """POST what is made for the node: its canary, or the Job of a try."""
+        namespace, name = key
+        for_node = {"namespace": namespace, "name": name, "node": node.name, "manifest": manifest}
+        self.decide(actions.CreateForNode, because, kind=kind, **for_node)
 
     def delete(self, obj: KubeObject, because: str, node: str = "") -> None:
         """DELETE a canary, or a Job of a node, where no write on it is under way."""
@@ -228,10 +231,9 @@ class UpgradePass:
     ) -> None:
         """Take the node to the state that the event leads to, from that of its mark.
 
-        `mark`: what it bears, or, at a claim, what it is to bear; its fields but for state and
-        clocks are kept. A node that is left to a person again bears its earlier mark as it was.
-        `patch`: what else the PATCH changes, as `patch_marks` takes it.
-        Raises KeyError where the event cannot take place in the mark's state.
+        `mark`: what it bears, or, at a claim, what it is to bear, but for state and clocks. A node
+        that is left to a person again bears its earlier mark as it was. `patch`: what else the
+        PATCH changes, as `patch_marks` takes it. Raises KeyError where the event cannot take place.
         """
         row = marks.transition(None if event in marks.CLAIMS else mark.state, event)
         reason = "" if row.to in marks.IN_FLIGHT else because
@@ -288,9 +290,8 @@ class UpgradePass:
             return
         self.edit(failed=(*self.next.failed, name))
         failures, tolerated = len(self.next.failed), self.policy.max_failures
-        if self.phase is not RunPhase.RUNNING or self.document.proof_only:
-            return
-        if failures > tolerated:
+        may_pause = self.phase is RunPhase.RUNNING and not self.document.proof_only
+        if may_pause and failures > tolerated:
             reason = f"{failures} failed, {tolerated} tolerated; the last: {name}: {because}"
             self.edit(phase=RunPhase.PAUSED, because=reason)
 
@@ -301,8 +302,7 @@ class UpgradePass:
     def decisions(self) -> list[actions.Action]:
         """The decisions, that about the document first."""
         if self.next != self.document or self.strikes_request:
-            key = self.policy.lease_key
-            update = None if self.is_under_way("Lease", key) else self._update()
+            update = None if self.is_lease_busy else self._update()
             # a document that is full, and says so, stays as it is
             if update is not None and update.effect(self.lease, self.now_ns) is not self.lease:
                 self.memory.pending.sent(update)

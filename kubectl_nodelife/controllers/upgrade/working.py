@@ -1,7 +1,7 @@
 """Working: something changes the node, and it is watched for its end, its target and its deadline.
 
-The intent of each try is written first, and the work begins once the cluster shows it. What a
-leader that comes later cannot know, whether a command ran, is settled by the node's target, by the
+The intent of each try is written first, and the work begins once the cluster shows it. Whether a
+command ran, which a leader that comes later cannot know, is settled by the node's target, by the
 person's word that a second run does no harm, or by a person.
 """
 
@@ -13,13 +13,12 @@ from typing import Final
 from msgspec.structs import replace
 
 from kubectl_nodelife.controllers.upgrade import manifests, marks
-from kubectl_nodelife.controllers.upgrade.document import RunPhase
 from kubectl_nodelife.controllers.upgrade.gates import closed_gate
 from kubectl_nodelife.controllers.upgrade.leaving import fail, hold
 from kubectl_nodelife.controllers.upgrade.memory import WorkProgress
 from kubectl_nodelife.controllers.upgrade.policy import WorkMode
 from kubectl_nodelife.controllers.upgrade.upgrade_pass import UpgradePass
-from kubectl_nodelife.engine.actions import CreateForNode, StartWork, StopWork, WorkDone
+from kubectl_nodelife.engine.actions import StartWork, StopWork, WorkDone
 from kubectl_nodelife.kube.node import Node
 from kubectl_nodelife.kube.times import SECOND_NS
 from kubectl_nodelife.kube.workload import Job
@@ -29,13 +28,10 @@ RUN_AGAIN: Final = f"{UNKNOWN}; run again, for that does no harm"
 
 
 def run_again(p: UpgradePass, node: Node, mark: marks.NodeMark, *, new_clock: bool = False) -> None:
-    """The same try once more, since that does no harm: written first, begun once that is seen.
-
-    `new_clock`: it has the whole time of a try. A leader's death asks for it, so that it costs no
-    try.
+    """The same try once more, since that does no harm: written first, begun once that is seen. It
+    is for a leader's death, and costs no try. `new_clock`: it has the whole time of a try.
     """
-    gate = closed_gate(p)
-    if not gate and not p.is_aborting:
+    if not closed_gate(p) and not p.is_aborting:
         p.memory.intend(node.name, mark.try_, p.stamp)
         fresh = replace(mark.work, started=p.stamp)
         again = p.entered(mark, mark.state) if new_clock else mark
@@ -88,11 +84,10 @@ def begin(p: UpgradePass, node: Node, mark: marks.NodeMark, because: str) -> Non
 
 def next_try(p: UpgradePass, node: Node, mark: marks.NodeMark, why: str) -> None:
     """A try failed: the next one, written first; none is left: Failed."""
-    if mark.try_ >= p.policy.tries or p.phase is RunPhase.ABORTING:
+    if mark.try_ >= p.policy.tries or p.is_aborting:
         fail(p, node, mark, f"the work failed: {why}")
         return
-    gate = closed_gate(p)
-    if gate:
+    if gate := closed_gate(p):
         p.progress(node.name, mark).waits_for = f"{why}; the next try waits for {gate}"
         return
     number = mark.try_ + 1
@@ -148,15 +143,14 @@ def _by_command(p: UpgradePass, node: Node, mark: marks.NodeMark, seen: WorkProg
     if not seen.sent:
         start(p, node, mark, seen)
         return
-    code = seen.code
-    if code is None:
+    if seen.code is None:
         p.progress(node.name, mark).waits_for = "the work is running"
         return
-    record_end(p, node, mark, seen, code)
-    if code == 0 or is_met(p, node, mark):
-        work_done(p, node, mark, f"the work ended with exit code {code}")
+    record_end(p, node, mark, seen, seen.code)
+    if seen.code == 0 or is_met(p, node, mark):
+        work_done(p, node, mark, f"the work ended with exit code {seen.code}")
     else:
-        next_try(p, node, mark, f"exit code {code}")
+        next_try(p, node, mark, f"exit code {seen.code}")
 
 
 def _after_change_of_leader(p: UpgradePass, node: Node, mark: marks.NodeMark) -> None:
@@ -172,28 +166,11 @@ def _after_change_of_leader(p: UpgradePass, node: Node, mark: marks.NodeMark) ->
 
 
 def _by_job(p: UpgradePass, node: Node, mark: marks.NodeMark, seen: WorkProgress) -> None:
-    manifest = p.policy.work.manifest
     namespace, name = job_key(p, node, mark)
     job = p.cache.get("Job", (namespace, name))
     if not isinstance(job, Job):
-        if manifest is None or p.is_under_way("Job", (namespace, name)):
-            return
-        seconds = int(p.policy.work_timeout_ns) // SECOND_NS
-        variables = manifests.work_variables(p, node, mark)
-        try:
-            of_node = manifests.job_manifest(manifest, name, p.policy.namespace, variables, seconds)
-        except manifests.UnsafeVariable as error:
-            fail(p, node, mark, f"its Job cannot be made: {error}")
-            return
-        p.decide(
-            CreateForNode,
-            f"try {mark.try_} of {p.policy.tries}",
-            kind="Job",
-            namespace=namespace,
-            name=name,
-            node=node.name,
-            manifest=of_node,
-        )
+        if p.policy.work.manifest is not None and not p.is_under_way("Job", (namespace, name)):
+            _create_job(p, node, mark, p.policy.work.manifest)
         return
     if not _is_for(job, node, mark):
         hold(p, node, mark, f"Job {namespace}/{name} was made by another client")
@@ -211,6 +188,19 @@ def _by_job(p: UpgradePass, node: Node, mark: marks.NodeMark, seen: WorkProgress
             next_try(p, node, mark, f"Job {name} failed: {ended['Failed'].message}")
     else:
         p.progress(node.name, mark).waits_for = f"Job {name} is running"
+
+
+def _create_job(
+    p: UpgradePass, node: Node, mark: marks.NodeMark, manifest: manifests.Manifest
+) -> None:
+    seconds = p.policy.work_timeout_ns // SECOND_NS
+    variables, key = manifests.work_variables(p, node, mark), job_key(p, node, mark)
+    try:
+        job = manifests.job_manifest(manifest, *key, variables, seconds)
+    except manifests.UnsafeVariable as error:
+        fail(p, node, mark, f"its Job cannot be made: {error}")
+    else:
+        p.create("Job", key, node, job, f"try {mark.try_} of {p.policy.tries}")
 
 
 def _by_waiting(p: UpgradePass, node: Node, mark: marks.NodeMark, seen: WorkProgress) -> None:
@@ -246,15 +236,13 @@ _BY_MODE: Final[dict[WorkMode, _Mode]] = {
 
 
 def _watch_deadline(p: UpgradePass, node: Node, mark: marks.NodeMark, seen: WorkProgress) -> None:
-    progress = p.progress(node.name, mark)
+    progress, mode, gate = p.progress(node.name, mark), p.policy.work.mode, closed_gate(p)
     if not p.is_over(progress.armed_ns, p.policy.work_timeout_ns):
         return
     stop(p, node, mark, seen)
-    if p.policy.work.mode is not WorkMode.REPLACE and is_met(p, node, mark):
+    if mode is not WorkMode.REPLACE and is_met(p, node, mark):
         work_done(p, node, mark, "the target is met")
-        return
-    gate = closed_gate(p)
-    if p.policy.work.mode is WorkMode.RUN and seen.begun != mark.work.started:
+    elif mode is WorkMode.RUN and seen.begun != mark.work.started:
         if p.policy.work.rerun_safe and not (gate or p.is_aborting):
             run_again(p, node, mark, new_clock=True)
         else:

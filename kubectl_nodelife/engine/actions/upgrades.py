@@ -1,9 +1,9 @@
 """Decisions of the upgrade controller: one PATCH for each change of a node's state, and the rest.
 
 A node's state, its cordon, taints, labels and annotations change together, under the version that
-was judged: a change in between is answered with 409, and the next pass decides anew. `StartWork`,
-`StopWork`, `WorkDone` and `SetGate` are no calls to the API server: the first two go to what
-runs commands, the others are records alone.
+was judged: a change in between is answered with 409, and the next pass decides anew. Of those that
+are no calls to the API server, `StartWork` and `StopWork` go to what runs commands, the others are
+records alone.
 """
 
 from __future__ import annotations
@@ -31,17 +31,13 @@ from kubectl_nodelife.kube.taints import add_or_update_taints, remove_taints
 
 Changes = dict[str, str | None]
 """Key to value; None takes the key away."""
-
-
 CLAIM_NODE: Final = "ClaimNode"
 """The record of a claim: cordon, annotation, label and shield in one PATCH."""
 
 
 class NodeMarkPatch(NodeAction, frozen=True, kw_only=True, gc=False):
     """One JSON merge patch of a node. `unschedulable` None: as it is. Taints go by key and effect.
-
-    `from_` and `to` are states of the upgrade, "" for none. `record`: the word of its record, which
-    says more of a change than its states do, or MarkNode where the state stays.
+    `from_`, `to`: states of the upgrade, "" for none. `record`: the word of its record.
     """
 
     record: str = "MarkNode"
@@ -82,9 +78,8 @@ class NodeMarkPatch(NodeAction, frozen=True, kw_only=True, gc=False):
 class StartWork(NodeAction, frozen=True, kw_only=True, gc=False):
     """Begin the work on a node, on the leader's machine. `env`: the variables of the command."""
 
-    detail_fields: ClassVar[tuple[str, ...]] = ("mode", "try_")
-
     writes: ClassVar[bool] = False
+    detail_fields: ClassVar[tuple[str, ...]] = ("mode", "try_")
 
     try_: int
     mode: str
@@ -94,9 +89,8 @@ class StartWork(NodeAction, frozen=True, kw_only=True, gc=False):
 class StopWork(NodeAction, frozen=True, kw_only=True, gc=False):
     """End the process group of a node's work: TERM, ten seconds, KILL."""
 
-    detail_fields: ClassVar[tuple[str, ...]] = ("try_",)
-
     writes: ClassVar[bool] = False
+    detail_fields: ClassVar[tuple[str, ...]] = ("try_",)
 
     try_: int
 
@@ -173,9 +167,8 @@ class DeleteForNode(ForNode, frozen=True, kw_only=True, gc=False):
 
 
 class UpdateRun(ObjectAction, frozen=True, kw_only=True, gc=False):
-    """PATCH of the run's Lease: its document, and a request struck off with it.
-
-    `phase`, `step`, `window`: what changes of them, for the records; "" and None where it does not.
+    """PATCH of the run's Lease: its document, and a request struck off with it. `phase`, `step`,
+    `window`: what changes of them, for the records; "" and None where it does not.
     """
 
     kind: str = "Lease"
@@ -204,9 +197,8 @@ class UpdateRun(ObjectAction, frozen=True, kw_only=True, gc=False):
 class SetGate(Action, frozen=True, kw_only=True, gc=False):
     """A gate holds from now on, or no longer does."""
 
-    detail_fields: ClassVar[tuple[str, ...]] = ("gate", "holds")
-
     writes: ClassVar[bool] = False
+    detail_fields: ClassVar[tuple[str, ...]] = ("gate", "holds")
 
     gate: str
     holds: bool
