@@ -1,9 +1,7 @@
-"""The answers that the upgrade controller receives, from the cache that it looks at.
-
-The drain planner, the virtual scheduler, the DaemonSet controller's placement and the zones of the
-node lifecycle controller, asked by one driver each: the leader, the virtual cluster. An
-answer is kept while the objects that it is made from are the same ones, and for `MEMORY_NS` at
-most where looking would cost as much as answering.
+"""The answers that the upgrade controller receives, from the cache that it looks at: of the drain
+planner, the virtual scheduler, the DaemonSet controller's placement and the zones of the node
+lifecycle controller. An answer is kept while the objects that it is made from are the same ones,
+and for `MEMORY_NS` at most where looking would cost as much as answering.
 
 Room for what leaves a node is found pod by pod, by the virtual scheduler (`workloads/placement.py`)
 over the nodes that stay. What still leaves the nodes that are out of service already is placed
@@ -40,7 +38,7 @@ from kubectl_nodelife.kube.pod import Pod
 from kubectl_nodelife.kube.quantity import pod_requests
 from kubectl_nodelife.kube.selectors import parse_selector
 from kubectl_nodelife.kube.times import SECOND_NS
-from kubectl_nodelife.kube.workload import DaemonSet, PodDisruptionBudget
+from kubectl_nodelife.kube.workload import DaemonSet, DaemonSetSpec, PodDisruptionBudget
 from kubectl_nodelife.sim.api import Api
 from kubectl_nodelife.sim.kubectl.options import DrainOptions
 from kubectl_nodelife.sim.scheduler import Scheduler
@@ -151,19 +149,19 @@ class DrainAnswers:
 
     def _look(self, cache: Cache, now_ns: int) -> DrainFacts:
         """The facts of all but pods; made anew when they are old, or budgets match other pods."""
-        objects = cache.all("PodDisruptionBudget")
-        budgets = [budget for budget in objects if isinstance(budget, PodDisruptionBudget)]
+        known = cache.all("PodDisruptionBudget")
+        budgets = [budget for budget in known if isinstance(budget, PodDisruptionBudget)]
         facts, is_old = self._facts, cache is not self._of or now_ns >= self._until_ns
         if facts is not None and not is_old and _are_same(self._budgets, budgets):
             return facts
         self._answers.clear()
         self._taken_of.clear()
         self._taken_ns = -1
-        select_the_same = _select_the_same(self._budgets, budgets)
+        selected, select = ([(b.key, b.spec) for b in each] for each in (self._budgets, budgets))
+        select_the_same = selected == select
         if facts is None or is_old or not select_the_same:
-            snapshot = PlanSnapshot(
-                _without_pods(cache), now_ns, self._kinds_read, (), self._release
-            )
+            objects = _without_pods(cache)
+            snapshot = PlanSnapshot(objects, now_ns, self._kinds_read, (), self._release)
             before, facts = facts, DrainFacts.of(snapshot, self._options)
             self._facts, self._of, self._until_ns = facts, cache, now_ns + MEMORY_NS
             if before is None or not (select_the_same and facts.asks_the_same(before)):
@@ -172,15 +170,6 @@ class DrainAnswers:
         facts.budgets, facts.taken = {budget.key: budget for budget in budgets}, {}
         self._budgets = budgets
         return facts
-
-
-def _select_the_same(
-    before: Sequence[PodDisruptionBudget], now: Sequence[PodDisruptionBudget]
-) -> bool:
-    """True if these are the known budgets, and each selects what it did."""
-    return len(before) == len(now) and all(
-        a.key == b.key and a.spec == b.spec for a, b in zip(before, now, strict=True)
-    )
 
 
 def _are_same(before: Sequence[KubeObject], now: Sequence[KubeObject]) -> bool:
@@ -226,9 +215,10 @@ class RoomElsewhere:
         try:
             again = map(self._new, self._moved.get(node, ()))
             for pod in [*self._replacements(moving), *again]:
-                if self._place(pod, placed) is None:
+                if self._place(pod) is None:
                     why = self._scheduler.placement.no_room(pod)
                     return f"pod {pod.namespace}/{pod.name} finds no node: {why}"
+                placed.append(pod)
             return self._low(node)
         finally:
             for pod in placed:
@@ -251,7 +241,7 @@ class RoomElsewhere:
             self._cordon(name)
             again = list(map(self._new, self._moved.pop(name, ())))  # they stand here, and go too
             for pod in [*self._replacements(keys), *again]:
-                where = self._place(pod, [])
+                where = self._place(pod)
                 if where is not None:
                     self._moved.setdefault(where, []).append(pod)
 
@@ -259,20 +249,18 @@ class RoomElsewhere:
         """The pods that owners make for those that leave."""
         for key in keys:
             pod = self._pods.get(key)
-            if pod is None or replacement_of(pod, self._snapshot).when == NEVER:
-                continue
-            yield self._new(pod)
+            if pod is not None and replacement_of(pod, self._snapshot).when != NEVER:
+                yield self._new(pod)
 
     def _new(self, pod: Pod) -> Pod:
         self._made += 1
         return new_pod(pod, self._made, self._snapshot.now_ns)
 
-    def _place(self, pod: Pod, placed: list[Pod]) -> str | None:
+    def _place(self, pod: Pod) -> str | None:
         """Bind a new pod to the node that the scheduler would take; None where none fits."""
         name = self._scheduler.placement.place(pod)
         if name is not None:
             self._api.put("Pod", replace(pod, spec=replace(pod.spec, node_name=name)))
-            placed.append(pod)
             self._count(pod, 1)
         return name
 
@@ -301,18 +289,14 @@ class RoomElsewhere:
             free = total - used
             if free * 100 < self._low_water * total:
                 share = 100 * free / total if total else 0.0
-                return (
-                    f"{share:.0f} % of {resource} would stay free,"
-                    f" --low-water asks for {self._low_water:g} %"
-                )
+                asks = f"--low-water asks for {self._low_water:g} %"
+                return f"{share:.0f} % of {resource} would stay free, {asks}"
         return ""
 
 
 class RoomByScheduler:
-    """Room by `RoomElsewhere`, on a snapshot that is at most `MEMORY_NS` old.
-
-    A node that is held is asked for again and again; where the same leaves it and the nodes out of
-    service as before, the answer is the one before.
+    """Room by `RoomElsewhere`, on a snapshot that is at most `MEMORY_NS` old. A node that is held
+    is asked for again and again, and has the answer of before where the same leaves all nodes.
     """
 
     def __init__(self, low_water: float, kinds_read: Collection[str] | None) -> None:
@@ -329,16 +313,13 @@ class RoomByScheduler:
     ) -> str:
         """Why what leaves the node finds no room; "" where it does."""
         out = {name: tuple(keys) for name, keys in leaving.items()}
-        if cache is self._of and now_ns < self._until_ns:
-            before = self._answers.get(node)
-            if before is not None and before[:2] == (moving, out):
-                return before[2]
-            grown = all(name in out for name in self._leaving)
-        else:
-            self._of, self._until_ns = cache, now_ns + MEMORY_NS
+        if cache is not self._of or now_ns >= self._until_ns:
+            self._of, self._until_ns, self._room = cache, now_ns + MEMORY_NS, None
             self._answers.clear()
-            grown = False
-        if self._room is None or not grown:
+        before = self._answers.get(node)
+        if before is not None and before[:2] == (moving, out):
+            return before[2]
+        if self._room is None or not self._leaving.keys() <= out.keys():
             snapshot = PlanSnapshot(cache.copy(), now_ns, self._kinds_read)
             self._room = RoomElsewhere(snapshot, self._low_water)
         self._leaving = out
@@ -352,7 +333,7 @@ class DaemonSetPlacement:
 
     def __init__(self, settings: Settings) -> None:
         self._rules = behaviour_of((1, settings.profile.minor), settings.gates)
-        self._known: dict[str, tuple[DaemonSet, Placement]] = {}
+        self._known: dict[str, tuple[DaemonSetSpec, Placement]] = {}
 
     def sets_for(self, cache: Cache, node: Node) -> Collection[DaemonSet]:
         """The DaemonSets whose pod should run on the node."""
@@ -364,11 +345,11 @@ class DaemonSetPlacement:
         ]
 
     def _placement(self, daemon_set: DaemonSet) -> Placement:
-        cached = self._known.get(daemon_set.uid)
-        if cached is None or cached[0].spec is not daemon_set.spec:
+        known, placement = self._known.get(daemon_set.uid, (None, None))
+        if placement is None or known is not daemon_set.spec:
             placement = Placement(PodTemplate(daemon_set, self._rules))
-            cached = self._known[daemon_set.uid] = (daemon_set, placement)
-        return cached[1]
+            self._known[daemon_set.uid] = (daemon_set.spec, placement)
+        return placement
 
 
 def make_ports(
@@ -403,9 +384,7 @@ def _without_pods(cache: Cache) -> Iterable[KubeObject]:
 def decider_for(
     settings: Settings, kinds_read: Collection[str] | None = None, release: Release | None = None
 ) -> MakeDecider:
-    """Makes upgrade controllers. `kinds_read`: the kinds of which the virtual cluster has all that
-    there is, None for every kind.
-    """
+    """Makes upgrade controllers. `kinds_read`: those that the cache has all of, None: all kinds."""
 
     def make(policy: UpgradePolicy, epoch: int, began_ns: int) -> UpgradeController:
         ports = make_ports(policy, settings, kinds_read, release)

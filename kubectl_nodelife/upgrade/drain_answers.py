@@ -1,10 +1,8 @@
 """The drain planner's verdict on one node, from its filters and the budgets' arithmetic alone.
 
 `drain_answer` is quick enough to be asked of every node in every pass: nothing is played, and what
-holds while the pods are the same is found once (`LeavingPods`). It knows
-all that can stop a pod for ever (kubectl's filters, finalizers, a silent kubelet, admission, two
-budgets, a budget that never spares one) and how many rounds the budgets need. How a drain goes
-minute by minute, and the cheapest change that unblocks it, is the planner's own (`drain/plan.py`).
+holds while the pods are the same is found once (`LeavingPods`). How a drain goes minute by minute,
+and the cheapest change that unblocks it, is the planner's own (`drain/plan.py`).
 """
 
 from __future__ import annotations
@@ -36,10 +34,9 @@ STOP_EXTRA_SECONDS: Final = 5.0
 
 @dataclass(slots=True)
 class DrainFacts:
-    """The facts that all nodes share. `snapshot` need not hold pods.
-
-    `budgets`: as they are now, which may be later than in the snapshot; they match the same pods.
-    `taken`: how many pods are still to leave the nodes Draining now, by budget.
+    """The facts that all nodes share. `snapshot` need not hold pods. `budgets`: as they are now,
+    which may be later than in the snapshot; they match the same pods. `taken`: how many pods are
+    still to leave the nodes Draining now, by budget.
     """
 
     snapshot: PlanSnapshot
@@ -59,25 +56,22 @@ class DrainFacts:
         select the same: namespaces and DaemonSets are as they were, no webhook or admission policy
         is there, and no pod is skipped for its age.
         """
+        mine, others = ({s.key for s in f.snapshot.all_of(DaemonSet)} for f in (self, other))
         return (
             self.options == other.options
             and self.options.skip_wait_seconds <= 0
             and not (self.admission.has_rules or other.admission.has_rules)
             and self.snapshot.namespaces == other.snapshot.namespaces
-            and self._daemon_sets() == other._daemon_sets()
+            and mine == others
         )
-
-    def _daemon_sets(self) -> set[tuple[str, str]]:
-        return {daemon_set.key for daemon_set in self.snapshot.all_of(DaemonSet)}
 
     def matching(self, pod: Pod) -> tuple[BudgetKey, ...]:
         """The budgets that match the pod."""
         return tuple(budget.key for budget in self.snapshot.budgets_of(pod))
 
     def asked(self, pod: Pod, matching: Iterable[BudgetKey]) -> list[PodDisruptionBudget]:
-        """Of the budgets that match the pod those that its eviction spends, or that refuse it.
-
-        None for a pod that is not Ready where its one budget lets it go all the same.
+        """Of the budgets that match the pod those that its eviction spends, or that refuse it; none
+        for a pod that is not Ready where its one budget lets it go all the same.
         """
         budgets = [self.budgets[key] for key in matching]
         return budgets if asks_budgets(pod, budgets, self.snapshot.now_ns) else []
@@ -131,8 +125,7 @@ def node_drain(node: str, pods: Iterable[Pod], facts: DrainFacts) -> LeavingPods
 
 
 def _why_never(pod: Pod, facts: DrainFacts) -> str:
-    held = finalizers_that_hold(pod)
-    if held:
+    if held := finalizers_that_hold(pod):
         return f"{_name(pod)}: finalizer {held[0]} holds it"
     if pod.metadata.deletion_timestamp is not None:
         return ""

@@ -1,8 +1,5 @@
 """The plan of an upgrade as values; and the findings to show before it starts, as far as objects
-of the cluster show it.
-
-Rights, the run's Lease and the clock are asked of the API server by `upgrade start` itself; a plan
-only reads.
+of the cluster show it. Rights, the run's Lease and the clock are asked by `upgrade start` itself.
 """
 
 from __future__ import annotations
@@ -49,8 +46,8 @@ NOT_EVALUATED: Final = "not evaluated"
 
 
 class PreflightFinding(NamedTuple):
-    """Something to be said before the start. `check`: what was looked at; `severity`: `refused`
-    (the start is), `warning`, or `not evaluated`.
+    """Something to be said before the start. `check`: what was looked at; `severity`: by
+    `REFUSED_BY` the start is refused, else `WARNING` or `NOT_EVALUATED`.
     """
 
     check: str
@@ -73,10 +70,9 @@ class UpgradeEstimate(NamedTuple):
 class PlannedNode:
     """One selected node. `decision`: claim, skip (it is left out), hold (its turn never comes).
 
-    `turn`: when, for those that are claimed. `remedies`, which it takes together, and
-    `flags_needed`: of one that cannot be drained. `left_out`: for which of the reasons that are
-    warned of, "" for none. `by_chance`: it is done with some luck of the scheduler's, or with pods
-    that stop at once, and not with other, or the reverse.
+    `turn`: of those that are claimed. `remedies`, which it takes together, and `flags_needed`: of
+    one that cannot be drained. `left_out`: for which of the reasons that are warned of, "" for
+    none. `by_chance`: it is done in some of the plays and not in others.
     """
 
     node: Node
@@ -105,9 +101,8 @@ class PlannedNode:
 @dataclass(slots=True)
 class UpgradePlan:
     """The answer to "what will happen, how long does it take, how low does the cluster get?".
-
     `budgets`: the numbers of each scope as they are now. `refusals`: why no run would be started.
-    `rights`: kubectl lines that ask whether one may do what a run does; a plan itself does not ask.
+    `rights`: kubectl lines that ask whether one may do what a run does.
     """
 
     policy: UpgradePolicy
@@ -128,9 +123,8 @@ class UpgradePlan:
 
     @property
     def undone(self) -> list[PlannedNode]:
-        """The nodes that cannot be done, or by chance alone: unhealthy ones and those that would
-        fail too, and not those that are there already, that a person holds, or that others work
-        on."""
+        """The nodes that cannot be done, or by chance alone; not those that are there already, that
+        a person holds, or that others work on."""
         return [
             node
             for node in self.nodes
@@ -212,24 +206,23 @@ def find(
 
 def version_skew(settings: Settings, policy: UpgradePolicy) -> Iterator[PreflightFinding]:
     """A kubelet is never newer than the API server, nor more than three minor releases older."""
+    server = settings.profile.minor
     for target in policy.target:
         if target.kind != "nodeInfo" or target.key != "kubeletVersion":
             continue
-        match = _MINOR.match(target.value)
-        server = settings.profile.minor
+        match, severity, text = _MINOR.match(target.value), REFUSED_BY, ""
         if match is None:
-            yield PreflightFinding(
-                "version skew", NOT_EVALUATED, f"{target.value} is no version 1.N"
-            )
+            severity, text = NOT_EVALUATED, f"{target.value} is no version 1.N"
         elif int(match[1]) > server:
             text = (
                 f"kubelet {target.value} is newer than the API server (v1.{server}): `kubectl "
                 f"nodelife upgrade preview v1.{match[1]}` says what upgrading that changes here"
             )
-            yield PreflightFinding("version skew", REFUSED_BY, text)
         elif server - int(match[1]) > _MINORS_BEHIND:
-            text = f"kubelet {target.value} is more than 3 minors older than the API server"
-            yield PreflightFinding("version skew", REFUSED_BY, f"{text} (v1.{server})")
+            older = "more than 3 minors older than the API server"
+            text = f"kubelet {target.value} is {older} (v1.{server})"
+        if text:
+            yield PreflightFinding("version skew", severity, text)
 
 
 def _managed(policy: UpgradePolicy) -> Iterator[PreflightFinding]:
@@ -246,14 +239,16 @@ def _managed(policy: UpgradePolicy) -> Iterator[PreflightFinding]:
 
 
 def _namespaces(snapshot: PlanSnapshot, policy: UpgradePolicy) -> Iterator[PreflightFinding]:
-    """Canaries and Jobs are made in namespaces that exist, and whose Pod Security admits them."""
-    wanted = {policy.namespace: "for the canary pods"}
+    """Canaries and Jobs are made in namespaces that exist. The canary itself meets every level of
+    Pod Security; the user's own template may not.
+    """
+    own = policy.namespace
+    wanted = {own: "for the canary pods"}
     manifest = policy.work.manifest or {}
-    job_namespace = str((manifest.get("metadata") or {}).get("namespace") or "")
-    if job_namespace:
+    if job_namespace := str((manifest.get("metadata") or {}).get("namespace") or ""):
         wanted.setdefault(job_namespace, "for the Jobs")
     if not snapshot.was_read("Namespace"):
-        text = f"whether namespace {policy.namespace} exists was not read"
+        text = f"whether namespace {own} exists was not read"
         yield PreflightFinding("namespace", NOT_EVALUATED, text)
         return
     for name, what in wanted.items():
@@ -261,18 +256,12 @@ def _namespaces(snapshot: PlanSnapshot, policy: UpgradePolicy) -> Iterator[Prefl
             command = f"kubectl create {subject('namespace', name)}"
             text = f"namespace {name}, {what}, does not exist: {command}"
             yield PreflightFinding("namespace", REFUSED_BY, text)
-    yield from _pod_security(snapshot, policy)
-
-
-def _pod_security(snapshot: PlanSnapshot, policy: UpgradePolicy) -> Iterator[PreflightFinding]:
-    """The canary itself meets every level; the user's own template may not."""
-    name = policy.namespace
-    if name in snapshot.namespaces and policy.canary_template is not None:
-        labels = snapshot.namespaces[name].metadata.labels or {}
+    if own in snapshot.namespaces and policy.canary_template is not None:
+        labels = snapshot.namespaces[own].metadata.labels or {}
         level = labels.get("pod-security.kubernetes.io/enforce", "")
-        if level and level != "privileged":
+        if level not in ("", "privileged"):
             text = (
-                f"namespace {name} enforces Pod Security {level!r}; --canary-template must meet it"
+                f"namespace {own} enforces Pod Security {level!r}; --canary-template must meet it"
             )
             yield PreflightFinding("namespace", WARNING, text)
 
@@ -304,9 +293,8 @@ def _control_plane(snapshot: PlanSnapshot) -> Iterator[PreflightFinding]:
     for name in LEASES:
         lease = snapshot.find("Lease", "kube-system", name)
         if not isinstance(lease, Lease) or lease.spec.renew_time is None:
-            yield PreflightFinding(
-                name, NOT_EVALUATED, f"whether {name} runs: its Lease in kube-system was not read"
-            )
+            text = f"whether {name} runs: its Lease in kube-system was not read"
+            yield PreflightFinding(name, NOT_EVALUATED, text)
         elif snapshot.now_ns - lease.spec.renew_time > MINUTE_NS:
             text = f"{name} has not renewed its Lease for over a minute; no node is proven without"
             yield PreflightFinding(name, WARNING, text)
@@ -330,15 +318,16 @@ def _daemon_sets(snapshot: PlanSnapshot, settings: Settings) -> list[PreflightFi
 
 
 def _tolerant_pods(snapshot: PlanSnapshot, nodes: Sequence[PlannedNode]) -> list[PreflightFinding]:
-    names = []
-    for planned in nodes:
-        for pod in snapshot.cache.pods_on(planned.name):
-            everything = any(
-                not t.key and t.operator == "Exists" and t.effect in ("", NO_SCHEDULE)
-                for t in pod.spec.tolerations
-            )
-            if everything and not stays_on_its_node(pod):
-                names.append(f"{pod.namespace}/{pod.name}")
+    names = [
+        f"{pod.namespace}/{pod.name}"
+        for planned in nodes
+        for pod in snapshot.cache.pods_on(planned.name)
+        if any(
+            not t.key and t.operator == "Exists" and t.effect in ("", NO_SCHEDULE)
+            for t in pod.spec.tolerations
+        )
+        and not stays_on_its_node(pod)
+    ]
     text = "nothing keeps these off a node, they tolerate everything: {}"
     return _warning("tolerations", text, sorted(names))
 
@@ -350,22 +339,18 @@ def _webhooks(snapshot: PlanSnapshot) -> list[PreflightFinding]:
     names = {
         configuration.name
         for configuration in configurations
-        for rule in (rule for webhook in configuration.webhooks for rule in webhook.rules)
+        for webhook in configuration.webhooks
+        for rule in webhook.rules
         if {"pods/eviction", "pods/*", "*/*"}.intersection(rule.resources)
     }
     return _warning("webhooks", "these are asked about each eviction: {}", sorted(names))
 
 
 def _upgraders(snapshot: PlanSnapshot) -> Iterator[PreflightFinding]:
-    upgraders = set()
-    for pod in snapshot.pods:
-        owner = controller_of(pod.metadata)
-        name = owner.name if owner is not None else pod.name
-        upgraders |= {word for word in _UPGRADERS if name.startswith(word)}
-    if upgraders:
-        text = (
-            f"another upgrader runs here and may take nodes out too: {', '.join(sorted(upgraders))}"
-        )
+    owners = ((controller_of(pod.metadata), pod.name) for pod in snapshot.pods)
+    names = {owner.name if owner is not None else name for owner, name in owners}
+    if found := sorted(word for word in _UPGRADERS if any(n.startswith(word) for n in names)):
+        text = f"another upgrader runs here and may take nodes out too: {', '.join(found)}"
         yield PreflightFinding("other upgraders", WARNING, text)
 
 
@@ -382,11 +367,7 @@ def _settings(
 def _left_out(nodes: Sequence[PlannedNode]) -> Iterator[PreflightFinding]:
     for why, check, text in (
         (UNHEALTHY, "unhealthy nodes", "not healthy now, left out and counted as unavailable: {}"),
-        (
-            TOO_FEW,
-            "control plane",
-            "{} would be skipped: of fewer than 3 none goes",
-        ),
+        (TOO_FEW, "control plane", "{} would be skipped: of fewer than 3 none goes"),
         (UNDRAINABLE, "drains", "{} cannot be drained as things are, and would be skipped"),
     ):
         named = [n.name for n in nodes if n.left_out == why and n.decision != CLAIM]
@@ -406,9 +387,8 @@ def _owners_of_machines(
     yield from _warning("owners of machines", text, names)
     if policy.work.mode not in (WorkMode.WAIT, WorkMode.REPLACE):
         return
-    managed = sorted({_MANAGED[key] for n in claimed for key in n.node.metadata.labels or {}
-                      if key in _MANAGED})  # fmt: skip
-    if managed:
+    keys = {key for node in claimed for key in node.node.metadata.labels or {}}
+    if managed := sorted(_MANAGED[key] for key in keys & _MANAGED.keys()):
         text = (
             f"nodes of {', '.join(managed)}: an upgrade that the provider begins drains by itself,"
             " and nothing holds it; prove what it made with `kubectl nodelife upgrade prove NODE`"

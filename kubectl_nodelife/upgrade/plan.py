@@ -1,26 +1,22 @@
 """The plan of an upgrade: which nodes are done, in which order, when, and how low the cluster gets.
 
 There is no second set of rules: the run itself is played, by the upgrade controller on a copy of
-the cluster. The virtual cluster of every scenario begins with the objects that were read, its
-controllers join, `upgrade start` is given, and the course is read off the records. Assumed is only
-what cannot be known: how long the work takes and pods need to stop, that all work succeeds, and
-that nothing else fails meanwhile. How much less or more time it may take is what the leader in the
-play foretells before its first claim, as `upgrade status` shows it of a run under way.
+the cluster, and the course is read off the records. Assumed is only what cannot be known: how long
+the work takes and pods need to stop, that all work succeeds, and that nothing else fails meanwhile.
+How much less or more time it may take is what the leader in the play foretells before its first
+claim, as `upgrade status` shows it of a run under way.
 
 Of several nodes with the best score kube-scheduler takes one by chance. A run is played with the
-first of them each time; where that may decide, also with the last. What both do is sure, and what
-neither does never is; a node that one of them alone does may not be done, and the run takes as long
-as the quicker of them at least, and as the slower one at most. Where pods leave by themselves that
-keep a node from being drained, the run is also played with pods that stop at once.
-
-Nodes that cannot be done are planned by the drain planner one by one, for the sentence and the
-cheapest change that unblocks them.
+first of them each time; where that may decide, also with the last. A node that one of them alone
+does may not be done, and the run takes as long as the quicker of them at least, and as the slower
+one at most. Where pods leave by themselves that keep a node from being drained, the run is also
+played with pods that stop at once.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 from msgspec.structs import replace
@@ -38,7 +34,6 @@ from kubectl_nodelife.drain.snapshot import PlanSnapshot, Scope
 from kubectl_nodelife.engine.settings import Settings
 from kubectl_nodelife.kube.kinds import KINDS
 from kubectl_nodelife.kube.node import Lease, Node
-from kubectl_nodelife.kube.pod import Pod
 from kubectl_nodelife.kube.times import HOUR_NS, SECOND_NS, format_duration
 from kubectl_nodelife.sim import events
 from kubectl_nodelife.sim.fields import FieldPath
@@ -110,9 +105,7 @@ class _Planning:
         refusals = self._refusals(nodes)
         findings = self._window_findings()
         refusals += [finding.text for finding in findings]
-        courses = [PlayedRun()]
-        if not refusals and nodes:
-            courses = self._play(nodes)
+        courses = self._play(nodes) if nodes and not refusals else [PlayedRun()]
         course = max(courses, key=_done)
         for node in nodes:
             _take_turn(node, course, refusals)
@@ -215,15 +208,13 @@ class _Planning:
         """True if pods leave a node by themselves that cannot be drained now: in which order nodes
         go depends on whether these are gone by the first claim.
         """
+        pods_on = self._snapshot.cache.pods_on
         return any(
             not node.node.is_ready
-            or any(pod.metadata.deletion_timestamp for pod in self._pods_on(node.name))
+            or any(pod.metadata.deletion_timestamp for pod in pods_on(node.name))
             for node in nodes
             if node.left_out == UNDRAINABLE
         )
-
-    def _pods_on(self, name: str) -> Iterable[Pod]:
-        return self._snapshot.cache.pods_on(name)
 
     def _estimate(self, courses: Sequence[PlayedRun]) -> UpgradeEstimate:
         """How long it takes at least and at most, in the courses that do the most nodes: as their
@@ -261,34 +252,28 @@ class _Planning:
         ]
 
     def _window_findings(self) -> list[PreflightFinding]:
-        windows = self._policy.window
-        if not windows:
-            return []
         high_ns = claims.high_estimate_ns(self._policy, drain_seconds=0.0)
-        longest = longest_ns(windows, self._snapshot.now_ns)
-        if high_ns <= longest:
-            return []
+        longest = longest_ns(self._policy.window, self._snapshot.now_ns)
         text = (
             f"a node may take {format_duration(high_ns)} and its drain, the longest window is"
             f" {format_duration(longest)}: none is ever claimed"
         )
-        return [PreflightFinding("windows", REFUSED_BY, text)]
+        is_short = self._policy.window and high_ns > longest
+        return [PreflightFinding("windows", REFUSED_BY, text)] if is_short else []
 
 
 def _take_turn(node: PlannedNode, course: PlayedRun, refusals: Sequence[str]) -> None:
     """Set the run's outcome for the node, beside what is against it beforehand."""
     turn = node.turn = course.turns.get(node.name)
-    if node.decision == CLAIM and turn is None:
+    if turn is not None:
+        node.decision, node.reason = SKIP if turn.restored else CLAIM, turn.restored
+        if turn.failed and not turn.restored:
+            node.reason = f"it would fail: {turn.failed}"
+    elif node.decision == CLAIM:
         held = course.held.get(node.name)
-        node.decision = HOLD
         because = held.because if held is not None else "; ".join(refusals)
+        node.decision = HOLD
         node.reason = because or "its turn never comes: nodes before it are held"
-    elif turn is not None and turn.restored:
-        node.decision, node.reason = SKIP, turn.restored
-    elif turn is not None and turn.failed:
-        node.decision, node.reason = CLAIM, f"it would fail: {turn.failed}"
-    elif turn is not None:
-        node.decision, node.reason = CLAIM, ""
 
 
 def _state_in_a_run(reading: NodeReading) -> str:
@@ -320,8 +305,7 @@ def play_run(
     pod_stop_ns: int | None = None,
 ) -> PlayedRun:
     """The course of the run on the cluster of the snapshot, which it begins at once; played until
-    it is over or stands still for good. `pod_stop_ns`: how long pods take to stop, None: as long as
-    they may.
+    it is over or stands still for good. `pod_stop_ns`: None: pods stop as late as they may.
     """
     scenario = Scenario(
         file="",
@@ -371,9 +355,8 @@ def _chance_may_decide(course: PlayedRun, claimed: int, nodes: int) -> bool:
 
 
 def _add_doubts(nodes: Sequence[PlannedNode], courses: Sequence[PlayedRun], otherwise: str) -> None:
-    """Say of the nodes which of them are done in some of the courses and not in others.
-
-    `otherwise`: what brings another course, beginning with "if".
+    """Say of the nodes which of them are done in some of the courses and not in others; `otherwise`
+    says what brings another course, beginning with "if".
     """
     for node in nodes:
         doubtful = [course for course in courses if not course.does(node.name)]

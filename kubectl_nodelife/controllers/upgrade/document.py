@@ -1,7 +1,4 @@
 """The run's document and requests to its leader: what stands on no Node but on the run's Lease.
-
-The Lease's annotation `nodelife.dev/upgrade-run` is the document, `nodelife.dev/upgrade-request`
-what `pause`, `resume` and `abort` ask of the leader, struck in the PATCH that records its effect.
 The document names no command and holds no manifest: anyone who may write a Lease shall not have
 anything run on an operator's machine.
 """
@@ -43,8 +40,8 @@ class _OnLease(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True, 
 
 
 class StepNode(_OnLease, frozen=True):
-    """A node that the document names. `pool`: in whose turn it goes; `mark`: what it was marked
-    with, kept of one that went."""
+    """A node that the document names. `pool`: in whose turn it goes; `mark`: that of one that
+    went."""
 
     uid: str = ""
     zone: str = ""
@@ -73,13 +70,13 @@ def gone_nodes(
     named: Mapping[str, StepNode], failed: Collection[str], nodes: Mapping[str, Node]
 ) -> dict[str, StepNode]:
     """The named nodes whose object went, and whose place no newcomer has taken yet."""
-    waiting = {}
-    for name, entry in sorted(named.items()):
-        node = nodes.get(name)
-        is_gone = node is None or node.uid != entry.uid
-        if is_gone and entry.mark is not None and name not in failed:
-            waiting[name] = entry
-    return waiting
+    return {
+        name: entry
+        for name, entry in sorted(named.items())
+        if entry.mark is not None
+        and name not in failed
+        and (name not in nodes or nodes[name].uid != entry.uid)
+    }
 
 
 class Ask(StrEnum):
@@ -93,12 +90,11 @@ class Ask(StrEnum):
 class RunDocument(_OnLease, frozen=True):
     """The annotation `nodelife.dev/upgrade-run`.
 
-    `policy`: digest of work and policy. `spec`: the policy as it may be shown, without commands.
-    `base_counts`: number of nodes at the start by scope (`counts.py` names the scopes).
-    `given_back`: node -> why its drain was ended; these are not taken again before a retry.
-    `failed`: names since the last resume. `started`: RFC 3339. `asked`: what a person asked for a
-    node and is still to be done. `proof_only`: of `upgrade prove`. `cut_off`: of `abort --now`.
-    `left`: the nodes that were Failed or Held when the run ended, or bore a forged mark.
+    `policy`: digest of work and policy. `spec`: the policy as it may be shown. `base_counts`:
+    number of nodes at the start by `NodeScope.key`. `given_back`: node -> why its drain was ended;
+    these are not taken again before a retry. `failed`: names since the last resume. `asked`: what a
+    person asked for a node and is still to be done. `proof_only`: of `upgrade prove`. `cut_off`: of
+    `abort --now`. `left`: nodes that were Failed or Held at the end, or bore a forged mark.
     """
 
     run: str
@@ -126,9 +122,8 @@ class Verb(StrEnum):
 
 
 class UpgradeRequest(_OnLease, frozen=True):
-    """A person's request, for the leader. `retry`, `assume_done`, `skip`: names, or `all`.
-
-    `now`: of `abort --now`. `rebase`: take the present number of nodes as the base.
+    """A person's request, in the annotation `nodelife.dev/upgrade-request`. `retry`, `assume_done`,
+    `skip`: names, or `all`. `rebase`: take the present number of nodes as the base.
     """
 
     verb: Verb

@@ -3,12 +3,8 @@ next.
 
 A pass looks again at the nodes that may be others than at the pass before: those whose object is
 another one, those on which a write is or was under way, those with a mark of an epoch that is not
-ours, those that the last pass claimed, and those whose Lease ran out or may be renewed again.
-`forget` makes the next pass look at all of them; that this decides nothing else is what the tests
-compare.
-
-Nodes that the run has out of service are unavailable whatever they show, and count for their zone
-as going down; claims of one pass lower the numbers one after another.
+ours, those that the last pass claimed, and those whose Lease ran out or may be renewed again. The
+tests compare that with passes that look at all of them (`forget`).
 """
 
 from __future__ import annotations
@@ -55,10 +51,8 @@ T = TypeVar("T")
 
 class NodeReading(NamedTuple):
     """A node's own account of itself. `zone` is as shown, `zone_key` the lifecycle controller's.
-
-    `mark`: its annotation, None where it has none; `is_readable`: whether that could be read.
-    `counted`: how it counts while its Lease is renewed. `skipped`: why it is left out then, ""
-    where it is not. `is_down`: it is not Ready. `counts`: it counts in its zone.
+    `is_down`: it is not Ready; `counts`: it counts in its zone. `counted`: how it counts while its
+    Lease is renewed; `skipped`: why it is left out then, "" where it is not.
     """
 
     node: Node
@@ -116,10 +110,9 @@ def read_node(node: Node, policy: UpgradePolicy, *, counts: bool) -> NodeReading
 
 class Fleet:
     """`nodes`, their `readings`, the run's `marks`, and `foreign`: the nodes with marks that are
-    not ours to touch, and why; each in the order of names. All show writes that are under way as
-    done. `epochs_ahead`: those of them with an epoch that has had no leader.
-
-    `counts`: of the nodes in each scope. `superseded`: why this leader must end, "" while it leads.
+    not ours to touch, and why, among them `epochs_ahead`, with an epoch that has had no leader;
+    each in the order of names. All show writes that are under way as done, and `counts` has nodes
+    that the run takes as unavailable. `superseded`: why this leader must end, "" while it leads.
     """
 
     def __init__(
@@ -160,10 +153,8 @@ class Fleet:
         now_ns: int,
         changed: Collection[str] | None = None,
     ) -> None:
-        """Read nodes and marks for a pass, with the writes under way laid over them.
-
-        `changed`: the nodes that may be other objects than at the last pass; None: any may, as at
-        the first.
+        """Read nodes and marks for a pass, with the writes under way laid over them. `changed`: the
+        nodes that may be other objects than at the last pass; None: any may.
         """
         self._cache, self._now_ns, self.epochs_ahead = cache, now_ns, []
         if self._looked_for != self._what_all_depend_on(document):
@@ -220,8 +211,7 @@ class Fleet:
             node = laid_over
         reading = self.readings.get(name)
         if reading is None or reading.node is not node:
-            counts = self.ports.counts_in_zone(node)
-            reading = read_node(node, self.policy, counts=counts)
+            reading = read_node(node, self.policy, counts=self.ports.counts_in_zone(node))
         self._put(self.nodes, name, node)
         self._put(self.readings, name, reading)
         if reading.is_readable:
@@ -247,16 +237,16 @@ class Fleet:
 
     def _why_foreign(self, reading: NodeReading, document: RunDocument) -> str:
         """Why the node's mark is not ours to touch; "" where it is, or there is none."""
-        mark, run, name = reading.mark, document.run, reading.node.name
+        mark, node, run = reading.mark, reading.node, document.run
         if not reading.is_readable:
             return f"annotation {marks.ANNOTATION} cannot be read"
-        if name in self.memory.foreign:
-            return self.memory.foreign[name]
-        if document.proof_only and marks.left_by_another(reading.node, run) is not None:
+        if node.name in self.memory.foreign:
+            return self.memory.foreign[node.name]
+        if mark is None or mark.run == run:
+            return ""
+        if document.proof_only and marks.left_by_another(node, run) is not None:
             return ""  # of a run that is over: to be proven as it is
-        return (
-            f"annotation {marks.ANNOTATION} of run {mark.run}" if mark and mark.run != run else ""
-        )
+        return f"annotation {marks.ANNOTATION} of run {mark.run}"
 
     def _put(self, by_name: dict[str, T], name: str, value: T | None) -> None:
         """Keep the value under the node's name; None: keep none."""
@@ -271,12 +261,10 @@ class Fleet:
         led = max(self.epoch, lease.spec.lease_transitions or 0)
         if epoch <= led:
             self.superseded = f"node {name} has epoch {epoch}, ours is {self.epoch}"
-        else:
-            self.epochs_ahead.append(name)
-            self.memory.foreign[name] = (
-                f"annotation {marks.ANNOTATION} has epoch {epoch}, and the run's Lease is at "
-                f"{led}: forged, or of another cluster"
-            )
+            return
+        self.epochs_ahead.append(name)
+        is_at = f"has epoch {epoch}, and the run's Lease is at {led}: forged, or of another cluster"
+        self.memory.foreign[name] = f"annotation {marks.ANNOTATION} {is_at}"
 
     def _note_edits(self, shown: Node) -> None:
         """An annotation that changed, and not by us: the run leaves the node alone from then on.
@@ -328,23 +316,20 @@ class Fleet:
         self.counts.put(counted)
 
     def base_counts(self) -> dict[str, int]:
-        """The numbers now, for the document of a run that begins, or `--rebase`.
-
-        The cluster is always among them, also where all its nodes are of the control plane.
+        """The numbers now, for the document of a run that begins, or `--rebase`. The cluster is
+        always among them, also where all its nodes are of the control plane.
         """
         return {CLUSTER.key: 0, **{s.key: n for s, n in self.counts.totals().items()}}
 
     def is_fresh(self, name: str) -> bool:
         """True if the node's Lease was renewed within the grace period, as we saw it."""
-        now_ns = self._now_ns
-        if now_ns <= self._fresh_until_ns.get(name, -1):
-            return True
-        beat = self._cache.heartbeat(name)
-        seen = beat.renewal(now_ns) if beat is not None else None
-        if seen is None:
-            return False
-        until_ns = self._fresh_until_ns[name] = seen[1] + self.ports.grace_period_ns
-        return now_ns <= until_ns
+        if self._now_ns > self._fresh_until_ns.get(name, -1):
+            beat = self._cache.heartbeat(name)
+            seen = beat.renewal(self._now_ns) if beat is not None else None
+            if seen is None:
+                return False
+            self._fresh_until_ns[name] = seen[1] + self.ports.grace_period_ns
+        return self._now_ns <= self._fresh_until_ns[name]
 
     def claim(self, name: str) -> None:
         """The node is taken out of service in this pass, and its zone loses it."""
@@ -412,9 +397,8 @@ class Fleet:
         return min(budget.most_unavailable, budget.base - budget.floor)
 
     def most_out_of_zone(self, name: str) -> tuple[int, int]:
-        """How many nodes of the node's zone may be out at once, by its limits; and how many may be
-        going down, by the zone brake too while all others are well. What is replaced goes, and
-        counts in its zone no more.
+        """How many nodes of the node's zone may be out at once, by its limits; and how many going
+        down, by the zone brake too while all others are well. What is replaced counts no more.
         """
         node = self.readings[name]
         scope, size = NodeScope("zone", node.pool, node.zone), self._size[node.zone_key]

@@ -1,14 +1,13 @@
 """Nodes whose object goes while they are worked on, and the newcomers that take their place.
 
-An annotation goes with its object, so the run's document keeps the mark of a node
-that went. It is waited for until the deadline of its state; the newcomer is marked by one PATCH on
-first progress, before ordinary pods come. A newcomer that runs such pods already is never cordoned.
-A node that an autoscaler took away has no newcomer in its place.
+An annotation goes with its object, so the run's document keeps the mark of a node that went. It is
+waited for until the deadline of its state; the newcomer is marked by one PATCH, before ordinary
+pods come. A newcomer that runs such pods already is never cordoned.
 
 A node that vanishes counts as unavailable, so that a percentage never erodes. One that went with
-the mark of the program that deletes nodes was wanted gone, and leaves the number that the run
-counts from: without this a pool that shrinks would hold the run until a person rebases it. Where
-nodes are to be replaced, their newcomers are waited for all the same.
+the mark of the program that deletes nodes was wanted gone, has no newcomer, and leaves the number
+that the run counts from: else a pool that shrinks would hold the run until a person rebases it.
+Where nodes are to be replaced, their newcomers are waited for all the same.
 """
 
 from __future__ import annotations
@@ -51,19 +50,18 @@ def _keep_marks(p: UpgradePass) -> None:
     """The document names what is seen to be claimed, as long as it is marked, and keeps the mark of
     a node that goes; with `--replace`, from the work's start.
     """
-    nodes = _named_now(p)
+    nodes, replaces = _named_now(p), p.policy.work.mode is WorkMode.REPLACE
     for name, entry in p.document.step.nodes.items():
         node, mark = p.nodes.get(name), p.marks.get(name)
         if node is not None and node.uid == entry.uid:
-            early = p.policy.work.mode is WorkMode.REPLACE and mark is not None
-            if early and mark is not None and mark.state is marks.NodeState.WORKING:
-                nodes[name] = replace(entry, mark=mark)
-            elif mark is None and not {name}.intersection(p.next.given_back, p.next.failed):
-                nodes.pop(name, None)  # given back to be taken again: it makes room for another
+            if mark is not None:
+                if replaces and mark.state is marks.NodeState.WORKING:
+                    nodes[name] = replace(entry, mark=mark)
+            elif name not in p.next.given_back or name not in p.next.failed:
+                nodes.pop(name, None)  # given back: it makes room for another
         elif entry.mark is None:
             nodes.pop(name, None)
             last = _last_mark(p, name, entry)
-            replaces = p.policy.work.mode is WorkMode.REPLACE
             is_deleted = p.memory.being_deleted.get(name, ("", ()))[0] == entry.uid
             if last.state in RETURNING and (replaces or not is_deleted):
                 nodes[name] = replace(entry, mark=last)
@@ -78,7 +76,7 @@ def _named_now(p: UpgradePass) -> dict[str, StepNode]:
     """
     step, failed = p.next.step, p.next.failed
     claimed = {
-        name: named(p, p.nodes[name])
+        name: _named(p, p.nodes[name])
         for name, mark in p.in_flight.items()
         if name not in step.nodes and mark.for_ not in step.nodes and not p.is_busy(name)
     }
@@ -111,22 +109,17 @@ def _follow_renames(p: UpgradePass) -> None:
     A kubelet may write its own Node: where a mark names a node that is there, or whose place this
     one cannot take, it is left alone and nothing of the other changes.
     """
-    nodes, foreign = dict(p.next.step.nodes), list[str]()
-    for name, mark in p.marks.items():
-        if not mark.for_:
+    nodes = dict(p.next.step.nodes)
+    for name, mark in list(p.marks.items()):
+        entry, node = nodes.get(mark.for_) if mark.for_ else None, p.nodes[name]
+        if entry is None or entry.uid == node.uid:
             continue
-        entry, node = nodes.get(mark.for_), p.nodes[name]
-        if entry is not None and entry.uid != node.uid:
-            if not _may_follow(p, node, mark.for_, entry):
-                foreign.append(name)
-                continue
+        if _may_follow(p, node, mark.for_, entry):
             del nodes[mark.for_]
-            nodes[name] = named(p, node)
-    for name in foreign:
-        because = (
-            f"annotation {marks.ANNOTATION} says that it takes the place of {p.marks[name].for_}"
-        )
-        p.note_foreign(name, f"{because}, which it does not: forged")
+            nodes[name] = _named(p, node)
+        else:
+            says = f"annotation {marks.ANNOTATION} says that it takes the place of {mark.for_}"
+            p.note_foreign(name, f"{says}, which it does not: forged")
     p.name_nodes(nodes)
 
 
@@ -134,14 +127,9 @@ def _may_follow(p: UpgradePass, node: Node, name: str, entry: StepNode) -> bool:
     """True if the node may be the newcomer for the one that the document names so."""
     there = p.nodes.get(name)
     is_gone = there is None or there.uid != entry.uid
-    named_uids = {other.uid for other in p.document.step.nodes.values()}
-    return (
-        is_gone
-        and entry.mark is not None
-        and node.uid not in named_uids
-        and (node.name == name or turn_of(node, p.policy) == entry.pool)
-        and (node.metadata.creation_timestamp or 0) >= _left_ns(entry.mark)
-    )
+    in_its_place = node.name == name or turn_of(node, p.policy) == entry.pool
+    is_new = _is_new(p, node, _left_ns(entry.mark))
+    return is_gone and entry.mark is not None and in_its_place and is_new
 
 
 def _left_ns(mark: marks.NodeMark | None) -> int:
@@ -149,7 +137,13 @@ def _left_ns(mark: marks.NodeMark | None) -> int:
     return parse_time(mark.work.started or mark.since) if mark and mark.since else 0
 
 
-def named(p: UpgradePass, node: Node) -> StepNode:
+def _is_new(p: UpgradePass, node: Node, since_ns: int) -> bool:
+    """True if the node was made since then, and is none that the document names."""
+    is_younger = (node.metadata.creation_timestamp or 0) >= since_ns
+    return is_younger and all(node.uid != other.uid for other in p.document.step.nodes.values())
+
+
+def _named(p: UpgradePass, node: Node) -> StepNode:
     """How the document names a node."""
     return StepNode(uid=node.uid, zone=zone_name(node), pool=turn_of(node, p.policy))
 
@@ -158,17 +152,8 @@ def _newcomer_for(
     p: UpgradePass, name: str, entry: StepNode, waiting: dict[str, StepNode], taken: Iterable[str]
 ) -> Node | None:
     """Same name first, else of its zone, else of its pool where no node of that zone waits."""
-    named_uids = {other.uid for other in p.document.step.nodes.values()}
-    since = _left_ns(entry.mark)
-    free = [
-        node
-        for node in p.nodes.values()
-        if node.uid not in named_uids
-        and node.name not in p.marks
-        and node.name not in p.foreign
-        and node.name not in taken
-        and (node.metadata.creation_timestamp or 0) >= since
-    ]
+    since_ns, unmarked = _left_ns(entry.mark), p.nodes.keys() - p.marks.keys() - p.foreign.keys()
+    free = [node for n in unmarked.difference(taken) if _is_new(p, node := p.nodes[n], since_ns)]
     same_name = [node for node in free if node.name == name]
     in_pool = [n for n in free if turn_of(n, p.policy) == entry.pool and n.name not in waiting]
     in_zone = [node for node in in_pool if zone_name(node) == entry.zone]
@@ -223,16 +208,20 @@ def _watch_deadline(p: UpgradePass, name: str, entry: StepNode, mark: marks.Node
 def follow_scale_down(p: UpgradePass) -> None:
     """Note the nodes that are marked for deletion, and count without those that went."""
     being_deleted = p.memory.being_deleted
-    for name, (uid, _) in list(being_deleted.items()):
-        node = p.nodes.get(name)
-        is_gone = node is None or node.uid != uid
-        if (name in p.gone) if is_gone else not p.readings[name].is_being_deleted:
+    for name in list(being_deleted):
+        is_done = name in p.gone if _has_left(p, name) else not p.readings[name].is_being_deleted
+        if is_done:
             del being_deleted[name]
     _count_without_gone(p)
     for name, reading in p.readings.items():
         if reading.is_being_deleted and name not in being_deleted:
             scopes = tuple(scope.key for scope in p.fleet.counts.node(name).scopes)
             being_deleted[name] = (reading.node.uid, scopes)
+
+
+def _has_left(p: UpgradePass, name: str) -> bool:
+    """True if the object that was marked for deletion is gone."""
+    return name not in p.nodes or p.nodes[name].uid != p.memory.being_deleted[name][0]
 
 
 def _count_without_gone(p: UpgradePass) -> None:
@@ -243,11 +232,7 @@ def _count_without_gone(p: UpgradePass) -> None:
     if memory.shrunk_to == p.document.base_counts:
         for name in memory.shrunk_by:
             memory.being_deleted.pop(name, None)
-    gone = [
-        name
-        for name, (uid, _) in memory.being_deleted.items()
-        if name not in p.nodes or p.nodes[name].uid != uid
-    ]
+    gone = [name for name in memory.being_deleted if _has_left(p, name)]
     counts = dict(p.next.base_counts)
     for name in gone:
         for scope in memory.being_deleted[name][1]:

@@ -1,19 +1,17 @@
 """The limits of an upgrade, and how a node is changed: the policy flags as one frozen value.
 
 A policy is read from a mapping with the names of the flags in lowerCamelCase, as they stand in a
-file of `kind: Upgrade`; the command line makes such a mapping too. Durations are ints of
-nanoseconds inside and Go durations (`5m`) in text. Numbers of nodes are read as Kubernetes reads an
-IntOrString: `3` or `10%`.
+file of `kind: Upgrade`. Durations are ints of nanoseconds inside and Go durations (`5m`) in text.
+Numbers of nodes are read as Kubernetes reads an IntOrString: `3` or `10%`.
 
 It stands in the run's document, for all to read, with commands and manifests as digests alone, and
 is never obeyed from there: anyone who may write a Lease shall not have anything run on an
 operator's machine, or done by his rights. A person who goes on with a run gives the order again.
 
 A maintenance window says when nodes may be claimed. `Mon-Fri 22:00-04:00 Europe/Berlin`: the days
-are those on which the window begins, so the one of Friday is still open on Saturday at 02:00. Times
-are wall-clock times of the zone, UTC where none is named; the end is excluded. Where a change to or
-from summer time skips or repeats a time, what counts is the first instant at which the clock reads
-that time or later.
+are those on which the window begins, times are wall-clock times of the zone, UTC where none is
+named; the end is excluded. Where a change to or from summer time skips or repeats a time, what
+counts is the first instant at which the clock reads that time or later.
 """
 
 from __future__ import annotations
@@ -44,9 +42,6 @@ _NUMBER = re.compile(r"\d{1,9}", re.ASCII)
 BOOT_ID_CHANGED = "changed"
 
 
-_LEAST = {"canary": 1, "max_parallel": 1, "zones": 0, "retries": 0, "max_failures": 0}
-
-
 class Duration(int):
     """A span in ns; a Go duration in text."""
 
@@ -74,10 +69,9 @@ class WorkMode(StrEnum):
 
 
 class NodeWork(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
-    """The work on a node. `command`: of `run`, and of `replace` where one was given.
-
-    `manifest`: the Job of `job`, as it was read. `rerun_safe`: two at once do no harm, so that it
-    is started again where a new leader cannot know whether it ran.
+    """The work on a node. `command`: of `run`, and of `replace` where one was given. `manifest`:
+    the Job of `job`, as it was read. `rerun_safe`: two at once do no harm, so that it is started
+    again where a new leader cannot know whether it ran.
     """
 
     mode: WorkMode
@@ -92,10 +86,9 @@ class NodeWork(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_field
 
 
 class UpgradeTarget(msgspec.Struct, frozen=True):
-    """Evidence that a node was changed (`--target KEY=VALUE`).
-
-    `kind` is `nodeInfo`, `label`, `annotation` or `condition`; `key` the field of
-    `status.nodeInfo`, the label's or annotation's key, or the condition's type.
+    """Evidence that a node was changed (`--target KEY=VALUE`). `kind` is `nodeInfo`, `label`,
+    `annotation` or `condition`; `key` the field of `status.nodeInfo`, the label's or annotation's
+    key, or the condition's type.
     """
 
     kind: str
@@ -131,10 +124,7 @@ NODE_INFO_FIELDS: Final = {
 
 
 def parse_target(text: str) -> UpgradeTarget:
-    """Read `kubeletVersion=v1.36.3`, `bootID=changed`, `label:K=V` and so on.
-
-    Raises ValueError.
-    """
+    """Read `kubeletVersion=v1.36.3`, `bootID=changed`, `label:K=V` and so on. Raises ValueError."""
     kind, colon, rest = text.partition(":")
     if not colon or kind not in ("label", "annotation", "condition"):
         kind, rest = "nodeInfo", text
@@ -170,10 +160,8 @@ class UpgradePolicy(msgspec.Struct, frozen=True, kw_only=True, rename=_name):
     """The flags of `upgrade plan` and `upgrade start`, with their defaults.
 
     `canary`: how many nodes the first step takes, or `canary_nodes`: which. `unhealthy`: `skip` or
-    `include` nodes that were NotReady before. `window`: when nodes may be claimed, as
-    `parse_window` reads it; none: always.
-    `drain`: kubectl drain's own flags by their names, passed to the drain planner as they are.
-    `target`, `require`: TYPE=STATUS conditions. `canary_template`: a pod of the user's own.
+    `include` nodes that were NotReady before. `window`: none: always. `drain`: kubectl drain's own
+    flags by their names. `require`: TYPE=STATUS conditions. `canary_template`: a user's own pod.
     """
 
     work: NodeWork = NodeWork(WorkMode.NOTHING)
@@ -274,6 +262,9 @@ def policy_mapping(policy: UpgradePolicy) -> dict[str, Any]:
     return {name: value for name, value in plain.items() if value is not None}
 
 
+_LEAST = {"canary": 1, "max_parallel": 1, "zones": 0, "retries": 0, "max_failures": 0}
+
+
 def _check(policy: UpgradePolicy) -> None:
     for field in msgspec.structs.fields(UpgradePolicy):
         value = getattr(policy, field.name)
@@ -332,8 +323,6 @@ def _read(type_: type, value: Any) -> Any:
 _FIELDS = {field.encode_name: field.name for field in msgspec.structs.fields(UpgradePolicy)}
 _AMOUNTS = ("maxUnavailable", "minAvailable", "clusterMinAvailable", "maxPerZone")
 _DURATIONS = tuple(name for name, field in _FIELDS.items() if field.endswith("_ns"))
-
-
 _HIDDEN: Final = ("gate", "canaryTemplate")
 """Fields with commands and manifests besides the work."""
 _WORK: Final = "work"
@@ -389,8 +378,8 @@ Span = tuple[int, int]
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """A window that comes again each week. `days`: 0 is Monday. Minutes count from midnight; an
-    end of more than a day is on the day after.
+    """A window that comes again each week. `days`: 0 is Monday. Minutes count from midnight, more
+    than a day's on the day after.
     """
 
     days: frozenset[int]
@@ -428,9 +417,8 @@ def parse_window(text: str) -> Window:
 
 
 def closes_ns(windows: Sequence[str], now_ns: int) -> int | None:
-    """When the windows that are open now close, those included that follow without a break.
-
-    None where none is open; more than a week ahead where they hardly ever close.
+    """When the windows that are open now close, those included that follow without a break; None
+    where none is open.
     """
     spans = _open_spans(tuple(windows), now_ns // DAY_NS)
     return next((end for begin, end in spans if begin <= now_ns < end), None)

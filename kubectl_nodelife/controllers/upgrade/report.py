@@ -1,5 +1,4 @@
 """The leader's report on its last pass, which is kept on the run's Lease for `upgrade status`.
-
 Nothing is decided by it. It costs no write of its own, and may be as old as the last renewal.
 
 How long the run still takes is foretold by its steps, zones, soaks, slots and windows, with the
@@ -38,10 +37,9 @@ then it is not known whether pods take their grace period at all."""
 
 
 class TimeLeft(NamedTuple):
-    """Seconds from now until the run is over, at least, as expected, at most.
-
-    `nodes`: how many are in flight, waited for, or still to be claimed. `rests_on`: what is
-    assumed. `is_held`: the run does not go on by itself, so that it counts from when it does.
+    """Seconds from now until the run is over, at least, as expected, at most. `nodes`: how many are
+    in flight, waited for, or still to be claimed. `rests_on`: what is assumed. `is_held`: the run
+    does not go on by itself, so that it counts from when it does.
     """
 
     nodes: int
@@ -97,9 +95,8 @@ def _is_held(p: UpgradePass) -> bool:
 
 class _Rest:
     """The rest of a run: nodes go one after another as slots come free, pool by pool, step by step.
-
-    `lengths_ns`: how long a node is in Draining, Working, Settling and Proving; `own_drains`: in
-    Draining for as long as the planner says of it, where that is longer.
+    `lengths_ns`: how long a node is in each state of `_IN_TURN`; `own_drains`: in Draining for as
+    long as the planner says of it, where that is longer.
     """
 
     def __init__(self, p: UpgradePass, lengths_ns: tuple[int, ...], *, own_drains: bool) -> None:
@@ -109,19 +106,17 @@ class _Rest:
         """Until when each slot is taken, by pool and zone: those of nodes in flight."""
         self._end_ns = 0
         for name, mark in p.in_flight.items():
-            self._add(p.readings[name].turn, p.readings[name].zone, mark, self._own_drain_ns(name))
+            progress, reading = p.memory.progress_of(name) if own_drains else None, p.readings[name]
+            drain_ns = progress.drained_ns - p.now_ns if progress is not None else 0
+            self._add(reading.turn, reading.zone, mark, drain_ns)
         for entry in p.gone.values():
             if entry.mark is not None:
                 self._add(entry.pool, entry.zone, entry.mark)
         self._out = Counter(pool for (pool, _), until in self._until.items() for _ in until)
         """How many of each pool the run has out of service, or brings back that others took out."""
 
-    def _own_drain_ns(self, name: str) -> int:
-        """For how long a node in flight is drained still, where that is asked of the planner."""
-        progress = self._p.memory.progress_of(name) if self._own_drains else None
-        return progress.drained_ns - self._p.now_ns if progress is not None else 0
-
     def _add(self, pool: str, zone: str, mark: NodeMark, own_drain_ns: int = 0) -> None:
+        """A node in flight; `own_drain_ns`: for how long it is drained still, by the planner."""
         spent_ns = max(0, self._p.clock_ns - parse_time(mark.since)) if mark.since else 0
         free_ns = 0
         if mark.state in _IN_TURN:
@@ -178,9 +173,8 @@ class _Rest:
         if self._p.policy.zones != 1:
             self._slide(pool, nodes, begins_ns)
             return
-        before = (
-            {e.zone for e in self._p.next.step.nodes.values()} if soaks and not begins_ns else ()
-        )
+        begun = self._p.next.step.nodes.values() if soaks and not begins_ns else ()
+        before = {entry.zone for entry in begun}
         for zone, mine in _of_zones(nodes).items():
             if (pool, zone) not in self._until:
                 is_next = soaks and before and zone not in before
@@ -190,10 +184,9 @@ class _Rest:
 
     def _soak_ns(self) -> int:
         """How long the step, or the zone, soaks that ends next; one may do so already."""
-        soak, p = int(self._p.policy.soak_ns), self._p
-        if self._end_ns or p.memory.soak is None:
-            return soak
-        return max(0, soak - (p.now_ns - p.memory.soak[1]))
+        p = self._p
+        so_far_ns = p.now_ns - p.memory.soak[1] if p.memory.soak and not self._end_ns else 0
+        return max(0, p.policy.soak_ns - so_far_ns)
 
     def _most(self, scope: NodeScope, ours: int) -> int:
         """How many of the scope the run may have out at once; `ours`: so many it has out now, or
@@ -262,15 +255,12 @@ MOST_WORDS: Final = 300
 
 
 class LeaderReport(msgspec.Struct, frozen=True, omit_defaults=True):
-    """`run`: of which run. `gates`: those that hold, and why. `waits`: node in flight -> what is
-    waited for. `deadlines`: node in flight -> until when it may be in its state, RFC 3339, where
-    that is not what its mark says; "" while its clock stands.
-
-    `holds`: node or step -> why it is not claimed or does not go on yet. `skipped`: node -> why it
-    is not upgraded. `lowest`: scope (`NodeScope.key`) -> the fewest nodes that were available in it
-    during the run, and when. `budgets`: scope -> its nodes, how many are available, how many must
-    be, how many may be unavailable. `left`: how long the run still takes. `at`: RFC 3339, the API
-    server's clock.
+    """`waits`: node in flight -> what is waited for. `deadlines`: node in flight -> until when it
+    may be in its state, where that is not what its mark says; "" while its clock stands. `holds`:
+    node or step -> why it is not claimed or does not go on yet. `skipped`: node -> why it is not
+    upgraded. `lowest`: scope (`NodeScope.key`) -> the fewest nodes that were available in it during
+    the run, and when. `budgets`: scope -> its nodes, how many are available, how many must be, how
+    many may be unavailable. Instants are RFC 3339, by the API server's clock.
     """
 
     run: str = ""
@@ -336,8 +326,8 @@ def _skipped(p: UpgradePass) -> dict[str, str]:
 
 
 def _lowest(p: UpgradePass) -> dict[str, tuple[int, str]]:
-    """The low points so far, also of leaders before this one. While the leader is blind it has not
-    seen every Lease renewed, and counts nodes as unavailable that are not.
+    """The low points so far, also of leaders before this one. A blind leader, which has not seen
+    every Lease renewed, counts nodes as unavailable that are not.
     """
     lows = p.memory.lowest
     report = report_on(p.lease)
@@ -352,8 +342,8 @@ def _lowest(p: UpgradePass) -> dict[str, tuple[int, str]]:
 
 
 def encode_report(report: LeaderReport) -> str:
-    """The annotation's text. It goes with each renewal of the Lease, which must not fail for it: a
-    report that is too long contains the gates alone.
+    """The annotation's text, with the gates alone where it would be too long: it goes with each
+    renewal of the Lease, which must not fail for it.
     """
     text = msgspec.json.encode(report)
     if len(text) > REPORT_LIMIT:

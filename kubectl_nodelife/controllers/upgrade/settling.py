@@ -1,5 +1,5 @@
 """Settling: is the node back? Checks S1 to S9, in this order; the first that fails is shown. And
-Soaking, in which it serves again and is watched for a while, before it is Done.
+Soaking, in which it serves again and is watched for a while.
 
 Evidence must be newer than the end of the work by when the leader saw changes, not by comparing
 clocks: a node's Ready=True stands for a whole grace period after its kubelet fell silent.
@@ -82,16 +82,14 @@ def watch_ready(p: UpgradePass, node: Node, mark: marks.NodeMark) -> None:
 def first_failing(p: UpgradePass, node: Node, mark: marks.NodeMark) -> str:
     """`S4: what is waited for`, of the first check that does not pass; "" where all do."""
     for name, check in CHECKS.items():
-        waiting = check(p, node, mark)
-        if waiting:
+        if waiting := check(p, node, mark):
             return f"{name}: {waiting}"
     return ""
 
 
 def _s1_object(p: UpgradePass, node: Node, mark: marks.NodeMark) -> str:
-    if mark.for_ or not mark.before.uid or node.uid == mark.before.uid:
-        return ""
-    return "another object has the node's name"
+    is_other = not mark.for_ and mark.before.uid not in ("", node.uid)
+    return "another object has the node's name" if is_other else ""
 
 
 def _s2_lease(p: UpgradePass, node: Node, mark: marks.NodeMark) -> str:
@@ -100,12 +98,9 @@ def _s2_lease(p: UpgradePass, node: Node, mark: marks.NodeMark) -> str:
 
 
 def _s3_target(p: UpgradePass, node: Node, mark: marks.NodeMark) -> str:
-    if not p.policy.target or p.document.proof_only:
-        return ""
-    for target in p.policy.target:
-        if not target.is_met(node, mark.before.boot_id):
-            return f"target {target} is not met"
-    return ""
+    targets = p.policy.target if not p.document.proof_only else ()
+    unmet = (target for target in targets if not target.is_met(node, mark.before.boot_id))
+    return next((f"target {target} is not met" for target in unmet), "")
 
 
 def _s4_ready(p: UpgradePass, node: Node, mark: marks.NodeMark) -> str:
@@ -120,8 +115,7 @@ def _s4_ready(p: UpgradePass, node: Node, mark: marks.NodeMark) -> str:
 
 def why_not_ready(node: Node) -> str:
     """Why the node is not Ready; "" where it is."""
-    ready = node.ready()
-    if ready is None:
+    if (ready := node.ready()) is None:
         return "there is no Ready condition"
     return "" if node.is_ready else f"Ready is {ready.status} ({ready.reason})"
 
@@ -185,9 +179,8 @@ def _why_not_up(
 
 
 def _is_restarted(p: UpgradePass, node: Node, mark: marks.NodeMark, pod: Pod) -> bool:
-    """True if none of its containers is from before the work.
-
-    A leader that did not see them goes by their start, and allows for two seconds between clocks.
+    """True if none of its containers is from before the work. A leader that did not see them goes
+    by their start, and allows for two seconds between clocks.
     """
     statuses = pod.status.container_statuses or ()
     before_work = p.memory.of(node.name).containers
@@ -218,14 +211,13 @@ def csi_drivers(p: UpgradePass, node: Node) -> tuple[str, ...] | None:
 def _s9_allocatable(p: UpgradePass, node: Node, mark: marks.NodeMark) -> str:
     if p.policy.allow_less:
         return ""
-    now = node.status.allocatable or {}
     for name, before in sorted(mark.before.allocatable.items()):
-        had, has = parse_quantity(before), parse_quantity(now.get(name, 0))
-        if name in _MEASURED:
-            if has * 100 < had * KEPT_PERCENT:
-                return f"allocatable {name} is {now.get(name, 0)}, before {before}"
-        elif "/" in name and not name.startswith(_NOT_EXTENDED) and has < had:
-            return f"allocatable {name} is {now.get(name, 0)}, before {before}"
+        now = (node.status.allocatable or {}).get(name, 0)
+        is_extended = "/" in name and not name.startswith(_NOT_EXTENDED)
+        kept = 100 if is_extended else 0
+        kept = KEPT_PERCENT if name in _MEASURED else kept
+        if parse_quantity(now) * 100 < parse_quantity(before) * kept:
+            return f"allocatable {name} is {now}, before {before}"
     return ""
 
 
@@ -245,10 +237,9 @@ CHECKS: Final[dict[str, Check]] = {
 
 def open_for_proof(p: UpgradePass, node: Node, mark: marks.NodeMark) -> None:
     """The swap, one PATCH: cordon off if it is ours, `unproven` on, `outdated` off."""
-    proof = p.memory.of(node.name).proof = ProofProgress(p.now_ns)
     ours = mark.cordon is marks.CordonOwner.OURS
-    there = node.has_taint(TAINT_NODE_UNSCHEDULABLE, NO_SCHEDULE)
-    proof.missing_taint = ours and not there
+    missing = ours and not node.has_taint(TAINT_NODE_UNSCHEDULABLE, NO_SCHEDULE)
+    p.memory.of(node.name).proof = ProofProgress(p.now_ns, missing_taint=missing)
     p.advance(
         node,
         replace(mark, cordon=marks.CordonOwner.NONE if ours else mark.cordon),
