@@ -13,17 +13,17 @@ from tests.upgrade.stand import Stand
 def test_a_pass_reads_and_counts_the_nodes_that_changed(monkeypatch: pytest.MonkeyPatch) -> None:
     read: list[str] = []
     added: list[str] = []
-    skipped, add = fleet.why_skipped, NodeCounts._add
+    read_node, add = fleet.read_node, NodeCounts._add
 
-    def reading(node: Any, *more: Any, **named: Any) -> str:
+    def reading(node: Any, *more: Any, **named: Any) -> fleet.NodeReading:
         read.append(node.name)
-        return skipped(node, *more, **named)
+        return read_node(node, *more, **named)
 
     def adding(counts: NodeCounts, node: Any, sign: int) -> None:
         added.append(node.name)
         add(counts, node, sign)
 
-    monkeypatch.setattr(fleet, "why_skipped", reading)
+    monkeypatch.setattr(fleet, "read_node", reading)
     monkeypatch.setattr(NodeCounts, "_add", adding)
     s = Stand(maxUnavailable=1)
     names = [f"n{i:02}" for i in range(40)]

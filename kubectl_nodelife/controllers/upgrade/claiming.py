@@ -178,23 +178,30 @@ SOAK: Final = "soak"
 
 def claim(p: UpgradePass) -> bool:
     """Claim what may be claimed. Returns whether anything is left to claim or to wait for."""
-    candidates = _candidates(p)
-    in_flight = _in_flight(p)
-    pool = _pool_in_turn(p, candidates, in_flight)
+    candidates, step, policy = _candidates(p), p.next.step, p.policy
+    in_flight = {name: (p.readings[name].turn, p.readings[name].zone) for name in p.in_flight}
+    in_flight |= {name: (entry.pool, entry.zone) for name, entry in p.gone.items()}
+    pool = _pool_in_turn(p, candidates, {where for where, _ in in_flight.values()})
     if pool is None:
         return False
     if p.phase is not RunPhase.RUNNING:
         p.memory.tail = None
         return True
     mine = [c for c in candidates if c.pool == pool]
-    if not mine and not any(where == pool for where, _ in in_flight.values()):
+    in_pool = {name: zone for name, (where, zone) in in_flight.items() if where == pool}
+    if not mine and not in_pool:
         wait_for_the_last(p, pool)
         return True
-    if p.next.step.pool != pool or p.next.step.window == NOT_BEGUN:
-        width = claims.step_width(0, p.policy.canary_width)
+    if step.pool != pool or step.window == NOT_BEGUN:
+        width = claims.step_width(0, policy.canary_width)
         p.edit(step=Step(pool=pool, k=0, window=width, nodes=p.gone))
         return True  # a step is written before its first claim
-    _claim_more(p, pool, mine, in_flight)
+    stage = claims.stage_of(step, mine, in_pool, policy.canary_width, policy.zones)
+    is_due = not stage.soak or _has_soaked(p, step)
+    if is_due and stage.soak and step.window:
+        _next_step(p, pool)
+    elif is_due and stage.wanted:
+        _choose(p, stage, mine, in_pool)
     mark_outdated(p, [c.name for c in candidates])
     return True
 
@@ -223,23 +230,15 @@ def _candidates(p: UpgradePass) -> list[claims.UpgradeCandidate]:
     return candidates
 
 
-def _in_flight(p: UpgradePass) -> dict[str, tuple[str, str]]:
-    """(pool, zone) of each node in flight or waited for."""
-    in_flight = {n: (p.readings[n].turn, p.readings[n].zone) for n in p.in_flight}
-    return in_flight | {name: (entry.pool, entry.zone) for name, entry in p.gone.items()}
-
-
 def _pool_in_turn(
-    p: UpgradePass, candidates: list[claims.UpgradeCandidate], in_flight: dict[str, tuple[str, str]]
+    p: UpgradePass, candidates: list[claims.UpgradeCandidate], in_flight: set[str]
 ) -> str | None:
-    """The first pool with a node in flight or claimable; None for none. What drains cost is asked
-    for the pool in turn alone.
+    """The first pool that is `in_flight` or claimable; None for none. What drains cost is asked for
+    the pool in turn alone.
     """
-    present = {c.pool for c in candidates} | {pool for pool, _ in in_flight.values()}
-    for pool in pools_in_turn(p, present):
+    for pool in pools_in_turn(p, in_flight.union(c.pool for c in candidates)):
         _ask_costs(p, pool, candidates)
-        waiting = (c.pool == pool for c in (*candidates, *p.tried_last))
-        if any(waiting) or any(where == pool for where, _ in in_flight.values()):
+        if pool in in_flight or any(c.pool == pool for c in (*candidates, *p.tried_last)):
             return pool
     return None
 
@@ -279,24 +278,6 @@ def _ask_costs(p: UpgradePass, pool: str, candidates: list[claims.UpgradeCandida
     candidates[:] = reversed(remaining)
 
 
-def _claim_more(
-    p: UpgradePass,
-    pool: str,
-    candidates: list[claims.UpgradeCandidate],
-    in_flight: dict[str, tuple[str, str]],
-) -> None:
-    """Claim the nodes that can be claimed now; or end the step, once it has soaked."""
-    step = p.next.step
-    in_pool = {name: zone for name, (where, zone) in in_flight.items() if where == pool}
-    stage = claims.stage_of(step, candidates, in_pool, p.policy.canary_width, p.policy.zones)
-    if stage.soak and not _has_soaked(p, step):
-        return
-    if stage.soak and step.window:
-        _next_step(p, pool)
-    elif stage.wanted:
-        _choose(p, stage, candidates, in_pool)
-
-
 def _has_soaked(p: UpgradePass, step: Step) -> bool:
     """True if `--soak` is over since the step, or the zone, was."""
     k = step.k if step.window else None
@@ -304,10 +285,10 @@ def _has_soaked(p: UpgradePass, step: Step) -> bool:
     key = (step.pool, k, frozenset(step.nodes if step.window else zones))
     if p.memory.soak is None or p.memory.soak[0] != key:
         p.memory.soak = (key, p.now_ns)
-    if p.is_over(p.memory.soak[1], p.policy.soak_ns):
-        return True
-    p.holds[f"step {k}"] = ClaimHold(SOAK, "the step has ended, and soaks")
-    return False
+    has_soaked = p.is_over(p.memory.soak[1], p.policy.soak_ns)
+    if not has_soaked:
+        p.holds[f"step {k}"] = ClaimHold(SOAK, "the step has ended, and soaks")
+    return has_soaked
 
 
 def _next_step(p: UpgradePass, pool: str) -> None:

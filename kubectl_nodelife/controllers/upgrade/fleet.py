@@ -13,15 +13,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any, Final, NamedTuple, TypeVar
 
-from kubectl_nodelife.controllers.upgrade import marks
-from kubectl_nodelife.controllers.upgrade.claims import (
-    CONTROL_PLANE,
-    is_control_plane,
-    is_selected,
-    pool_name,
-    why_skipped,
-    zone_name,
-)
+from kubectl_nodelife.controllers.upgrade import claims, marks
 from kubectl_nodelife.controllers.upgrade.counts import (
     CLUSTER,
     CountedNode,
@@ -73,7 +65,7 @@ class NodeReading(NamedTuple):
     @property
     def turn(self) -> str:
         """The pool in whose turn it goes."""
-        return CONTROL_PLANE if self.is_control_plane else self.pool
+        return claims.CONTROL_PLANE if self.is_control_plane else self.pool
 
     def counted_now(self, *, is_fresh: bool) -> CountedNode:
         """How it counts. `is_fresh`: its Lease is renewed; where it is not Ready it counts less."""
@@ -84,8 +76,8 @@ class NodeReading(NamedTuple):
 
 def read_node(node: Node, policy: UpgradePolicy, *, counts: bool) -> NodeReading:
     """What the node says of itself. `counts`: it counts in its zone."""
-    pool, zone, on_control_plane = pool_name(node, policy), zone_name(node), is_control_plane(node)
-    why = why_unavailable(node)
+    pool, zone = claims.pool_name(node, policy), claims.zone_name(node)
+    on_control_plane, why = claims.is_control_plane(node), why_unavailable(node)
     try:
         mark, is_readable = marks.mark_of(node), True
     except marks.UnreadableMark:
@@ -96,13 +88,13 @@ def read_node(node: Node, policy: UpgradePolicy, *, counts: bool) -> NodeReading
         zone,
         zone_key(node.metadata.labels),
         on_control_plane,
-        is_selected(node, policy),
+        claims.is_selected(node, policy),
         not node.is_ready,
         counts,
         CountedNode(node.name, pool, zone, why, control_plane=on_control_plane),
         mark,
         is_readable,
-        why_skipped(node, policy),
+        claims.why_skipped(node, policy),
         node.has_taint(marks.TAINT_OUTDATED, PREFER_NO_SCHEDULE),
         is_deleted_by_others(node),
     )

@@ -99,10 +99,9 @@ class PendingWrites:
         if self.unanswered.pop(id(action), None) is None:
             return False
         if self._by_target.get(action.target, (None, ""))[0] is action:
-            fresh = obj.metadata.resource_version if obj is not None else ""
-            self._by_target[action.target] = (action, fresh)
-            if not (outcome.done and fresh):
-                del self._by_target[action.target]
+            del self._by_target[action.target]
+            if outcome.done and obj is not None and (fresh := obj.metadata.resource_version):
+                self._by_target[action.target] = (action, fresh)
         return True
 
     def settle(self, cache: Cache) -> None:

@@ -321,16 +321,17 @@ class UpgradePass:
         annotations: dict[str, str | None] = {ANNOTATION_RUN: text}
         if self.strikes_request:
             annotations[ANNOTATION_REQUEST] = None
+        changes: dict[str, Any] = {}
+        if old.phase != new.phase:
+            changes = {"phase_from": str(old.phase), "phase": str(new.phase)}
         stepped = replace(old.step, nodes={}) != replace(new.step, nodes={})
-        stepped = stepped and new.step.window != NOT_BEGUN
+        if stepped and new.step.window != NOT_BEGUN:
+            changes |= {"step": new.step.k, "window": new.step.window}
         return actions.UpdateRun(
             controller=marks.CONTROLLER,
             because=new.because or "the run goes on",
             namespace=namespace,
             name=name,
             annotations=annotations,
-            phase_from=str(old.phase) if old.phase != new.phase else "",
-            phase=str(new.phase) if old.phase != new.phase else "",
-            step=new.step.k if stepped else None,
-            window=new.step.window if stepped else None,
+            **changes,
         )
