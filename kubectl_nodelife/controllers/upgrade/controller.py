@@ -228,12 +228,8 @@ class UpgradeController:
                 continue
             node, (uid, mark) = nodes[name], self.memory.last_marks.get(name, ("", None))
             is_ours = mark if node.uid == uid else None
-            lines = (
-                leaving.release_by_hand(node, is_ours)
-                if is_ours
-                else [leaving.annotation_off(node)]
-            )
-            commands = "; ".join(lines)
+            lines = leaving.release_by_hand(node, is_ours) if is_ours else ()
+            commands = "; ".join(lines) or leaving.annotation_off(node)
             texts[name] = f"{because}; the run leaves it alone. To take it out: {commands}"
         return texts
 

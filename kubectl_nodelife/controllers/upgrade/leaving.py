@@ -282,11 +282,10 @@ def leftovers(
             and state in marks.states_with(marks.left_again(earlier))
             and earlier.state in marks.LEFT_TO_A_PERSON
         ):
-            yield (
-                _released(node, earlier, marks.NodeEvent.RELEASED, state)
-                if release_failed
-                else _left_again(node, state, earlier)
-            )
+            if release_failed:
+                yield _released(node, earlier, marks.NodeEvent.RELEASED, state)
+            else:
+                yield _left_again(node, state, earlier)
         elif state in marks.LEFT_TO_A_PERSON and not release_failed:
             yield _kept(node, mark)
         else:

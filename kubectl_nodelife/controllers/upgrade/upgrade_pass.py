@@ -96,8 +96,8 @@ class UpgradePass:
     @property
     def has_proven(self) -> bool:
         """True if the canary of some node of this run was Ready."""
-        released = (marks.NodeState.SOAKING, marks.NodeState.DONE)
-        return bool(self.memory.proven) or any(m.state in released for m in self.marks.values())
+        released = self.names_in(marks.NodeState.SOAKING, marks.NodeState.DONE)
+        return bool(self.memory.proven or released)
 
     @property
     def stamp(self) -> str:
@@ -188,12 +188,6 @@ class UpgradePass:
     def decide(self, word: type[actions.Action], because: str, **fields: Any) -> None:
         """Decide an action of that class."""
         self.emit(word(controller=marks.CONTROLLER, because=because, **fields))
-
-    def act_on(
-        self, node: Node, word: type[actions.NodeAction], because: str, **fields: Any
-    ) -> None:
-        """Decide an action of that class on the node."""
-        self.decide(word, because, **actions.of_node(node), **fields)
 
     def create(
         self, kind: str, key: tuple[str, str], node: Node, manifest: dict[str, Any], because: str

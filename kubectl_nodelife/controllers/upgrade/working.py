@@ -18,7 +18,7 @@ from kubectl_nodelife.controllers.upgrade.leaving import fail, hold
 from kubectl_nodelife.controllers.upgrade.memory import WorkProgress
 from kubectl_nodelife.controllers.upgrade.policy import WorkMode
 from kubectl_nodelife.controllers.upgrade.upgrade_pass import UpgradePass
-from kubectl_nodelife.engine.actions import StartWork, StopWork, WorkDone
+from kubectl_nodelife.engine.actions import StartWork, StopWork, WorkDone, of_node
 from kubectl_nodelife.kube.node import Node
 from kubectl_nodelife.kube.times import SECOND_NS
 from kubectl_nodelife.kube.workload import Job
@@ -46,14 +46,9 @@ def start(p: UpgradePass, node: Node, mark: marks.NodeMark, seen: WorkProgress) 
         progress.armed_ns = p.now_ns  # no command begins with its time over already
     variables = manifests.work_variables(p, node, mark)
     withheld = (f"; {name} is not given: {why}" for name, why in variables.withheld.items())
-    p.act_on(
-        node,
-        StartWork,
-        f"try {mark.try_} of {p.policy.tries}{''.join(withheld)}",
-        try_=mark.try_,
-        mode=p.policy.work.mode,
-        env=variables.values,
-    )
+    because, mode = f"try {mark.try_} of {p.policy.tries}{''.join(withheld)}", p.policy.work.mode
+    env = variables.values
+    p.decide(StartWork, because, **of_node(node), try_=mark.try_, mode=mode, env=env)
 
 
 def job_key(p: UpgradePass, node: Node, mark: marks.NodeMark) -> tuple[str, str]:
@@ -103,7 +98,7 @@ def stop(p: UpgradePass, node: Node, mark: marks.NodeMark, seen: WorkProgress) -
         if isinstance(job, Job) and _is_for(job, node, mark):
             p.delete(job, "its time is over", node.name)
     if seen.runs:
-        p.act_on(node, StopWork, "its time is over", try_=mark.try_)
+        p.decide(StopWork, "its time is over", **of_node(node), try_=mark.try_)
 
 
 def record_end(
@@ -112,7 +107,7 @@ def record_end(
     """A record of the work's end, once a try."""
     if not seen.reported:
         seen.reported = True
-        p.act_on(node, WorkDone, "the work ended", try_=mark.try_, code=code)
+        p.decide(WorkDone, "the work ended", **of_node(node), try_=mark.try_, code=code)
 
 
 def is_met(p: UpgradePass, node: Node, mark: marks.NodeMark) -> bool:
