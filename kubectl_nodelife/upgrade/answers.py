@@ -70,10 +70,7 @@ DRAIN_FLAGS: Final[dict[str, tuple[str, type]]] = {
 
 
 def drain_options(policy: UpgradePolicy) -> DrainOptions:
-    """kubectl drain's flags as the policy has them; the time limit is `drain-timeout`.
-
-    Raises BadInput for a flag that does not exist here.
-    """
+    """kubectl drain's flags as the policy has them. Raises BadInput for one that is unknown."""
     given: dict[str, Any] = {}
     for name, value in policy.drain.items():
         if name not in DRAIN_FLAGS:
@@ -107,8 +104,8 @@ class DrainAnswers:
         self._of: Cache | None = None
         self._until_ns = 0
         self._budgets: list[PodDisruptionBudget] = []
-        self._draining: frozenset[str] = frozenset()
-        self._taken_ns = -1
+        self._taken_by: tuple[Collection[str], int] | None = None
+        """By which nodes Draining, and when, `facts.taken` was counted."""
         self._drains: dict[str, tuple[list[Pod], LeavingPods]] = {}
         self._taken_of: dict[str, tuple[LeavingPods, Mapping[BudgetKey, int]]] = {}
         self._answers: dict[str, tuple[LeavingPods, DrainVerdict]] = {}
@@ -134,9 +131,9 @@ class DrainAnswers:
 
     def _take(self, facts: DrainFacts, cache: Cache, draining: frozenset[str], now_ns: int) -> None:
         """Note what the nodes Draining still take of the budgets."""
-        if draining == self._draining and now_ns == self._taken_ns:
+        if self._taken_by == (draining, now_ns):
             return
-        self._draining, self._taken_ns = draining, now_ns
+        self._taken_by = (draining, now_ns)
         taken: Counter[BudgetKey] = Counter()
         for name in draining:
             drain, counted = self._drain(cache, name, facts), self._taken_of.get(name)
@@ -156,7 +153,7 @@ class DrainAnswers:
             return facts
         self._answers.clear()
         self._taken_of.clear()
-        self._taken_ns = -1
+        self._taken_by = None
         selected, select = ([(b.key, b.spec) for b in each] for each in (self._budgets, budgets))
         select_the_same = selected == select
         if facts is None or is_old or not select_the_same:

@@ -78,9 +78,7 @@ class DrainFacts:
 
 
 class LeavingPod(NamedTuple):
-    """A pod that leaves its node. `never`: why it does not, whatever the budgets' numbers are; ""
-    for no such reason. `budgets`: those that match it.
-    """
+    """A pod that leaves its node. `never`: why it never does; `budgets`: those that match it."""
 
     pod: Pod
     never: str
@@ -134,9 +132,7 @@ def _why_never(pod: Pod, facts: DrainFacts) -> str:
 
 
 def drain_answer(drain: LeavingPods, facts: DrainFacts) -> DrainVerdict:
-    """The verdict on the drain: if it ends, why not, how long it takes, and which pods may be
-    evicted now.
-    """
+    """If the drain ends, why not, how long it takes, and which pods may be evicted now."""
     if drain.refused:
         return DrainVerdict(REFUSED, drain.refused)
     snapshot, never, evictable = facts.snapshot, "", list[PodKey]()

@@ -56,9 +56,7 @@ class PreflightFinding(NamedTuple):
 
 
 class UpgradeEstimate(NamedTuple):
-    """How long the run takes, in seconds: at least, as it was played, at most. `cold`: what passes
-    before the first claim.
-    """
+    """Seconds of the run: at least, as played, at most; `cold`: before the first claim."""
 
     low: float
     expected: float

@@ -144,8 +144,8 @@ def control_plane_in_flight(p: UpgradePass, node: Node) -> str:
 
 
 def wait_for_the_last(p: UpgradePass, pool: str) -> None:
-    """Only nodes are left in the pool whose budgets refill, or whose pods find no room: these wait
-    for at most drain-timeout, gates aside.
+    """Nodes are left whose budgets refill, or whose pods find no room: they wait for at most
+    drain-timeout, gates aside.
     """
     _look_for_room(p)
     tail = p.memory.tail
@@ -233,9 +233,7 @@ def _candidates(p: UpgradePass) -> list[claims.UpgradeCandidate]:
 def _pool_in_turn(
     p: UpgradePass, candidates: list[claims.UpgradeCandidate], in_flight: set[str]
 ) -> str | None:
-    """The first pool that is `in_flight` or claimable; None for none. What drains cost is asked for
-    the pool in turn alone.
-    """
+    """The first pool in flight or claimable; None for none. Costs are asked for it alone."""
     for pool in pools_in_turn(p, in_flight.union(c.pool for c in candidates)):
         _ask_costs(p, pool, candidates)
         if pool in in_flight or any(c.pool == pool for c in (*candidates, *p.tried_last)):

@@ -150,9 +150,8 @@ def step_width(step: int, canary: int) -> int:
 
 
 def is_growing(step: int, canary: int, most: int, max_parallel: int | None = None) -> bool:
-    """True if step `step` is played as a step; from the first that is not, the window slides.
-
-    `most`: how many nodes of the pool may be unavailable. Step 0 is always played.
+    """True if the step is played as one; from the first that is not, the window slides. `most`: how
+    many nodes of the pool may be unavailable. Step 0 is always played.
     """
     limit = most if max_parallel is None else min(most, max_parallel)
     return step == 0 or step_width(step, canary) < limit

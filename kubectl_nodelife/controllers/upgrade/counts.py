@@ -59,10 +59,7 @@ def foreign_mark(node: Node) -> str:
 
 
 def why_unavailable(node: Node, *, lease_is_fresh: bool = True) -> str:
-    """Why the node is not available, in a few words; "" where it is.
-
-    `lease_is_fresh`: its Lease was renewed within the grace period, as the leader saw it.
-    """
+    """Why the node is not available; "" where it is. `lease_is_fresh`: it was renewed in time."""
     if not node.is_ready:
         ready = node.ready()
         return f"Ready is {ready.status if ready else 'missing'}"
@@ -292,9 +289,7 @@ class NodeCounts:
         return ScopeBudget(scope, base, self._available.get(scope, 0), floor, most)
 
     def hold(self, name: str) -> str:
-        """Why the node cannot be claimed now; "" where every scope of it has a slot, or where it
-        costs none, for it is unavailable already.
-        """
+        """Why the node cannot be claimed; "" where all scopes have slots, or it costs none."""
         node = self._nodes[name]
         if not node.available:
             return ""

@@ -142,12 +142,12 @@ class UnreadableDocument(ValueError):
 
 def document_of(lease: Lease | None) -> RunDocument | None:
     """The run that the Lease records, None for none. Raises UnreadableDocument."""
-    return _read(lease, ANNOTATION_RUN, _document_decoder)
+    return _read(lease, ANNOTATION_RUN, RunDocument)
 
 
 def request_on(lease: Lease | None) -> UpgradeRequest | None:
     """The request that stands on the Lease, None for none. Raises UnreadableDocument."""
-    return _read(lease, ANNOTATION_REQUEST, _request_decoder)
+    return _read(lease, ANNOTATION_REQUEST, UpgradeRequest)
 
 
 def readable_request(lease: Lease | None) -> UpgradeRequest | None:
@@ -163,13 +163,9 @@ def encode_document(document: RunDocument | UpgradeRequest) -> str:
     return msgspec.json.encode(document).decode()
 
 
-def _read(lease: Lease | None, annotation: str, decoder: msgspec.json.Decoder[T]) -> T | None:
+def _read(lease: Lease | None, annotation: str, type_: type[T]) -> T | None:
     text = (lease.metadata.annotations or {}).get(annotation) if lease is not None else None
     try:
-        return decoder.decode(text) if text else None
+        return msgspec.json.decode(text, type=type_) if text else None
     except UNDECODABLE as error:
         raise UnreadableDocument(str(error)) from None
-
-
-_document_decoder = msgspec.json.Decoder(RunDocument)
-_request_decoder = msgspec.json.Decoder(UpgradeRequest)

@@ -193,9 +193,7 @@ class Fleet:
         self.memory.candidates.pop(name, None)
 
     def _look_at(self, shown: Node, lease: Lease, document: RunDocument, *, is_busy: bool) -> None:
-        """Read one node anew: whose mark it bears, what of it changed and not by us, and how it
-        counts.
-        """
+        """Read one node anew: whose mark it bears, what others changed of it, and how it counts."""
         memory, name, node = self.memory, shown.name, shown
         if is_busy:
             laid_over = memory.pending.laid_over("Node", ("", name), shown, self._now_ns)

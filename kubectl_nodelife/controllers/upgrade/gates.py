@@ -70,9 +70,7 @@ def _report_changes(p: UpgradePass) -> None:
 
 
 def closed_gate(p: UpgradePass) -> str:
-    """The gate that holds evictions and the start of work, as `gate: because`; "" for none. A
-    window holds claims alone.
-    """
+    """The gate, and why, that holds evictions and the start of work; "" for none."""
     closed = (f"{gate}: {because}" for gate, because in p.gates.items() if gate != WINDOW)
     return next(closed, "")
 

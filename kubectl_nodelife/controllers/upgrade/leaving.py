@@ -193,9 +193,7 @@ def clean_up(p: UpgradePass) -> bool:
 
 
 def _goes(node: Node, mark: marks.NodeMark) -> bool:
-    """True if the node's marks go at the end: of Done, and of those left to a person the ones that
-    hold nothing back.
-    """
+    """True if the node's marks go at the end: of Done, and those that hold nothing back."""
     ours = marks.has_our_cordon(node, mark) or node.has_taint(marks.TAINT_UNPROVEN, NO_SCHEDULE)
     return mark.state is marks.NodeState.DONE or (mark.state in marks.LEFT_TO_A_PERSON and not ours)
 

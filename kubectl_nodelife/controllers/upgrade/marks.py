@@ -305,9 +305,7 @@ class NodeEvent(StrEnum):
 
 
 class Transition(NamedTuple):
-    """A row of the table. `state`, `to`: None where the node bears no mark of the run. `record`:
-    the word of its PATCH.
-    """
+    """A row of the table; None: the node bears no mark of the run. `record`: its PATCH's word."""
 
     state: NodeState | None
     event: NodeEvent

@@ -220,9 +220,7 @@ class EvictedPod(msgspec.Struct):
 
 
 class KnownCost(NamedTuple):
-    """The drain planner's verdict on a node, good for an order before `until_ns`. `why_not`: why
-    the node cannot be drained by the policy, "" where it can.
-    """
+    """The planner's verdict, good before `until_ns`; `why_not`: why the policy forbids a drain."""
 
     until_ns: int
     drain: DrainVerdict

@@ -255,9 +255,9 @@ def policy_mapping(policy: UpgradePolicy) -> dict[str, Any]:
     """The inverse of `policy_from`: every field that is set, in JSON's types."""
     mapping: dict[str, Any] = msgspec.to_builtins(policy, enc_hook=int)
     mapping["target"] = [str(target) for target in policy.target]
-    for name in _DURATIONS:
-        value = getattr(policy, _FIELDS[name])
-        mapping[name] = None if value is None else format_duration(value)
+    for field in msgspec.structs.fields(UpgradePolicy):
+        if field.name.endswith("_ns") and (value := getattr(policy, field.name)) is not None:
+            mapping[field.encode_name] = format_duration(value)
     plain: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(mapping))
     return {name: value for name, value in plain.items() if value is not None}
 
@@ -320,9 +320,7 @@ def _read(type_: type, value: Any) -> Any:
     raise NotImplementedError(f"no decoding for {type_!r}")
 
 
-_FIELDS = {field.encode_name: field.name for field in msgspec.structs.fields(UpgradePolicy)}
 _AMOUNTS = ("maxUnavailable", "minAvailable", "clusterMinAvailable", "maxPerZone")
-_DURATIONS = tuple(name for name, field in _FIELDS.items() if field.endswith("_ns"))
 _HIDDEN: Final = ("gate", "canaryTemplate")
 """Fields with commands and manifests besides the work."""
 _WORK: Final = "work"
@@ -417,9 +415,7 @@ def parse_window(text: str) -> Window:
 
 
 def closes_ns(windows: Sequence[str], now_ns: int) -> int | None:
-    """When the windows that are open now close, those included that follow without a break; None
-    where none is open.
-    """
+    """When the windows that are open now, and what follows at once, close; None: none is."""
     spans = _open_spans(tuple(windows), now_ns // DAY_NS)
     return next((end for begin, end in spans if begin <= now_ns < end), None)
 

@@ -40,9 +40,8 @@ NO_IMAGE: Final = frozenset(
 
 
 def claim_for_proof(p: UpgradePass) -> bool:
-    """Take all nodes that `upgrade prove` names at once, as they are, and none while a gate holds:
-    none is cordoned, drained or counted out of service. True if one is left to claim or to wait
-    for.
+    """Take all nodes that `upgrade prove` names at once, as they are, and none while a gate holds.
+    True if one is left to claim or to wait for.
     """
     waiting = []
     for name in p.selected:
@@ -173,9 +172,7 @@ def p2_taint(p: UpgradePass, node: Node, mark: marks.NodeMark, proof: ProofProgr
 
 
 def _is_usable(pod: Pod, manifest: manifests.Manifest) -> bool:
-    """True if the canary is of this policy, not of an older `--canary-image`, and can still become
-    Ready, or has succeeded.
-    """
+    """True if the canary is of this policy, and can still become Ready or has succeeded."""
     wanted = manifest["metadata"]["annotations"][manifests.ANNOTATION_SPEC]
     if (pod.metadata.annotations or {}).get(manifests.ANNOTATION_SPEC, wanted) != wanted:
         return False

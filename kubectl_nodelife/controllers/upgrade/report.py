@@ -51,9 +51,7 @@ class TimeLeft(NamedTuple):
 
 
 def time_left(p: UpgradePass) -> TimeLeft | None:
-    """The time that is left of the run, where each node takes its least, what is expected, and its
-    most; None where nothing is left, or nothing is seen of it.
-    """
+    """The time that is left of the run; None where nothing is left, or nothing is seen of it."""
     policy, times = p.policy, claims.measured(p.marks.values())
     if times.work_ns is not None:
         policy = replace(policy, expect_work_ns=Duration(times.work_ns))
