@@ -33,10 +33,10 @@ def look_at_all(monkeypatch: pytest.MonkeyPatch) -> None:
         lease: Lease,
         document: RunDocument,
         now_ns: int,
-        changed: Collection[str] | None = None,
+        changed: Collection[str] | None,
     ) -> None:
         nodes.forget()
-        look(nodes, cache, lease, document, now_ns)
+        look(nodes, cache, lease, document, now_ns, None)
 
     monkeypatch.setattr(fleet.Fleet, "look", look_anew)
     monkeypatch.setattr(fleet.Fleet, "zone_states", states_of_all)
@@ -45,7 +45,7 @@ def look_at_all(monkeypatch: pytest.MonkeyPatch) -> None:
 def states_of_all(of: fleet.Fleet) -> dict[str, str]:
     """The zones by one count over all nodes."""
     counts: dict[str, list[int]] = {}
-    for node in of._cache.nodes.values():
+    for node in of.cache.nodes.values():
         if of.ports.counts_in_zone(node):
             ready = node.ready()
             is_ready = ready is not None and ready.status == "True"

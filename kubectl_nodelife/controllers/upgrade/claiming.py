@@ -18,7 +18,7 @@ from typing import Any, Final
 from msgspec.structs import replace
 
 from kubectl_nodelife.controllers.upgrade import claims, marks
-from kubectl_nodelife.controllers.upgrade.claims import ClaimHold
+from kubectl_nodelife.controllers.upgrade.claims import Candidates, ClaimHold
 from kubectl_nodelife.controllers.upgrade.document import NOT_BEGUN, RunPhase, Step
 from kubectl_nodelife.controllers.upgrade.gates import WINDOW, failed_and_down
 from kubectl_nodelife.controllers.upgrade.memory import KnownCost
@@ -206,7 +206,7 @@ def claim(p: UpgradePass) -> bool:
     return True
 
 
-def _candidates(p: UpgradePass) -> list[claims.UpgradeCandidate]:
+def _candidates(p: UpgradePass) -> Candidates:
     """The nodes that could be claimed but for slots and gates. The others are named as skipped."""
     candidates, judged = [], p.memory.candidates
     judged_by = (p.document.run, p.document.given_back, p.control_planes)
@@ -230,9 +230,7 @@ def _candidates(p: UpgradePass) -> list[claims.UpgradeCandidate]:
     return candidates
 
 
-def _pool_in_turn(
-    p: UpgradePass, candidates: list[claims.UpgradeCandidate], in_flight: set[str]
-) -> str | None:
+def _pool_in_turn(p: UpgradePass, candidates: Candidates, in_flight: set[str]) -> str | None:
     """The first pool in flight or claimable; None for none. Costs are asked for it alone."""
     for pool in pools_in_turn(p, in_flight.union(c.pool for c in candidates)):
         _ask_costs(p, pool, candidates)
@@ -249,7 +247,7 @@ def pools_in_turn(p: UpgradePass, present: set[str]) -> list[str]:
     return sorted(pools, key=lambda pool: step.window == NOT_BEGUN or pool != step.pool)
 
 
-def _ask_costs(p: UpgradePass, pool: str, candidates: list[claims.UpgradeCandidate]) -> None:
+def _ask_costs(p: UpgradePass, pool: str, candidates: Candidates) -> None:
     """Give the candidates of the pool their costs. Those that cannot be drained leave; those whose
     budgets refill, or whose pods find no room, are tried last, once the others are done.
     """
@@ -303,10 +301,7 @@ def _next_step(p: UpgradePass, pool: str) -> None:
 
 
 def _choose(
-    p: UpgradePass,
-    stage: claims.ClaimStage,
-    candidates: list[claims.UpgradeCandidate],
-    in_pool: dict[str, str],
+    p: UpgradePass, stage: claims.ClaimStage, candidates: Candidates, in_pool: dict[str, str]
 ) -> None:
     """Claim as many as the stage wants, in their turn: those that nothing holds. Each counts as out
     of service from then on, by which the next ones are judged. Those whose pods find no room though

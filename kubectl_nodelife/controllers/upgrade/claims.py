@@ -175,13 +175,12 @@ class UpgradeCandidate(NamedTuple):
     drain: DrainVerdict = DrainVerdict("ready")
 
 
+Candidates = list[UpgradeCandidate]
 _RANK: Final = {"ready": 0, "slow": 1}
 """Drain verdicts with which a node goes before one whose verdict is unknown."""
 
 
-def claim_order(
-    candidates: Iterable[UpgradeCandidate], canaries: Sequence[str] = ()
-) -> list[UpgradeCandidate]:
+def claim_order(candidates: Candidates, canaries: Sequence[str] = ()) -> Candidates:
     """The candidates of a pool in their turn: the named canaries, then zone by zone, by cost.
 
     Of those whose verdict is unknown the budgets still say which are quick: a plan of what could be

@@ -206,7 +206,7 @@ class UpgradeController:
         self.superseded = self.fleet.superseded
         if self.superseded:
             return []
-        p = UpgradePass(self.fleet, cache, self.host, now_ns, lease, document)
+        p = UpgradePass(self.fleet, self.host)
         before, self.last = self.last, p
         self.fleet.counts.begin_from(document.base_counts)
         gates.evaluate(p)

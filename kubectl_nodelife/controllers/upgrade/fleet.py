@@ -38,6 +38,7 @@ from kubectl_nodelife.kube.wellknown import (
 STALE: Final = "its Lease is not renewed"
 NORMAL: Final = "Normal"
 
+Names = Collection[str]
 T = TypeVar("T")
 
 
@@ -113,7 +114,8 @@ class Fleet:
         self.superseded = ""
         self.epochs_ahead: list[str] = []
         self.policy, self.ports, self.memory, self.epoch = policy, ports, memory, epoch
-        self._cache, self._now_ns = Cache(), 0
+        self.cache, self.lease, self.document = Cache(), Lease(), RunDocument("")
+        self.now_ns = 0
         self._fresh_until_ns: dict[str, int] = {}
         """Until when the Lease of each node is fresh, as far as its renewals were looked at."""
         self.forget()
@@ -138,51 +140,47 @@ class Fleet:
     # Looking
 
     def look(
-        self,
-        cache: Cache,
-        lease: Lease,
-        document: RunDocument,
-        now_ns: int,
-        changed: Collection[str] | None = None,
+        self, cache: Cache, lease: Lease, document: RunDocument, now_ns: int, changed: Names | None
     ) -> None:
         """Read nodes and marks for a pass, with the writes under way laid over them. `changed`: the
         nodes that may be other objects than at the last pass; None: any may.
         """
-        self._cache, self._now_ns, self.epochs_ahead = cache, now_ns, []
-        if self._looked_for != self._what_all_depend_on(document):
+        self.cache, self.lease, self.document, self.now_ns = cache, lease, document, now_ns
+        self.epochs_ahead = []
+        if self._looked_for != self._what_all_depend_on():
             self.forget()
         busy = self.memory.pending.names_of("Node")
         anew = self._may_differ(busy, changed)
         self._again = set(busy)
         for name in sorted(anew):
             self._uncount(name)
-            shown = cache.nodes.get(name)
+            shown = self.cache.nodes.get(name)
             if shown is not None:
-                self._look_at(shown, lease, document, is_busy=name in busy)
+                self._look_at(shown, is_busy=name in busy)
             else:
                 self._drop(name)
         self.memory.looked_at |= anew
-        self._looked_for = self._what_all_depend_on(document)
+        self._looked_for = self._what_all_depend_on()
         if not self._is_in_order:
             self.nodes, self.readings = _by_name(self.nodes), _by_name(self.readings)
             self.marks, self.foreign = _by_name(self.marks), _by_name(self.foreign)
             self._is_in_order = True
-        if now_ns > self._soonest_ns:
+        if self.now_ns > self._soonest_ns:
             fresh = self.readings.keys() - self._down - self._again
-            self._soonest_ns = min((self._fresh_until_ns[n] for n in fresh), default=now_ns)
+            self._soonest_ns = min((self._fresh_until_ns[n] for n in fresh), default=self.now_ns)
 
-    def _what_all_depend_on(self, document: RunDocument) -> tuple[Any, ...]:
+    def _what_all_depend_on(self) -> tuple[Any, ...]:
         """The facts that each node is judged by beside its own object."""
-        return document.run, document.proof_only, dict(self.memory.foreign)
+        return self.document.run, self.document.proof_only, dict(self.memory.foreign)
 
-    def _may_differ(self, busy: set[str], changed: Collection[str] | None) -> set[str]:
+    def _may_differ(self, busy: set[str], changed: Names | None) -> set[str]:
         """The nodes that must be looked at, and those that are gone."""
-        known, shown = self.nodes, self._cache.nodes
+        known, shown = self.nodes, self.cache.nodes
         if changed is None or not known:
             changed = known.keys() | shown.keys()
         anew = {name for name in changed if known.get(name) is not shown.get(name)}
         again = busy | self._again
-        if self._now_ns > self._soonest_ns:
+        if self.now_ns > self._soonest_ns:
             again |= {name for name in known.keys() - self._down if not self.is_fresh(name)}
         return anew | again & shown.keys()
 
@@ -192,11 +190,11 @@ class Fleet:
         self.counts.remove(name)
         self.memory.candidates.pop(name, None)
 
-    def _look_at(self, shown: Node, lease: Lease, document: RunDocument, *, is_busy: bool) -> None:
+    def _look_at(self, shown: Node, *, is_busy: bool) -> None:
         """Read one node anew: whose mark it bears, what others changed of it, and how it counts."""
         memory, name, node = self.memory, shown.name, shown
         if is_busy:
-            laid_over = memory.pending.laid_over("Node", ("", name), shown, self._now_ns)
+            laid_over = memory.pending.laid_over("Node", ("", name), shown, self.now_ns)
             assert isinstance(laid_over, Node)
             node = laid_over
         reading = self.readings.get(name)
@@ -209,12 +207,12 @@ class Fleet:
                 memory.addresses[shown.uid] = reported_addresses(shown)
             self._note_edits(shown)
             self._note_taints(node)
-        mark = reading.mark
-        if mark is not None and marks.is_beyond_epoch(mark, document.run, self.epoch):
+        mark, run = reading.mark, self.document.run
+        if mark is not None and marks.is_beyond_epoch(mark, run, self.epoch):
             self._again.add(name)
-            self._look_at_epoch(name, mark.epoch, lease)
-        foreign = self._why_foreign(reading, document)
-        ours = mark if mark is not None and not foreign and mark.run == document.run else None
+            self._look_at_epoch(name, mark.epoch)
+        foreign = self._why_foreign(reading)
+        ours = mark if mark is not None and not foreign and mark.run == run else None
         self._put(self.foreign, name, foreign or None)
         self._put(self.marks, name, ours)
         if ours is not None:
@@ -225,16 +223,16 @@ class Fleet:
                 memory.forget(name)
         self._count(name, reading, ours)
 
-    def _why_foreign(self, reading: NodeReading, document: RunDocument) -> str:
+    def _why_foreign(self, reading: NodeReading) -> str:
         """Why the node's mark is not ours to touch; "" where it is, or there is none."""
-        mark, node, run = reading.mark, reading.node, document.run
+        mark, node, run = reading.mark, reading.node, self.document.run
         if not reading.is_readable:
             return f"annotation {marks.ANNOTATION} cannot be read"
         if node.name in self.memory.foreign:
             return self.memory.foreign[node.name]
         if mark is None or mark.run == run:
             return ""
-        if document.proof_only and marks.left_by_another(node, run) is not None:
+        if self.document.proof_only and marks.left_by_another(node, run) is not None:
             return ""  # of a run that is over: to be proven as it is
         return f"annotation {marks.ANNOTATION} of run {mark.run}"
 
@@ -246,9 +244,9 @@ class Fleet:
             self._is_in_order &= name in by_name
             by_name[name] = value
 
-    def _look_at_epoch(self, name: str, epoch: int, lease: Lease) -> None:
+    def _look_at_epoch(self, name: str, epoch: int) -> None:
         """A mark of a greater epoch than ours: another leads, if the Lease knows of it."""
-        led = max(self.epoch, lease.spec.lease_transitions or 0)
+        led = max(self.epoch, self.lease.spec.lease_transitions or 0)
         if epoch <= led:
             self.superseded = f"node {name} has epoch {epoch}, ours is {self.epoch}"
             return
@@ -278,7 +276,7 @@ class Fleet:
             tainted.add(node.name)
         elif node.name in tainted:
             tainted.discard(node.name)
-            self.memory.cordon_taint_lost_ns[node.name] = self._now_ns
+            self.memory.cordon_taint_lost_ns[node.name] = self.now_ns
 
     # Counting
 
@@ -313,13 +311,13 @@ class Fleet:
 
     def is_fresh(self, name: str) -> bool:
         """True if the node's Lease was renewed within the grace period, as we saw it."""
-        if self._now_ns > self._fresh_until_ns.get(name, -1):
-            beat = self._cache.heartbeat(name)
-            seen = beat.renewal(self._now_ns) if beat is not None else None
+        if self.now_ns > self._fresh_until_ns.get(name, -1):
+            beat = self.cache.heartbeat(name)
+            seen = beat.renewal(self.now_ns) if beat is not None else None
             if seen is None:
                 return False
             self._fresh_until_ns[name] = seen[1] + self.ports.grace_period_ns
-        return self._now_ns <= self._fresh_until_ns[name]
+        return self.now_ns <= self._fresh_until_ns[name]
 
     def claim(self, name: str) -> None:
         """The node is taken out of service in this pass, and its zone loses it."""

@@ -19,6 +19,7 @@ from msgspec.structs import replace
 
 from kubectl_nodelife.controllers.upgrade import claims
 from kubectl_nodelife.controllers.upgrade.claiming import SOAK, pools_in_turn
+from kubectl_nodelife.controllers.upgrade.claims import Candidates
 from kubectl_nodelife.controllers.upgrade.counts import CLUSTER, CORDONED, NodeScope
 from kubectl_nodelife.controllers.upgrade.document import NOT_BEGUN, RunPhase
 from kubectl_nodelife.controllers.upgrade.gates import BLIND, WINDOW
@@ -126,7 +127,7 @@ class _Rest:
             self._until[pool, zone].append(free_ns)
         self._end_ns = max(self._end_ns, free_ns + max(0, self._soaks_ns - spent_ns))
 
-    def length_ns(self, waiting: list[claims.UpgradeCandidate]) -> int:
+    def length_ns(self, waiting: Candidates) -> int:
         """When the last node is Done, from now."""
         p, step = self._p, self._p.next.step
         for pool in pools_in_turn(p, {c.pool for c in waiting}):
@@ -143,9 +144,7 @@ class _Rest:
             self._claim(pool, mine, soaks=True, begins_ns=self._end_ns)
         return self._end_ns
 
-    def _grow(
-        self, pool: str, nodes: list[claims.UpgradeCandidate], k: int, more: int
-    ) -> list[claims.UpgradeCandidate]:
+    def _grow(self, pool: str, nodes: Candidates, k: int, more: int) -> Candidates:
         """Step by step, and a soak after each; the nodes that are left once growth is over."""
         policy = self._p.policy
         most, is_here = self._p.fleet.most_unavailable(pool), pool == self._p.next.step.pool
@@ -158,12 +157,7 @@ class _Rest:
         return nodes
 
     def _claim(
-        self,
-        pool: str,
-        nodes: list[claims.UpgradeCandidate],
-        *,
-        soaks: bool = False,
-        begins_ns: int = 0,
+        self, pool: str, nodes: Candidates, *, soaks: bool = False, begins_ns: int = 0
     ) -> None:
         """All of these nodes, those of a zone once the zone before is done where zones follow one
         another; `soaks`: with a soak in between.
@@ -192,7 +186,7 @@ class _Rest:
         by_others = max(0, self._p.fleet.counts.budget(scope).unavailable - ours)
         return self._p.fleet.most_out(scope) - by_others
 
-    def _slide(self, pool: str, nodes: list[claims.UpgradeCandidate], begins_ns: int) -> None:
+    def _slide(self, pool: str, nodes: Candidates, begins_ns: int) -> None:
         """Each of them goes as soon as its pool and its zone have a slot, and a window fits."""
         policy = self._p.policy
         limit = policy.max_parallel or len(self._p.nodes)
@@ -232,8 +226,8 @@ class _Rest:
 _IN_TURN: Final = (NodeState.DRAINING, NodeState.WORKING, NodeState.SETTLING, NodeState.PROVING)
 
 
-def _of_zones(nodes: Iterable[claims.UpgradeCandidate]) -> dict[str, list[claims.UpgradeCandidate]]:
-    of_zones: dict[str, list[claims.UpgradeCandidate]] = {}
+def _of_zones(nodes: Candidates) -> dict[str, Candidates]:
+    of_zones: dict[str, Candidates] = {}
     for node in nodes:
         of_zones.setdefault(node.zone, []).append(node)
     return of_zones

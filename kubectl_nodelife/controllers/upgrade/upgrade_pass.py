@@ -16,7 +16,6 @@ from kubectl_nodelife.controllers.upgrade.document import (
     ANNOTATION_RUN,
     DOCUMENT_LIMIT,
     NOT_BEGUN,
-    RunDocument,
     RunPhase,
     StepNode,
     encode_document,
@@ -24,9 +23,8 @@ from kubectl_nodelife.controllers.upgrade.document import (
 from kubectl_nodelife.controllers.upgrade.fleet import Fleet
 from kubectl_nodelife.controllers.upgrade.memory import HostState, NodeProgress
 from kubectl_nodelife.engine import actions
-from kubectl_nodelife.engine.cache import Cache
 from kubectl_nodelife.kube.meta import KubeObject
-from kubectl_nodelife.kube.node import Lease, Node
+from kubectl_nodelife.kube.node import Node
 from kubectl_nodelife.kube.times import format_time
 
 PROOF: Final = "proof"
@@ -54,23 +52,14 @@ class UpgradePass:
     refill, or whose pods find no room: they wait until the others are done.
     """
 
-    def __init__(
-        self,
-        fleet: Fleet,
-        cache: Cache,
-        host: HostState,
-        now_ns: int,
-        lease: Lease,
-        document: RunDocument,
-    ) -> None:
-        self.cache, self.host, self.now_ns = cache, host, now_ns
-        self.clock_ns = now_ns + host.clock_ahead_ns
-        self.fleet, self.epoch = fleet, fleet.epoch
+    def __init__(self, fleet: Fleet, host: HostState) -> None:
+        self.fleet, self.epoch, self.cache, self.host = fleet, fleet.epoch, fleet.cache, host
+        self.now_ns, self.clock_ns = fleet.now_ns, fleet.now_ns + host.clock_ahead_ns
         self.policy, self.ports, self.memory = fleet.policy, fleet.ports, fleet.memory
         self.nodes, self.readings = fleet.nodes, fleet.readings
         self.marks, self.foreign = fleet.marks, fleet.foreign
-        self.lease, self.document = lease, document
-        self.next = document
+        self.lease, self.document = fleet.lease, fleet.document
+        self.next = self.document
         self.strikes_request = False
         self.actions: list[actions.Action] = []
         self.gates: dict[str, str] = {}
