@@ -124,24 +124,15 @@ def _why_in_service(p: UpgradePass, node: Node, mark: marks.NodeMark) -> str:
     return ""
 
 
-def hold(
-    p: UpgradePass,
-    node: Node,
-    mark: marks.NodeMark,
-    because: str,
-    *,
-    cordon: marks.CordonOwner | None = None,
-) -> None:
+def hold(p: UpgradePass, node: Node, mark: marks.NodeMark, because: str) -> None:
     """Leave the node alone: another intervened, or what happened is unknown. A person decides.
-
-    `cordon`: whose it is now, None: as the mark says. Where our cordon was taken off by another
-    program or person, the next one is not ours either.
+    Where our cordon was taken off by another, the next one is not ours either.
     """
     delete_canary(p, node, f"{node.name} is held")
     if p.document.proof_only:
         end_proof(p, node, mark, because)
         return
-    owner = cordon or (marks.CordonOwner.NONE if marks.is_uncordoned(node, mark) else mark.cordon)
+    owner = marks.CordonOwner.NONE if marks.is_uncordoned(node, mark) else mark.cordon
     p.advance(node, replace(mark, cordon=owner), marks.NodeEvent.INTERVENED, because)
 
 

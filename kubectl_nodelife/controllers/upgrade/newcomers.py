@@ -12,7 +12,6 @@ Where nodes are to be replaced, their newcomers are waited for all the same.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Final
 
 from msgspec.structs import replace
@@ -34,10 +33,10 @@ def follow_gone_nodes(p: UpgradePass) -> None:
     """Note nodes that went, match newcomers, and fail those for which none came."""
     _keep_marks(p)
     _follow_renames(p)
-    waiting = p.gone = gone_nodes(p.next.step.nodes, p.document.failed, p.nodes)
+    p.gone = gone_nodes(p.next.step.nodes, p.document.failed, p.nodes)
     taken: set[str] = set()
-    for name, entry in waiting.items():
-        newcomer = _newcomer_for(p, name, entry, waiting, taken)
+    for name, entry in p.gone.items():
+        newcomer = _newcomer_for(p, name, entry, taken)
         if newcomer is not None:
             taken.add(newcomer.name)
             if not p.is_busy(newcomer.name):
@@ -148,16 +147,14 @@ def _named(p: UpgradePass, node: Node) -> StepNode:
     return StepNode(uid=node.uid, zone=zone_name(node), pool=turn_of(node, p.policy))
 
 
-def _newcomer_for(
-    p: UpgradePass, name: str, entry: StepNode, waiting: dict[str, StepNode], taken: Iterable[str]
-) -> Node | None:
+def _newcomer_for(p: UpgradePass, name: str, entry: StepNode, taken: set[str]) -> Node | None:
     """Same name first, else of its zone, else of its pool where no node of that zone waits."""
     since_ns, unmarked = _left_ns(entry.mark), p.nodes.keys() - p.marks.keys() - p.foreign.keys()
     free = [node for n in unmarked.difference(taken) if _is_new(p, node := p.nodes[n], since_ns)]
     same_name = [node for node in free if node.name == name]
-    in_pool = [n for n in free if turn_of(n, p.policy) == entry.pool and n.name not in waiting]
+    in_pool = [n for n in free if turn_of(n, p.policy) == entry.pool and n.name not in p.gone]
     in_zone = [node for node in in_pool if zone_name(node) == entry.zone]
-    zones = {other.zone for other in waiting.values()}
+    zones = {other.zone for other in p.gone.values()}
     elsewhere = [node for node in in_pool if zone_name(node) not in zones]
     suitable = same_name or in_zone or elsewhere
     return min(suitable, key=lambda n: (n.metadata.creation_timestamp or 0, n.name), default=None)

@@ -109,8 +109,8 @@ def prove(p: UpgradePass, node: Node, mark: marks.NodeMark) -> None:
         if proof.deleted_ns is not None or proof.passed or (pod is not None and pod.spec.node_name):
             leaving.leave_cordon(p, node, mark)
         else:
-            because = "cordoned by another client while it was proven"
-            leaving.hold(p, node, mark, because, cordon=marks.CordonOwner.THEIRS)
+            theirs = replace(mark, cordon=marks.CordonOwner.THEIRS)
+            leaving.hold(p, node, theirs, "cordoned by another client while it was proven")
         return
     progress = p.progress(node.name, mark)
     if p.clock_stands(node.name, mark):
@@ -136,7 +136,7 @@ def _steps(p: UpgradePass, node: Node, mark: marks.NodeMark, proof: ProofProgres
         return f"P2: {waiting}"
     pod = leaving.canary_of(p, node)
     if proof.passed or proof.deleted_ns is not None:
-        return _p7_gone(p, node, mark, proof, pod)
+        return _p7_gone(p, node, mark, proof)
     manifest = manifests.canary_manifest(p, node, mark)
     if pod is None or not _is_usable(pod, manifest):
         return _make(p, node, proof, pod, manifest)
@@ -151,7 +151,7 @@ def _steps(p: UpgradePass, node: Node, mark: marks.NodeMark, proof: ProofProgres
         return f"P4: {waiting}"
     p.memory.proven.add(node.name)
     proof.passed = True
-    return _p7_gone(p, node, mark, proof, pod)
+    return _p7_gone(p, node, mark, proof)
 
 
 def p2_taint(p: UpgradePass, node: Node, mark: marks.NodeMark, proof: ProofProgress) -> str:
@@ -253,10 +253,9 @@ def _restarts(pod: Pod) -> int:
     return sum(status.restart_count for status in pod.status.container_statuses or ())
 
 
-def _p7_gone(
-    p: UpgradePass, node: Node, mark: marks.NodeMark, proof: ProofProgress, pod: Pod | None
-) -> str:
+def _p7_gone(p: UpgradePass, node: Node, mark: marks.NodeMark, proof: ProofProgress) -> str:
     """The canary is deleted, and goes: the kubelet can stop pods."""
+    pod = leaving.canary_of(p, node)
     if pod is None or (proof.uid and pod.uid != proof.uid):
         return ""
     if pod.metadata.deletion_timestamp is None:
