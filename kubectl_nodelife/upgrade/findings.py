@@ -356,8 +356,7 @@ def _settings(
     snapshot: PlanSnapshot, settings: Settings, nodes: Sequence[PlannedNode]
 ) -> Iterator[PreflightFinding]:
     """A node whose Lease is older than the grace period counts as unavailable."""
-    renewals = [snapshot.renewal_ns(node.name) for node in nodes]
-    longest_ns = max((ns for ns in renewals if ns is not None), default=0)
+    longest_ns = max((snapshot.renewal_ns(node.name) or 0 for node in nodes), default=0)
     for text in settings.doubts(longest_ns):
         yield PreflightFinding("settings", WARNING, text)
 

@@ -127,8 +127,8 @@ def _may_follow(p: UpgradePass, node: Node, name: str, entry: StepNode) -> bool:
     there = p.nodes.get(name)
     is_gone = there is None or there.uid != entry.uid
     in_its_place = node.name == name or turn_of(node, p.policy) == entry.pool
-    is_new = _is_new(p, node, _left_ns(entry.mark))
-    return is_gone and entry.mark is not None and in_its_place and is_new
+    may_follow = is_gone and entry.mark is not None and in_its_place
+    return may_follow and _is_new(p, node, _left_ns(entry.mark))
 
 
 def _left_ns(mark: marks.NodeMark | None) -> int:
