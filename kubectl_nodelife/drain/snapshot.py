@@ -187,7 +187,7 @@ class PlanSnapshot:
 
     def pods_on(self, node: str) -> list[Pod]:
         """The pods bound to the node, by namespace and name, as the API lists them."""
-        return sorted(self.cache.pods_on(node), key=_key)
+        return sorted(self.cache.pods_on(node), key=lambda pod: pod.key)
 
     @cached_property
     def pods_by_namespace(self) -> dict[str, list[Pod]]:
@@ -315,10 +315,6 @@ def with_uids(cluster: Cache) -> Cache:
         metadata = replace(pod.metadata, uid=f"{pod.namespace}/{pod.name}")
         cluster.set("Pod", pod.key, replace(pod, metadata=metadata))
     return cluster
-
-
-def _key(pod: Pod) -> tuple[str, str]:
-    return (pod.metadata.namespace, pod.metadata.name)
 
 
 OWNERS: Final = frozenset(

@@ -93,16 +93,9 @@ def end_of_json(text: bytes, source: str, start: int = 0) -> int:
 def end_of_first_json(text: bytes) -> int | None:
     """Where the JSON value that the text begins with ends; None where it is cut off or is none."""
     try:
-        _read_raw(text)
-    except msgspec.DecodeError as error:
-        match = _AT_BYTE.fullmatch(str(error))
-        if match is None or "trailing characters" not in match["what"]:
-            return None
-        at = int(match["byte"])
-        return at - 1 if _is_document(memoryview(text)[: at - 1]) else at
-    except RecursionError:
+        return end_of_json(text, "")
+    except InputError:
         return None
-    return len(text)
 
 
 def _is_document(text: Json) -> bool:

@@ -107,6 +107,15 @@ class KubeObject(ApiStruct, frozen=True):
         return (self.metadata.namespace, self.metadata.name)
 
 
+def new_controller_ref(
+    kind: str, owner: KubeObject, api_version: str = "apps/v1"
+) -> OwnerReference:
+    """The reference of an object that the owner controls, as upstream's `NewControllerRef`."""
+    return OwnerReference(
+        kind, owner.name, owner.uid, api_version, controller=True, block_owner_deletion=True
+    )
+
+
 def controller_of(meta: ObjectMeta) -> OwnerReference | None:
     """The owner reference with `controller: true`, as upstream's `metav1.GetControllerOf`."""
     for owner in meta.owner_references:

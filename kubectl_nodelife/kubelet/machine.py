@@ -338,7 +338,9 @@ class PodStatusMachine:
     def sync_changed(self, now_ns: int) -> Calls:
         """The sender when it is woken: send what changed."""
         if self.rules.request_per_change:
-            yield from self._answer_requests(now_ns)
+            while self.requests:
+                uid, requested = self.requests.popleft()
+                yield from self._sync_pod(uid, requested, now_ns)
             return
         for uid, cached in list(self._unsent()):
             yield from self._sync_pod(uid, cached, now_ns)
@@ -455,12 +457,6 @@ class PodStatusMachine:
             api_uid = mirrors.get(uid, uid)
             if api_uid and self.api_versions.get(api_uid, 0) < cached.version:
                 yield uid, cached
-
-    def _answer_requests(self, now_ns: int) -> Calls:
-        """Each request on its own, with the check that its version was not sent in the meantime."""
-        while self.requests:
-            uid, requested = self.requests.popleft()
-            yield from self._sync_pod(uid, requested, now_ns)
 
     def _sync_pod(self, uid: str, cached: CachedStatus, now_ns: int) -> Calls:
         """Send one pod's status, and delete the pod if that was its last status. A failure leaves

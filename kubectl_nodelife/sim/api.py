@@ -334,6 +334,20 @@ class ForkedWorld(Protocol):
     agenda: Agenda
 
 
+class WorldPart:
+    """What acts in the world by its API and its agenda."""
+
+    def __init__(self, api: Api, agenda: Agenda) -> None:
+        self._api = api
+        self._agenda = agenda
+
+    def fork(self, world: ForkedWorld) -> Self:
+        """The same for a fork of the world."""
+        other = copy(self)
+        other._api, other._agenda = world.api, world.agenda
+        return other
+
+
 class MakePod(PodAction, frozen=True, kw_only=True, gc=False):
     """A pod is created, by an owner in place of a lost one or by hand; `node` is "" where it fits
     on no node.

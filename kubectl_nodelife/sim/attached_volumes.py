@@ -11,14 +11,13 @@ A volume without an attachment, where attachments were read, needs none.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from copy import copy
 from typing import Final
 
 from kubectl_nodelife.copy_on_write import fork_dict
 from kubectl_nodelife.engine.actions import Action
 from kubectl_nodelife.engine.cache import Key
-from kubectl_nodelife.kube.meta import KubeObject
 from kubectl_nodelife.kube.node import Node
 from kubectl_nodelife.kube.pod import TERMINAL_PHASES, Pod
 from kubectl_nodelife.kube.storage import PersistentVolume, PersistentVolumeClaim, VolumeAttachment
@@ -47,7 +46,11 @@ class AttachedVolumes:
         self._world = world
         self._attached: frozenset[str] | None = None
         if world.api.store.was_read("VolumeAttachment"):
-            self._attached = frozenset(_attached_volumes(world.api.store.all("VolumeAttachment")))
+            self._attached = frozenset(
+                attachment.spec.source.persistent_volume_name
+                for attachment in world.api.store.all("VolumeAttachment")
+                if isinstance(attachment, VolumeAttachment)
+            )
         self._holder: dict[Key, str] = {}
         self._leaving: dict[Key, int] = {}
         self.waits: dict[Key, str] = {}
@@ -172,9 +175,3 @@ class AttachedVolumes:
                 why = f"the volume of its claim {claim[1]} is attached to {pod.spec.node_name}"
                 done = self._world.api.note(event_record(pod, "SuccessfulAttachVolume", why))
                 self._world.kubelets.start_pod(pod, done)
-
-
-def _attached_volumes(attachments: Iterable[KubeObject]) -> Iterator[str]:
-    for attachment in attachments:
-        if isinstance(attachment, VolumeAttachment):
-            yield attachment.spec.source.persistent_volume_name

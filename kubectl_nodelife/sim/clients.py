@@ -49,7 +49,7 @@ from kubectl_nodelife.engine.pace import Pace
 from kubectl_nodelife.engine.workqueue import TokenBucket
 from kubectl_nodelife.kube.meta import KubeObject
 from kubectl_nodelife.sim import fields
-from kubectl_nodelife.sim.api import Api, ForkedWorld
+from kubectl_nodelife.sim.api import Api, ForkedWorld, WorldPart
 from kubectl_nodelife.sim.timeline import OWNER, SCRIPT, Agenda, Happening
 
 UNREACHABLE: Final = "unreachable"
@@ -71,21 +71,15 @@ class FailingRead(msgspec.Struct, frozen=True):
         return self.from_ns <= at_ns and (self.until_ns is None or at_ns < self.until_ns)
 
 
-class LeaseView:
+class LeaseView(WorldPart):
     """The part of the world that says how the controllers see Leases."""
 
     def __init__(
         self, api: Api, agenda: Agenda, entries: Sequence[FailingRead], start_ns: int
     ) -> None:
-        self._api, self._agenda = api, agenda
+        super().__init__(api, agenda)
         self._entries, self._start_ns = tuple(entries), start_ns
         self._stale = False
-
-    def fork(self, world: ForkedWorld) -> LeaseView:
-        """The same for a fork of the world."""
-        other = copy(self)
-        other._api, other._agenda = world.api, world.agenda
-        return other
 
     def begin(self) -> None:
         """Plan each change of what fails, and say what fails from the start on."""

@@ -16,9 +16,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from copy import copy
 from functools import cmp_to_key
-from typing import Any, Final, NamedTuple, cast
+from typing import Any, Final, NamedTuple, Self, cast
 
 from msgspec.structs import replace
 
@@ -32,9 +31,9 @@ from kubectl_nodelife.kube.meta import (
     KubeObject,
     LabelSelector,
     ObjectMeta,
-    OwnerReference,
     Time,
     controller_of,
+    new_controller_ref,
 )
 from kubectl_nodelife.kube.names import fnv1a_32
 from kubectl_nodelife.kube.pod import Pod
@@ -48,7 +47,7 @@ from kubectl_nodelife.kube.workload import (
     ScaleSpec,
     scaled_value,
 )
-from kubectl_nodelife.sim.api import Api, ForkedWorld, creation, event_record
+from kubectl_nodelife.sim.api import Api, ForkedWorld, WorldPart, creation, event_record
 from kubectl_nodelife.sim.clients import in_turn
 from kubectl_nodelife.sim.owners import Bind
 from kubectl_nodelife.sim.timeline import OWNER, Agenda, Happening
@@ -207,12 +206,11 @@ def _compare_ages(one: Time | None, other: Time | None, now_ns: int) -> int:
     return max(0, now_ns - one).bit_length() - max(0, now_ns - other).bit_length()
 
 
-class Deployments:
+class Deployments(WorldPart):
     """The Deployment controller of the virtual cluster."""
 
     def __init__(self, api: Api, agenda: Agenda, bind: Bind) -> None:
-        self._api = api
-        self._agenda = agenda
+        super().__init__(api, agenda)
         self._bind = bind
         self._followed: dict[str, Key] = {}
         """The keys of the Deployments that are followed, by uid."""
@@ -225,10 +223,9 @@ class Deployments:
         self._going: dict[str, None] = {}
         """The uids of pods whose deletion waits for it."""
 
-    def fork(self, world: ForkedWorld) -> Deployments:
+    def fork(self, world: ForkedWorld) -> Self:
         """The same for a fork of the world."""
-        other = copy(self)
-        other._api, other._agenda = world.api, world.agenda
+        other = super().fork(world)
         other._bind = world.agenda.mine(self._bind)
         other._followed, other._sets = dict(self._followed), dict(self._sets)
         other._causes, other._due = dict(self._causes), set(self._due)
@@ -398,7 +395,7 @@ class Deployments:
                 uid=api.new_name("")[1],
                 labels=labels,
                 creation_timestamp=whole_seconds(api.now_ns),
-                owner_references=(_reference("Deployment", deployment),),
+                owner_references=(new_controller_ref("Deployment", deployment),),
             ),
             spec=ScaleSpec(
                 replicas=0,
@@ -458,7 +455,7 @@ class Deployments:
                 generate_name=f"{owner.name}-",
                 labels=dict(meta.get("labels") or {}),
                 annotations=meta.get("annotations"),
-                owner_references=(_reference("ReplicaSet", owner),),
+                owner_references=(new_controller_ref("ReplicaSet", owner),),
             ),
         )
         pod = self._bind(self._api.default_tolerations.admit(pod))
@@ -470,12 +467,6 @@ class Deployments:
         if pod is None or pod.uid != doomed.uid or not is_active(pod):
             return
         self._api.delete_pod(pod, because, cause)
-
-
-def _reference(kind: str, owner: KubeObject) -> OwnerReference:
-    return OwnerReference(
-        kind, owner.name, owner.uid, "apps/v1", controller=True, block_owner_deletion=True
-    )
 
 
 def _new_set(deployment: Deployment, sets: Sequence[ReplicaSet]) -> ReplicaSet | None:

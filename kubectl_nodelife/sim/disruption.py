@@ -15,7 +15,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, field
 from itertools import starmap
-from typing import Final
+from typing import Final, Self
 
 import msgspec
 
@@ -28,7 +28,7 @@ from kubectl_nodelife.kube.pod import Pod
 from kubectl_nodelife.kube.selectors import SelectorIndex
 from kubectl_nodelife.kube.times import MILLISECOND_NS
 from kubectl_nodelife.kube.workload import PodDisruptionBudget
-from kubectl_nodelife.sim.api import Api, ForkedWorld, event_record
+from kubectl_nodelife.sim.api import Api, ForkedWorld, WorldPart, event_record
 from kubectl_nodelife.sim.timeline import KUBELET, Agenda
 from kubectl_nodelife.workloads.budgets import (
     DELETION_TIMEOUT_NS,
@@ -210,7 +210,7 @@ class BudgetLedger:
             self.entries.append(entry)
 
 
-class DisruptionController:
+class DisruptionController(WorldPart):
     """Updates the status of every budget; `budgets_of` finds those that select a pod.
 
     Where it goes on with a cluster that was joined, a budget is counted when it is first asked for,
@@ -221,8 +221,7 @@ class DisruptionController:
         self.sync_ns = SYNC_NS
         self._stuck: frozenset[Key] = frozenset()
         self._origin_ns = 0
-        self._api = api
-        self._agenda = agenda
+        super().__init__(api, agenda)
         self._ledgers: dict[Key, BudgetLedger] = {}
         self._uncounted: set[Key] = set()
         self._pods: LabelledPods | None = None
@@ -239,10 +238,9 @@ class DisruptionController:
         self._writes = False
         self._listens = False
 
-    def fork(self, world: ForkedWorld) -> DisruptionController:
+    def fork(self, world: ForkedWorld) -> Self:
         """The same for a fork of the world."""
-        other = copy(self)
-        other._api, other._agenda = world.api, world.agenda
+        other = super().fork(world)
         self._ledgers, other._ledgers = fork_dict(self._ledgers, BudgetLedger.clone)
         other._uncounted, other._due = set(self._uncounted), set(self._due)
         other.changed = dict(self.changed)

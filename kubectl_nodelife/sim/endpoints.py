@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from copy import copy
-from typing import cast
+from typing import Self, cast
 
 from kubectl_nodelife.copy_on_write import fork_dict, made_later
 from kubectl_nodelife.engine.actions import Action
@@ -21,7 +21,7 @@ from kubectl_nodelife.kube.meta import LabelSelector
 from kubectl_nodelife.kube.pod import Pod
 from kubectl_nodelife.kube.selectors import SelectorIndex
 from kubectl_nodelife.kube.service import Service, is_ready_endpoint, selects
-from kubectl_nodelife.sim.api import Api, ForkedWorld, event_record
+from kubectl_nodelife.sim.api import Api, ForkedWorld, WorldPart, event_record
 from kubectl_nodelife.sim.timeline import KUBELET, Agenda
 from kubectl_nodelife.workloads.pod_classes import LabelledPods
 
@@ -50,21 +50,19 @@ class ServiceEndpoints:
         return other
 
 
-class EndpointsController:
+class EndpointsController(WorldPart):
     """Follows pods, and records each Service's changes once an instant."""
 
     def __init__(self, api: Api, agenda: Agenda) -> None:
-        self._api = api
-        self._agenda = agenda
+        super().__init__(api, agenda)
         self._indexes: dict[str, SelectorIndex[Key]] = {}
         """By namespace."""
         self._endpoints: dict[Key, ServiceEndpoints] = {}
         self._pods: LabelledPods | None = None
 
-    def fork(self, world: ForkedWorld) -> EndpointsController:
+    def fork(self, world: ForkedWorld) -> Self:
         """The same for a fork of the world."""
-        other = copy(self)
-        other._api, other._agenda = world.api, world.agenda
+        other = super().fork(world)
         forked = fork_dict(self._endpoints, ServiceEndpoints.fork)
         self._endpoints, other._endpoints = forked
         return other

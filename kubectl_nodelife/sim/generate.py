@@ -23,6 +23,7 @@ from kubectl_nodelife.kube.meta import (
     ObjectMeta,
     OwnerReference,
     Time,
+    new_controller_ref,
 )
 from kubectl_nodelife.kube.node import (
     Lease,
@@ -232,7 +233,7 @@ class _Maker:
         )
         daemon_set = as_created(daemon_set)
         yield daemon_set
-        owners = (_reference("DaemonSet", daemon_set),)
+        owners = (new_controller_ref("DaemonSet", daemon_set),)
         hashed = {**labels, wellknown.LABEL_CONTROLLER_REVISION_HASH: f"{number:05d}"}
         yield workload.ControllerRevision(
             metadata=replace(
@@ -275,7 +276,8 @@ class _Maker:
         owners: tuple[OwnerReference, ...] = ()
         if kind:
             owner = self._owner(kind, app, namespace, labels, len(nodes))
-            owners = (_reference(kind, owner),)
+            version = "batch/v1" if kind == "Job" else "apps/v1"
+            owners = (new_controller_ref(kind, owner, version),)
             yield owner
         if number < self._wanted.services:
             meta = self._meta(app, namespace, labels)
@@ -357,14 +359,3 @@ _DAEMON_TOLERATIONS = (
         )
     ),
 )
-
-
-def _reference(kind: str, owner: KubeObject) -> OwnerReference:
-    return OwnerReference(
-        kind=kind,
-        name=owner.name,
-        uid=owner.uid,
-        api_version="batch/v1" if kind == "Job" else "apps/v1",
-        controller=True,
-        block_owner_deletion=True,
-    )

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from copy import copy
-from typing import Any
+from typing import Any, Self
 
 from msgspec.structs import replace
 
@@ -33,7 +33,7 @@ from kubectl_nodelife.kube.node import Node, NodeCondition
 from kubectl_nodelife.kube.pod import Pod
 from kubectl_nodelife.kube.times import whole_seconds
 from kubectl_nodelife.kube.wellknown import NAMESPACE_NODE_LEASE, SILENT_REASONS
-from kubectl_nodelife.sim.api import CLUSTER, Api, ForkedWorld, deletion
+from kubectl_nodelife.sim.api import CLUSTER, Api, ForkedWorld, WorldPart, deletion
 from kubectl_nodelife.sim.events import ReportedCondition
 from kubectl_nodelife.sim.kubelet_state import (
     LAST_REPORT,
@@ -120,7 +120,7 @@ def posted(
     return tuple(conditions), tuple(changed)
 
 
-class Kubelets:
+class Kubelets(WorldPart):
     """All kubelets of the cluster, by node name. One outlives its Node object. `silent`: the names
     of those that are not alive; `last_renewals`: between which instants each that fell silent
     had renewed its Lease last before it did so first, ns; None: not since t=0.
@@ -130,8 +130,7 @@ class Kubelets:
         self, api: Api, agenda: Agenda, terms: KubeletTerms, clients: KubeletClients
     ) -> None:
         self.clients = clients
-        self._api = api
-        self._agenda = agenda
+        super().__init__(api, agenda)
         self.terms = terms
         self.writes = False
         self._on_start: list[Callable[[str], None]] = []
@@ -145,10 +144,9 @@ class Kubelets:
         self._running = RunningStatuses()
         self._ips = 0
 
-    def fork(self, world: ForkedWorld) -> Kubelets:
+    def fork(self, world: ForkedWorld) -> Self:
         """The same for a fork of the world; its own callbacks are yet to be set (`ask_as`)."""
-        other = copy(self)
-        other._api, other._agenda = world.api, world.agenda
+        other = super().fork(world)
         self._kubelets, other._kubelets = fork_dict(self._kubelets, Kubelet.copy)
         other.silent, other.last_renewals = set(self.silent), dict(self.last_renewals)
         self._endings, other._endings = fork_dict(self._endings)

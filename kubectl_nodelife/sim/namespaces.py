@@ -9,21 +9,13 @@ from __future__ import annotations
 
 from kubectl_nodelife.kube.meta import KubeObject
 from kubectl_nodelife.kube.workload import Namespace
-from kubectl_nodelife.sim.api import Api, ForkedWorld
-from kubectl_nodelife.sim.timeline import OWNER, Agenda
+from kubectl_nodelife.sim.api import WorldPart
+from kubectl_nodelife.sim.timeline import OWNER
 from kubectl_nodelife.workloads.admission import ends_pods_ns
 
 
-class NamespaceController:
+class NamespaceController(WorldPart):
     """Follows the Namespaces, and deletes the pods of those that terminate."""
-
-    def __init__(self, api: Api, agenda: Agenda) -> None:
-        self._api = api
-        self._agenda = agenda
-
-    def fork(self, world: ForkedWorld) -> NamespaceController:
-        """The same for a fork of the world."""
-        return NamespaceController(world.api, world.agenda)
 
     def begin(self) -> None:
         """Take over the namespaces that terminate already, and follow them all from now on."""

@@ -18,8 +18,7 @@ pods one sync creates or counts at most, indexes, and a success, after which fai
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from copy import copy
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 from msgspec.structs import replace
 
@@ -33,7 +32,7 @@ from kubectl_nodelife.kube.times import SECOND_NS, whole_seconds
 from kubectl_nodelife.kube.workload import Job
 from kubectl_nodelife.kubelet.conditions import READY, terminal_phase_condition
 from kubectl_nodelife.kubelet.status import with_condition
-from kubectl_nodelife.sim.api import Api, ForkedWorld, creation, template_of
+from kubectl_nodelife.sim.api import Api, ForkedWorld, WorldPart, creation, template_of
 from kubectl_nodelife.sim.clients import in_turn
 from kubectl_nodelife.sim.timeline import OWNER, Agenda
 from kubectl_nodelife.workloads.budgets import is_healthy
@@ -72,7 +71,7 @@ Lost = tuple[Pod, Replacement, Action | None]
 """A pod that is to be replaced, how, and the action that it was lost by."""
 
 
-class WorkloadControllers:
+class WorkloadControllers(WorldPart):
     """Watches pods and replaces those that their owners lose.
 
     `delay_ns`: how long it takes them to see that a pod is missing. `cut_ns`: how much is cut off
@@ -83,8 +82,7 @@ class WorkloadControllers:
     """
 
     def __init__(self, api: Api, agenda: Agenda, bind: Bind) -> None:
-        self._api = api
-        self._agenda = agenda
+        super().__init__(api, agenda)
         self._bind = bind
         self.delay_ns = 0
         self.cut_ns: int | None = None
@@ -100,10 +98,9 @@ class WorkloadControllers:
         self._missing: dict[str, dict[int, Lost]] = {}
         """For StatefulSets that make one pod after another: the missing pods, by ordinal."""
 
-    def fork(self, world: ForkedWorld) -> WorkloadControllers:
+    def fork(self, world: ForkedWorld) -> Self:
         """The same for a fork of the world."""
-        other = copy(self)
-        other._api, other._agenda = world.api, world.agenda
+        other = super().fork(world)
         other._bind = world.agenda.mine(self._bind)
         self._active, other._active = fork_dict(self._active)
         self._made, other._made = fork_dict(self._made)
@@ -370,12 +367,11 @@ class _Queued(NamedTuple):
         return bool(self.ended or self.failed or self.owed)
 
 
-class JobController:
+class JobController(WorldPart):
     """Syncs Jobs that lose pods: counts these, lets them go, and makes others."""
 
     def __init__(self, api: Api, agenda: Agenda, owners: WorkloadControllers) -> None:
-        self._api = api
-        self._agenda = agenda
+        super().__init__(api, agenda)
         self._owners = owners
         self._queue: dict[str, _Queued] = {}
         """By the Job's uid."""
@@ -384,10 +380,9 @@ class JobController:
         self._uncounted: dict[str, int] = {}
         """By the uid of a Job that ignores failures: how many there may have been at most."""
 
-    def fork(self, world: ForkedWorld) -> JobController:
+    def fork(self, world: ForkedWorld) -> Self:
         """The same for a fork of the world."""
-        other = copy(self)
-        other._api, other._agenda = world.api, world.agenda
+        other = super().fork(world)
         other._owners = world.agenda.own(self._owners)
         self._queue, other._queue = fork_dict(self._queue)
         return other

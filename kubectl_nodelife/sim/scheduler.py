@@ -21,7 +21,7 @@ import heapq
 from collections.abc import Callable, Hashable, Iterator, Mapping
 from copy import copy
 from dataclasses import dataclass, field
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, Self
 
 from msgspec.structs import asdict, replace
 
@@ -44,7 +44,7 @@ from kubectl_nodelife.kube.service import Service
 from kubectl_nodelife.kube.storage import PersistentVolume, PersistentVolumeClaim, StorageClass
 from kubectl_nodelife.kube.times import SECOND_NS, whole_seconds
 from kubectl_nodelife.kube.workload import ReplicaSet, ReplicationController, StatefulSet
-from kubectl_nodelife.sim.api import Api, BindPod, ForkedWorld, event_record
+from kubectl_nodelife.sim.api import Api, BindPod, ForkedWorld, WorldPart, event_record
 from kubectl_nodelife.sim.timeline import OWNER, Agenda
 from kubectl_nodelife.workloads.placement import PlacementSimulator, pinned_node, priority
 from kubectl_nodelife.workloads.pod_classes import (
@@ -119,7 +119,7 @@ class _Line:
         return next(iter(self.pods.values()))
 
 
-class Scheduler:
+class Scheduler(WorldPart):
     """Finds nodes for pods, and keeps those that fit nowhere until something changes."""
 
     def __init__(
@@ -131,8 +131,7 @@ class Scheduler:
         paced: bool = False,
     ) -> None:
         """`paced`: its client has the limits of upstream's default; else none."""
-        self._api = api
-        self._agenda = agenda
+        super().__init__(api, agenda)
         self._scoring = scoring or FewestPods()
         self.classes = PodClasses()
         """What pods ask of nodes and take of them, read once for all that ask and take the same."""
@@ -167,10 +166,9 @@ class Scheduler:
         self._api.on_node(self._node_changed)
         self._api.on_object(self._object_changed)
 
-    def fork(self, world: ForkedWorld) -> Scheduler:
+    def fork(self, world: ForkedWorld) -> Self:
         """The same for a fork of the world."""
-        other = copy(self)
-        other._api, other._agenda = world.api, world.agenda
+        other = super().fork(world)
         cache = other._cache = self._cache.fork(world.api)
         other.placement = self.placement.fork(cache)
         self._waiting, other._waiting = fork_dict(self._waiting, _Line.copy)

@@ -24,7 +24,6 @@ import msgspec
 
 from kubectl_nodelife.controllers.daemonset.memory import (
     ALREADY_EXISTS,
-    CONTROLLER,
     INVALID,
     NOT_FOUND,
     Calls,
@@ -162,9 +161,9 @@ def revisions_to_delete(
 def adopt(context: SyncContext, kind: str, obj: KubeObject) -> actions.AdoptObject:
     """The action that makes an orphan the set's."""
     return actions.AdoptObject(
-        controller=CONTROLLER,
-        because=f"it matches the selector of {context.daemon_set.name} and has no controller",
-        cause=context.cause,
+        **context.why(
+            f"it matches the selector of {context.daemon_set.name} and has no controller"
+        ),
         kind=kind,
         **actions.of_object(obj),
         owner=controller_reference(context.daemon_set),
@@ -174,9 +173,7 @@ def adopt(context: SyncContext, kind: str, obj: KubeObject) -> actions.AdoptObje
 def release(context: SyncContext, kind: str, obj: KubeObject) -> actions.ReleaseObject:
     """The action that lets go of what no longer matches."""
     return actions.ReleaseObject(
-        controller=CONTROLLER,
-        because=f"its labels no longer match the selector of {context.daemon_set.name}",
-        cause=context.cause,
+        **context.why(f"its labels no longer match the selector of {context.daemon_set.name}"),
         kind=kind,
         **actions.of_object(obj),
         owner_uid=context.daemon_set.uid,
@@ -245,9 +242,7 @@ def _label(sync: SyncContext, _failures: Failures) -> Calls:
     sync.then(_labelled)
     return [
         actions.UpdateControllerRevision(
-            controller=CONTROLLER,
-            because="the revision lacks its hash label",
-            cause=sync.cause,
+            **sync.why("the revision lacks its hash label"),
             **actions.of_object(r),
             number=r.revision,
             hash_label=(LABEL_CONTROLLER_REVISION_HASH, r.name),
@@ -287,9 +282,7 @@ def _snapshot(sync: SyncContext, number: int, old: Old) -> Calls:
         return ()
     return [
         actions.CreateControllerRevision(
-            controller=CONTROLLER,
-            because=f"no revision holds the present template of {sync.daemon_set.name}",
-            cause=sync.cause,
+            **sync.why(f"no revision holds the present template of {sync.daemon_set.name}"),
             namespace=revision.namespace,
             name=revision.name,
             revision=revision,
@@ -314,9 +307,7 @@ def _snapshot_made(
     sync.then(partial(_collided, revision.name))
     return [
         actions.RaiseCollisionCount(
-            controller=CONTROLLER,
-            because=f"another template has the name {revision.name}",
-            cause=sync.cause,
+            **sync.why(f"another template has the name {revision.name}"),
             **actions.of_object(daemon_set),
             seen=daemon_set.status.collision_count,
             check=sync.rules.collision_count_checked,
@@ -334,9 +325,7 @@ def _relabel_pods(sync: SyncContext, keep: ControllerRevision) -> Calls:
     label = hash_label(keep)
     return [
         actions.SetPodLabel(
-            controller=CONTROLLER,
-            because=f"revision {keep.name} holds the same template as the pod's",
-            cause=sync.cause,
+            **sync.why(f"revision {keep.name} holds the same template as the pod's"),
             **actions.of_pod(pod),
             key=LABEL_CONTROLLER_REVISION_HASH,
             value=label,
@@ -368,9 +357,7 @@ def _renumber(sync: SyncContext, current: ControllerRevision, number: int, old: 
     sync.then(partial(_renumbered, current.key, old))
     return [
         actions.UpdateControllerRevision(
-            controller=CONTROLLER,
-            because=f"the template is that of revision {current.revision} again",
-            cause=sync.cause,
+            **sync.why(f"the template is that of revision {current.revision} again"),
             **actions.of_object(current),
             number=number,
         )
@@ -402,9 +389,7 @@ def delete_revisions(
     sync.then(raise_first)
     return [
         actions.DeleteControllerRevision(
-            controller=CONTROLLER,
-            because=because,
-            cause=sync.cause,
+            **sync.why(because),
             **actions.of_object(r),
             number=r.revision,
         )

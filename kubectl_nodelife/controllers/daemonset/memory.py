@@ -31,7 +31,7 @@ from kubectl_nodelife.controllers.daemonset.placement import Placement
 from kubectl_nodelife.controllers.daemonset.pods_on_node import DaemonPods, FailedPodsBackoff
 from kubectl_nodelife.controllers.daemonset.template import PodTemplate, template_generation
 from kubectl_nodelife.copy_on_write import copy_of_dict, fork_dict, unchanging
-from kubectl_nodelife.engine.actions import Action, RecordEvent, of_object
+from kubectl_nodelife.engine.actions import Action, OriginFields, RecordEvent, of_object
 from kubectl_nodelife.engine.cache import Cache
 from kubectl_nodelife.engine.events import Outcome
 from kubectl_nodelife.kube.meta import KubeObject, LabelSelector, controller_of
@@ -412,14 +412,16 @@ class SyncContext:
         events, self.events = self.events, []
         return events
 
+    def why(self, because: str, cause: Action | None = None) -> OriginFields:
+        """Whose an action of this sync is, and what led to it; without `cause`, what woke it."""
+        return {"controller": CONTROLLER, "because": because, "cause": cause or self.cause}
+
     def event(
         self, type_: str, reason: str, message: str, cause: Action | None = None
     ) -> RecordEvent:
         """An event on the set."""
         return RecordEvent(
-            controller=CONTROLLER,
-            because=message,
-            cause=cause or self.cause,
+            **self.why(message, cause),
             kind="DaemonSet",
             **of_object(self.daemon_set),
             type=type_,

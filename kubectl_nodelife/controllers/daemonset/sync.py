@@ -26,7 +26,6 @@ from kubectl_nodelife.controllers.daemonset.history import (
     release,
 )
 from kubectl_nodelife.controllers.daemonset.memory import (
-    CONTROLLER,
     GATEWAY_TIMEOUT,
     NOT_FOUND,
     Calls,
@@ -151,9 +150,7 @@ def create_pod(
     shown = context.cache.nodes.get(node)
     kubelet_version = shown.status.node_info.kubelet_version if shown is not None else ""
     return CreatePod(
-        controller=CONTROLLER,
-        because=because,
-        cause=context.cause,
+        **context.why(because),
         namespace=daemon_set.namespace,
         pod=name,
         manifest=context.template.pod_manifest(name, node, revision_hash, kubelet_version),
@@ -211,12 +208,7 @@ def _note_failed_creates(context: SyncContext, failures: Failures) -> list[Actio
 def _delete(delete: Sequence[PodToDelete], sync: SyncContext, _failures: Failures) -> Calls:
     if not delete:
         return ()
-    batch = tuple(
-        DeletePod(
-            controller=CONTROLLER, because=doomed.because, cause=sync.cause, **of_pod(doomed.pod)
-        )
-        for doomed in delete
-    )
+    batch = tuple(DeletePod(**sync.why(doomed.because), **of_pod(doomed.pod)) for doomed in delete)
     sync.then(partial(_deleted, batch))
     return batch
 
@@ -431,9 +423,9 @@ def _write_status(
     sync.then(partial(_status_written, status_of, attempt))
     return [
         UpdateDaemonSetStatus(
-            controller=CONTROLLER,
-            because=f"reported {'; '.join(changes)}" if changes else "a generation was acted on",
-            cause=sync.cause,
+            **sync.why(
+                f"reported {'; '.join(changes)}" if changes else "a generation was acted on"
+            ),
             **of_object(daemon_set),
             status=status,
             reread=attempt > 1,

@@ -21,7 +21,7 @@ import msgspec
 from kubectl_nodelife.controllers.daemonset.behaviour import Behaviour
 from kubectl_nodelife.kube import wellknown
 from kubectl_nodelife.kube.codec import convert
-from kubectl_nodelife.kube.meta import OwnerReference
+from kubectl_nodelife.kube.meta import OwnerReference, new_controller_ref
 from kubectl_nodelife.kube.pod import Pod, PodSpec, Toleration
 from kubectl_nodelife.kube.workload import DaemonSet
 
@@ -225,7 +225,7 @@ class PodTemplate:
             "generateName": f"{self.daemon_set.name}-",
             "namespace": self.daemon_set.namespace,
             "labels": self.labels(revision_hash),
-            "ownerReferences": [owner_manifest(self.daemon_set)],
+            "ownerReferences": [msgspec.to_builtins(controller_reference(self.daemon_set))],
         }
         for key in ("annotations", "finalizers"):
             if self.metadata.get(key):
@@ -241,18 +241,5 @@ class PodTemplate:
 
 
 def controller_reference(daemon_set: DaemonSet) -> OwnerReference:
-    """The owner reference that daemon pods and revisions carry. Follows `NewControllerRef`."""
-    return OwnerReference(
-        api_version="apps/v1",
-        kind="DaemonSet",
-        name=daemon_set.name,
-        uid=daemon_set.uid,
-        controller=True,
-        block_owner_deletion=True,
-    )
-
-
-def owner_manifest(daemon_set: DaemonSet) -> Json:
-    """The same as JSON."""
-    manifest: Json = msgspec.to_builtins(controller_reference(daemon_set))
-    return manifest
+    """The owner reference that daemon pods and revisions carry."""
+    return new_controller_ref("DaemonSet", daemon_set)

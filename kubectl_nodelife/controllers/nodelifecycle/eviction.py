@@ -27,6 +27,7 @@ from kubectl_nodelife.controllers.nodelifecycle.taints import (
     UNREACHABLE,
     remove_taints,
     swap_taints,
+    why,
 )
 from kubectl_nodelife.controllers.nodelifecycle.zones import (
     FULL,
@@ -109,13 +110,9 @@ def _queue_for_tainting(
 
 def _queued(memory: Memory, node: Node, zone: str, because: str) -> QueueNode:
     """The node has come into the queue: that is the cause of what comes of it."""
-    queued = memory.queued_cause[node.name] = QueueNode(
-        controller=CONTROLLER,
-        because=because,
-        cause=memory.ready_cause.get(node.name),
-        **of_node(node),
-        zone=zone,
-    )
+    cause = memory.ready_cause.get(node.name)
+    queued = QueueNode(**why(because, cause), **of_node(node), zone=zone)
+    memory.queued_cause[node.name] = queued
     return queued
 
 
@@ -159,14 +156,8 @@ def _take_off(
 
 
 def _unqueue(memory: Memory, node: str, uid: str, zone: str, because: str) -> UnqueueNode:
-    return UnqueueNode(
-        controller=CONTROLLER,
-        because=because,
-        cause=memory.ready_cause.get(node),
-        node=node,
-        node_uid=uid,
-        zone=zone,
-    )
+    cause = memory.ready_cause.get(node)
+    return UnqueueNode(**why(because, cause), node=node, node_uid=uid, zone=zone)
 
 
 def eviction_pass(
@@ -348,9 +339,7 @@ def delete_pods(
     here = [pod for pod in pods if pod.spec.node_name == name]
     if here:
         yield RecordEvent(
-            controller=CONTROLLER,
-            because=because,
-            cause=cause,
+            **why(because, cause),
             kind="Node",
             name=name,
             object_uid=node.uid if node else "",
@@ -367,9 +356,7 @@ def _delete_pod(
     meta = pod.metadata
     if pod.status.reason != NODE_LOST:
         yield SetPodReason(
-            controller=CONTROLLER,
-            because=because,
-            cause=cause,
+            **why(because, cause),
             **of_pod(pod),
             reason=NODE_LOST,
             message=f"Node {name} which was running pod {meta.name} is unresponsive",
@@ -377,18 +364,10 @@ def _delete_pod(
         )
     if meta.deletion_grace_period_seconds is not None or belongs_to_daemon_set(pod, cache):
         return
-    delete = DeletePod(
-        controller=CONTROLLER,
-        because=because,
-        cause=cause,
-        **of_pod(pod),
-        by_pod_worker=by_pod_worker,
-    )
+    delete = DeletePod(**why(because, cause), **of_pod(pod), by_pod_worker=by_pod_worker)
     yield delete
     yield RecordEvent(
-        controller=CONTROLLER,
-        because=because,
-        cause=delete,
+        **why(because, delete),
         kind="Pod",
         **of_object(pod),
         reason="NodeControllerEviction",
@@ -465,9 +444,7 @@ def _set_zone_state(memory: Memory, zone: str, state: str, because: str) -> Iter
     before, (ready, not_ready) = memory.zones.states[zone], memory.zones.counts()[zone]
     memory.zones.states[zone] = state
     yield SetZoneState(
-        controller=CONTROLLER,
-        because=because,
-        cause=memory.last_loss,
+        **why(because, memory.last_loss),
         zone=zone,
         from_=before,
         to=state,

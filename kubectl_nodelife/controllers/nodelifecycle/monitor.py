@@ -28,7 +28,12 @@ from kubectl_nodelife.controllers.nodelifecycle.health import (
     update_node_health,
 )
 from kubectl_nodelife.controllers.nodelifecycle.memory import Memory, OpenPass
-from kubectl_nodelife.controllers.nodelifecycle.taints import CONTROLLER, NOT_READY, UNREACHABLE
+from kubectl_nodelife.controllers.nodelifecycle.taints import (
+    CONTROLLER,
+    NOT_READY,
+    UNREACHABLE,
+    why,
+)
 from kubectl_nodelife.engine.actions import (
     Action,
     AfterWrites,
@@ -441,13 +446,8 @@ def _set_conditions(
     else:
         which = "node-monitor-grace-period"
         because = f"no sign of life for {silent}"
-    return SetNodeConditions(
-        controller=CONTROLLER,
-        because=f"{because}, longer than {which} {grace}",
-        cause=heartbeat.cause if heartbeat is not None else None,
-        **of_node(node),
-        conditions=verdict.write,
-    )
+    origin = why(f"{because}, longer than {which} {grace}", heartbeat.cause if heartbeat else None)
+    return SetNodeConditions(**origin, **of_node(node), conditions=verdict.write)
 
 
 def _mark_pods(
@@ -487,9 +487,7 @@ def _node_event(
 ) -> RecordEvent:
     """An event on the node. `bare`: the message stands alone, without "Node NAME event"."""
     return RecordEvent(
-        controller=CONTROLLER,
-        because=because or message,
-        cause=cause,
+        **why(because or message, cause),
         kind="Node",
         name=node.name,
         object_uid=node.uid,

@@ -9,7 +9,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from kubectl_nodelife.engine.actions import Action, AddTaints, RemoveTaints, SetNodeLabels, of_node
+from kubectl_nodelife.engine.actions import (
+    Action,
+    AddTaints,
+    OriginFields,
+    RemoveTaints,
+    SetNodeLabels,
+    of_node,
+)
 from kubectl_nodelife.kube import wellknown
 from kubectl_nodelife.kube.node import Node, Taint
 from kubectl_nodelife.kube.times import whole_seconds
@@ -39,6 +46,11 @@ NO_EXECUTE_TAINTS: Final = {
     "False": (NOT_READY, UNREACHABLE),
     "Unknown": (UNREACHABLE, NOT_READY),
 }
+
+
+def why(because: str, cause: Action | None) -> OriginFields:
+    """Whose the actions of this folder are, and what led to one."""
+    return {"controller": CONTROLLER, "because": because, "cause": cause}
 
 
 def is_own(taint: Taint) -> bool:
@@ -78,9 +90,7 @@ def swap_taints(
     if add:
         stamp = whole_seconds(now_ns)
         taints = tuple(Taint(t.key, t.effect, t.value, stamp) for t in add)
-        yield AddTaints(
-            controller=CONTROLLER, because=because, cause=cause, **of_node(node), taints=taints
-        )
+        yield AddTaints(**why(because, cause), **of_node(node), taints=taints)
     yield from remove_taints(node, remove, because, cause)
 
 
@@ -93,9 +103,7 @@ def remove_taints(
     """
     present = tuple(t for t in node.spec.taints if any(t.matches(r) for r in taints))
     if present:
-        yield RemoveTaints(
-            controller=CONTROLLER, because=because, cause=cause, **of_node(node), taints=present
-        )
+        yield RemoveTaints(**why(because, cause), **of_node(node), taints=present)
 
 
 def wanted_no_schedule(node: Node) -> dict[str, str]:
@@ -153,9 +161,5 @@ def reconcile_labels(node: Node, beta_is_truth: bool, cause: Action | None) -> I
             changed[copy] = labels[truth]
     if changed:
         yield SetNodeLabels(
-            controller=CONTROLLER,
-            because="labels of both generations must agree",
-            cause=cause,
-            **of_node(node),
-            labels=changed,
+            **why("labels of both generations must agree", cause), **of_node(node), labels=changed
         )

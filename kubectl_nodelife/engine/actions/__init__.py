@@ -15,6 +15,7 @@ from kubectl_nodelife.engine.actions.action import CancelEviction as CancelEvict
 from kubectl_nodelife.engine.actions.action import Detail as Detail
 from kubectl_nodelife.engine.actions.action import NodeAction as NodeAction
 from kubectl_nodelife.engine.actions.action import ObjectAction as ObjectAction
+from kubectl_nodelife.engine.actions.action import OriginFields as OriginFields
 from kubectl_nodelife.engine.actions.action import PodAction as PodAction
 from kubectl_nodelife.engine.actions.action import QueueNode as QueueNode
 from kubectl_nodelife.engine.actions.action import ReadLeases as ReadLeases

@@ -236,6 +236,14 @@ class ObjectAction(Action, frozen=True, kw_only=True, gc=False):
         return self.object_uid
 
 
+class OriginFields(TypedDict):
+    """Whose an action is, and why."""
+
+    controller: str
+    because: str
+    cause: Action | None
+
+
 class PodFields(TypedDict):
     """Which pod an action is on."""
 

@@ -61,7 +61,7 @@ from kubectl_nodelife.engine.calls.call import (
 from kubectl_nodelife.kube.codec import convert
 from kubectl_nodelife.kube.meta import KubeObject
 from kubectl_nodelife.kube.node import Node, NodeSpec, Taint
-from kubectl_nodelife.kube.pod import TERMINAL_PHASES, Pod, PodCondition
+from kubectl_nodelife.kube.pod import TERMINAL_PHASES, Pod
 from kubectl_nodelife.kube.times import SECOND_NS, format_time
 from kubectl_nodelife.kube.unreadable import InputError
 from kubectl_nodelife.kube.wellknown import (
@@ -105,18 +105,6 @@ def mark_pod_not_ready(
 def set_pod_reason(action: SetPodReason, seen: KubeObject | None, now_ns: int) -> Conversation:
     """PATCH of reason and message, under the version seen."""
     return patch_status(action, seen, {"reason": action.reason, "message": action.message})
-
-
-def set_pod_condition(
-    action: SetPodCondition, seen: KubeObject | None, now_ns: int
-) -> Conversation:
-    """Read, then PATCH of the condition, and of the phase that goes along, if that changes it."""
-    return _patch_status(action, action.phase, action.condition, now_ns)
-
-
-def set_pod_phase(action: SetPodPhase, seen: KubeObject | None, now_ns: int) -> Conversation:
-    """Read, then PATCH of the phase."""
-    return _patch_status(action, action.phase, None, now_ns)
 
 
 def delete_pod(action: DeletePod, seen: KubeObject | None, now_ns: int) -> Conversation:
@@ -223,9 +211,10 @@ def evict_pod(action: EvictPod, seen: KubeObject | None, now_ns: int) -> Convers
             return Result(OK, changed=True, fresh=pod)
 
 
-def _patch_status(
-    action: PodAction, phase: str, condition: PodCondition | None, now_ns: int
+def set_pod_condition(
+    action: SetPodCondition | SetPodPhase, seen: KubeObject | None, now_ns: int
 ) -> Conversation:
+    """Read, then PATCH of the condition, or of the phase, or both, if that changes the pod."""
     current = yield from read(action, quorum=True)
     if isinstance(current, Result):
         return current
@@ -237,10 +226,11 @@ def _patch_status(
         return refused
     generation = pod.metadata.generation
     status: Body = {}
-    if phase:
+    if action.phase:
         status = {"observedGeneration": generation} if generation else {}
-        status["phase"] = phase
-    if condition is not None:
+        status["phase"] = action.phase
+    if isinstance(action, SetPodCondition):
+        condition = action.condition
         types = [c.type for c in pod.status.conditions]
         if condition.type not in types:
             types.append(condition.type)
