@@ -138,12 +138,12 @@ def pod_requests(pod: Pod, assumed: Mapping[str, int] | None = None) -> Mapping[
         case [only]:  # as in most pods
             requests = _assuming(only.resources, assumed)
         case containers:
-            requests = _sum(_assuming(c.resources, assumed) for c in containers)
+            requests = sum_of(_assuming(c.resources, assumed) for c in containers)
     if spec.init_containers:
         requests = _with_init_containers(requests, spec.init_containers, assumed)
     if spec.resources is not None:
         requests = {**requests, **_pod_level(spec)}
-    return _sum((requests, amounts(spec.overhead))) if spec.overhead else requests
+    return sum_of((requests, amounts(spec.overhead))) if spec.overhead else requests
 
 
 def _assuming(
@@ -164,11 +164,11 @@ def _with_init_containers(
     for container in init_containers:
         own = _assuming(container.resources, assumed)
         if container.restart_policy == "Always":
-            sidecars = _sum((sidecars, own))
-            peak = _max(peak, sidecars)
+            sidecars = sum_of((sidecars, own))
+            peak = max_of(peak, sidecars)
         else:
-            peak = _max(peak, _sum((sidecars, own)))
-    return _max(_sum((requests, sidecars)), peak)
+            peak = max_of(peak, sum_of((sidecars, own)))
+    return max_of(sum_of((requests, sidecars)), peak)
 
 
 def _pod_level(spec: PodSpec) -> Amounts:
@@ -182,7 +182,8 @@ def _pod_level(spec: PodSpec) -> Amounts:
     }
 
 
-def _sum(parts: Iterable[Mapping[str, int]]) -> Amounts:
+def sum_of(parts: Iterable[Mapping[str, int]]) -> Amounts:
+    """All of them together."""
     total: Amounts = {}
     for part in parts:
         for name, amount in part.items():
@@ -190,5 +191,6 @@ def _sum(parts: Iterable[Mapping[str, int]]) -> Amounts:
     return total
 
 
-def _max(one: Mapping[str, int], other: Mapping[str, int]) -> Amounts:
+def max_of(one: Mapping[str, int], other: Mapping[str, int]) -> Amounts:
+    """Of each resource the larger amount."""
     return {n: max(one.get(n, 0), other.get(n, 0)) for n in (*one, *other)}

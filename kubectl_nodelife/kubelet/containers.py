@@ -260,6 +260,7 @@ _UNKNOWN: Final = ContainerState(
         exit_code=137,
     )
 )
+_ILLEGAL: Final = "attempted illegal transition to non-terminated state"
 
 
 def illegal_transition(
@@ -272,21 +273,8 @@ def illegal_transition(
     if rules.restart_all_containers and _may_restart_all(spec):
         return None
     for status in old.container_statuses or ():
-        if not _must_stay_terminated(status, spec):
-            continue
-        if _restarts_by_its_own_policy(spec.containers, status, rules):
-            continue
-        if _came_back(status, new.container_statuses):
-            return (
-                f"terminated container {status.name} attempted illegal transition"
-                " to non-terminated state"
-            )
-    return _illegal_init_transition(old, new, spec, rules)
-
-
-def _illegal_init_transition(
-    old: PodStatus, new: PodStatus, spec: PodSpec, rules: StatusRules
-) -> str | None:
+        if _may_not_come_back(status, new.container_statuses, spec.containers, spec, rules):
+            return f"terminated container {status.name} {_ILLEGAL}"
     for index, status in enumerate(old.init_container_statuses or ()):
         if rules.init_matched_by_index:
             container = _container_at(spec.init_containers, status, index)
@@ -294,27 +282,26 @@ def _illegal_init_transition(
                 return f"found mismatch between pod spec and status, container: {status.name}"
             if is_sidecar(container):
                 continue
-        if not _must_stay_terminated(status, spec):
-            continue
-        if _restarts_by_its_own_policy(spec.init_containers, status, rules):
-            continue
-        if _came_back(status, new.init_container_statuses):
-            return (
-                f"terminated init container {status.name} attempted illegal transition"
-                " to non-terminated state"
-            )
+        now, containers = new.init_container_statuses, spec.init_containers
+        if _may_not_come_back(status, now, containers, spec, rules):
+            return f"terminated init container {status.name} {_ILLEGAL}"
     return None
 
 
-def _must_stay_terminated(status: ContainerStatus, spec: PodSpec) -> bool:
-    terminated = status.state.terminated
-    if terminated is None:
+def _may_not_come_back(
+    old: ContainerStatus,
+    new: Statuses | None,
+    containers: tuple[Container, ...],
+    spec: PodSpec,
+    rules: StatusRules,
+) -> bool:
+    """True if the container is back, which had to stay terminated."""
+    terminated = old.state.terminated
+    if terminated is None or (terminated.exit_code != 0 and spec.restart_policy == "OnFailure"):
         return False
-    return terminated.exit_code == 0 or spec.restart_policy != "OnFailure"
-
-
-def _came_back(status: ContainerStatus, new: Statuses | None) -> bool:
-    return any(n.name == status.name and n.state.terminated is None for n in new or ())
+    if _restarts_by_its_own_policy(containers, old.name, terminated.exit_code, rules):
+        return False
+    return any(n.name == old.name and n.state.terminated is None for n in new or ())
 
 
 def _container_at(
@@ -327,16 +314,14 @@ def _container_at(
 
 
 def _restarts_by_its_own_policy(
-    containers: tuple[Container, ...], status: ContainerStatus, rules: StatusRules
+    containers: tuple[Container, ...], name: str, exit_code: int, rules: StatusRules
 ) -> bool:
     """True if the container's own rules or policy, not the pod's, restart it after this exit."""
     if not rules.restart_rules:
         return False
-    terminated = status.state.terminated
-    exit_code = terminated.exit_code if terminated is not None else 0
     actions = ("Restart", "RestartAllContainers") if rules.restart_all_containers else ("Restart",)
     for container in containers:
-        if container.name != status.name or not container.restart_policy:
+        if container.name != name or not container.restart_policy:
             continue
         rule = _matching_rule(container, exit_code)
         if rule is not None and rule.action in actions:

@@ -34,7 +34,7 @@ from kubectl_nodelife.kube.pod import (
     PodSpec,
     Toleration,
 )
-from kubectl_nodelife.kube.quantity import Amounts, amounts
+from kubectl_nodelife.kube.quantity import Amounts, amounts, max_of, sum_of
 from kubectl_nodelife.kube.selectors import (
     matches_node_selector_term,
     matches_node_selector_terms,
@@ -252,10 +252,9 @@ def insufficient_resource(spec: PodSpec, node: Node, others: list[Pod]) -> str |
     cpu, memory and ephemeral storage are compared even if it does not request that one.
     """
     allocatable = amounts(node.status.allocatable)
-    wanted = _requests_with_init(spec)
-    used: Amounts = {}
-    for pod in others:
-        _add(used, _requests(pod.spec))
+    wanted, used = _requests(spec), sum_of(_requests(pod.spec) for pod in others)
+    for container in spec.init_containers:
+        wanted = max_of(wanted, amounts(container.resources.requests))
     short = None
     if len(others) + 1 > allocatable.get("pods", 0):
         short = _shortage("pods", 1, len(others), allocatable.get("pods", 0))
@@ -273,20 +272,4 @@ def _shortage(name: str, wanted: int, used: int, capacity: int) -> str:
 
 
 def _requests(spec: PodSpec) -> Amounts:
-    total: Amounts = {}
-    for container in spec.containers:
-        _add(total, amounts(container.resources.requests))
-    return total
-
-
-def _add(total: Amounts, more: Amounts) -> None:
-    for name, amount in more.items():
-        total[name] = total.get(name, 0) + amount
-
-
-def _requests_with_init(spec: PodSpec) -> Amounts:
-    total = _requests(spec)
-    for container in spec.init_containers:
-        for name, amount in amounts(container.resources.requests).items():
-            total[name] = max(amount, total.get(name, 0))
-    return total
+    return sum_of(amounts(container.resources.requests) for container in spec.containers)

@@ -411,12 +411,9 @@ class NodeLifecycleController:
         """Sleep through the rounds of the loop in which no limiter would give a token."""
         if self.memory.loop_zone is not None:
             return
-        at: int | None = None
-        for queue in self.memory.zones.queues.values():
-            if queue:
-                accepts = queue.limiter.next_accept(now_ns)
-                if accepts is not None:
-                    at = accepts if at is None else min(at, accepts)
+        queues = self.memory.zones.queues.values()
+        accepted = [queue.limiter.next_accept(now_ns) for queue in queues if queue]
+        at = min((at for at in accepted if at is not None), default=None)
         if at is None:
             return
         period = EVICTION_LOOP_PERIOD_NS

@@ -137,7 +137,8 @@ def continue_pass(memory: Memory, cache: Cache, now_ns: int) -> Iterator[Action 
     if open_pass.added or open_pass.ended:
         return
     if open_pass.names or open_pass.looked_at:
-        memory.look_at -= open_pass.include(_late(memory, now_ns))
+        memory.look_at.update(_expired(memory, now_ns))
+        memory.look_at -= open_pass.include(memory.look_at)
     bugs, names, idle = cache.quarantine.bugs, open_pass.names, memory.workers - len(open_pass.busy)
     while names and idle:
         name = open_pass.looked_at = heappop(names)
@@ -206,12 +207,6 @@ def check_again(memory: Memory, node: Node, cache: Cache, now_ns: int) -> TurnPa
     if type(decided) is list:
         decided = [*decided, AfterWrites(controller=CONTROLLER, key=(CHECKED, node.name))]
     return part(node.name, decided)
-
-
-def _late(memory: Memory, now_ns: int) -> set[str]:
-    """Nodes that changed or whose time was over since the pass began."""
-    memory.look_at.update(_expired(memory, now_ns))
-    return memory.look_at
 
 
 def _end_pass(memory: Memory, cache: Cache, now_ns: int) -> Iterator[Action | TurnPart]:

@@ -93,15 +93,6 @@ class _Place(msgspec.Struct, frozen=True):
     labels: dict[str, str] | None
 
 
-def _place_of(placed: tuple[str, Node]) -> _Place:
-    zone, node = placed
-    return _Place(zone, node.metadata.labels)
-
-
-def _ready_in(placed: tuple[str, Node]) -> _Sample:
-    return _Sample(placed[0], True)
-
-
 class Zones:
     """States, queues and counts of all zones, by zone key.
 
@@ -165,8 +156,12 @@ class Zones:
             if not is_excluded(node, self._settings):
                 counted[name] = placed
                 self._counts.setdefault(zone, [0, 0])[0] += 1
-        self._places = made_later(at_rest, _place_of, own=self._places)
-        self._samples = made_later(counted, _ready_in, own=self._samples)
+        self._places = made_later(
+            at_rest, lambda placed: _Place(placed[0], placed[1].metadata.labels), own=self._places
+        )
+        self._samples = made_later(
+            counted, lambda placed: _Sample(placed[0], True), own=self._samples
+        )
 
     def forget(self, name: str) -> None:
         """The node is gone."""
