@@ -93,13 +93,13 @@ class VolumeNeeds(NamedTuple):
 NO_NEEDS = VolumeNeeds()
 
 
-def claim_names(pod: Pod) -> tuple[str, ...]:
+def claim_names(pod: Pod, *, ephemeral: bool = True) -> tuple[str, ...]:
     """The claims that the pod uses; a generic ephemeral volume's is named after the pod."""
     names = []
     for volume in pod.spec.volumes:
         if volume.persistent_volume_claim is not None:
             names.append(volume.persistent_volume_claim.claim_name)
-        elif volume.ephemeral is not None:
+        elif ephemeral and volume.ephemeral is not None:
             names.append(f"{pod.name}-{volume.name}")
     return tuple(names)
 
@@ -161,16 +161,9 @@ def volume_needs(pod: Pod, volumes: Volumes, *, created_anew: bool = False) -> V
     `created_anew`: for a pod that will be made, whose ephemeral claims will be made with it and so
     bind wherever their class lets them.
     """
-    if not any(v.persistent_volume_claim or v.ephemeral for v in pod.spec.volumes):
-        return NO_NEEDS
     needs = NO_NEEDS
-    for volume in pod.spec.volumes:
-        if volume.persistent_volume_claim is not None:
-            needs = _with_claim(
-                needs, pod.namespace, volume.persistent_volume_claim.claim_name, volumes
-            )
-        elif volume.ephemeral is not None and not created_anew:
-            needs = _with_claim(needs, pod.namespace, f"{pod.name}-{volume.name}", volumes)
+    for name in claim_names(pod, ephemeral=not created_anew):
+        needs = _with_claim(needs, pod.namespace, name, volumes)
     return needs
 
 
