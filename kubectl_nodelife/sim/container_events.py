@@ -17,6 +17,7 @@ from kubectl_nodelife.engine.actions import Action
 from kubectl_nodelife.engine.events import ConditionsChange
 from kubectl_nodelife.kube.pod import (
     Container,
+    ContainerStatus,
     Pod,
     PodCondition,
     PodStatus,
@@ -134,7 +135,7 @@ class ContainerEvents:
         """SetContainerReadiness, SetContainerStartup."""
         machine = self._managers.of(pod.spec.node_name).machine
         now_ns = self._api.now_ns
-        container_id = _id_of(machine.statuses[own.uid].status, name)
+        container_id = _status_of(machine.statuses[own.uid].status, name).container_id
         if event.ready is not None:
             changed = machine.set_container_readiness(own.uid, container_id, event.ready, now_ns)
             what = f"container {name} is {'' if event.ready else 'not '}ready"
@@ -178,8 +179,9 @@ class ContainerEvents:
             self._api.note(note)
             return
         changed = machine.set_pod_status(synced, status, now_ns)
-        stored = _message_of(machine.statuses[own.uid].status, names[0])
-        given, remaining = len(step.message.encode()), len(stored.encode())
+        stored = _status_of(machine.statuses[own.uid].status, names[0]).state.terminated
+        given = len(step.message.encode())
+        remaining = len(stored.message.encode()) if stored is not None else 0
         if remaining < given:
             what += f", its message cut from {given} bytes to {remaining}"
         self._report_change(pod, own, changed, what, f"{what}: the same status", cause)
@@ -219,10 +221,13 @@ class ContainerEvents:
             return False
         if self._kubelets.terms.gates_are_set():
             pod = self._gates_set(pod)
+        self._report_running(pod, None)
+        return True
+
+    def _report_running(self, pod: Pod, cause: Action | None) -> None:
         own = self._know(pod)
         names = [container.name for container in own.spec.containers]
-        self._set_pod_status(pod, own, names, ContainerStep("running"), None)
-        return True
+        self._set_pod_status(pod, own, names, ContainerStep("running"), cause)
 
     def _gates_set(self, pod: Pod) -> Pod:
         """The pod once the controllers of its readiness gates have set them."""
@@ -246,9 +251,7 @@ class ContainerEvents:
         if new.status.phase == "Running" and need_to_reconcile_pod_readiness(
             new, self._managers.rules
         ):
-            own = self._know(new)
-            names = [container.name for container in own.spec.containers]
-            self._set_pod_status(new, own, names, ContainerStep("running"), cause)
+            self._report_running(new, cause)
 
     def _conditions_changed(self, changes: Sequence[ConditionsChange]) -> None:
         for change in changes:
@@ -294,13 +297,7 @@ def _named(event: ContainerEvent, pod: Pod) -> list[str]:
     return [c.name for c in containers if c.name == event.container]
 
 
-def _id_of(status: PodStatus, name: str) -> str:
+def _status_of(status: PodStatus, name: str) -> ContainerStatus:
+    """The status of a container; an empty one where there is none."""
     statuses = (*(status.container_statuses or ()), *(status.init_container_statuses or ()))
-    return next((s.container_id for s in statuses if s.name == name), "")
-
-
-def _message_of(status: PodStatus, name: str) -> str:
-    """The termination message of a container."""
-    statuses = (*(status.container_statuses or ()), *(status.init_container_statuses or ()))
-    ended = next((s.state.terminated for s in statuses if s.name == name), None)
-    return ended.message if ended is not None else ""
+    return next((s for s in statuses if s.name == name), ContainerStatus())
