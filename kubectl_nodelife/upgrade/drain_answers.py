@@ -87,10 +87,8 @@ class LeavingPod(NamedTuple):
 
 @dataclass(slots=True)
 class LeavingPods:
-    """The part of the answer on a node that holds while its pods and `asks_the_same` do.
-
-    `refused`: why kubectl refuses; "" where it does not. `grace`: the longest, in seconds. `doubt`:
-    what is not known of a pod.
+    """The part of the answer on a node that holds while its pods and `asks_the_same` do. `refused`:
+    why kubectl refuses, or "". `grace`: the longest, in seconds. `doubt`: what is not known.
     """
 
     node: str

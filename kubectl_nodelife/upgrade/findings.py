@@ -67,7 +67,6 @@ class UpgradeEstimate(NamedTuple):
 @dataclass(slots=True)
 class PlannedNode:
     """One selected node. `decision`: claim, skip (it is left out), hold (its turn never comes).
-
     `turn`: of those that are claimed. `remedies`, which it takes together, and `flags_needed`: of
     one that cannot be drained. `left_out`: for which of the reasons that are warned of, "" for
     none. `by_chance`: it is done in some of the plays and not in others.

@@ -70,7 +70,6 @@ def make_upgrade_plan(
     progress: Progress = lambda done: None,
 ) -> UpgradePlan:
     """The plan for the cluster as it is. Raises BadInput for a policy that cannot be meant.
-
     `progress`: is called with the number of nodes that are done in the play so far.
     """
     return _Planning(snapshot, policy, settings, progress).plan()

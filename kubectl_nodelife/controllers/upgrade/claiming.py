@@ -158,9 +158,7 @@ def wait_for_the_last(p: UpgradePass, pool: str) -> None:
 
 
 def _look_for_room(p: UpgradePass) -> None:
-    """Ask again, once REFILLS_NS have passed, for room for the nodes that are tried last for want
-    of it, and forget those that have it by now.
-    """
+    """Ask each REFILLS_NS for room for nodes that are tried last; forget those that have it."""
     memory = p.memory
     if not memory.without_room or not p.is_over(memory.room_asked_ns, REFILLS_NS):
         return

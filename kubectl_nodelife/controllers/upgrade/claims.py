@@ -181,10 +181,9 @@ _RANK: Final = {"ready": 0, "slow": 1}
 
 
 def claim_order(candidates: Candidates, canaries: Sequence[str] = ()) -> Candidates:
-    """The candidates of a pool in their turn: the named canaries, then zone by zone, by cost.
-
-    Of those whose verdict is unknown the budgets still say which are quick: a plan of what could be
-    read has the order of the run that reads all.
+    """The candidates of a pool in their turn: the named canaries, then zone by zone, by cost. Where
+    the verdict is unknown the budgets still say which are quick: a plan of what could be read has
+    the order of the run that reads all.
     """
     first = {name: index for index, name in enumerate(canaries)}
 

@@ -93,11 +93,9 @@ _PASS: Final = "pass"
 
 
 class UpgradeController:
-    """One leader's controller of one run, for one epoch.
-
-    `host`: what its leader knows beside the cluster. `superseded`: why this leader must end and
-    write nothing more, "" while it leads. `is_over`: the run has ended, and its marks are off.
-    `last`: the last pass, for reports of what is held, skipped and waited for.
+    """One leader's controller of one run, for one epoch. `host`: what its leader knows beside the
+    cluster. `superseded`: why this leader must end and write nothing more, "" while it leads.
+    `is_over`: the run has ended, and its marks are off. `last`: the last pass, for reports.
     """
 
     name = marks.CONTROLLER
@@ -184,9 +182,8 @@ class UpgradeController:
     def make_pass(
         self, cache: Cache, now_ns: int, changed: Collection[str] | None = None
     ) -> list[actions.Action]:
-        """One pass. Returns the actions, in the order in which they are to be carried out.
-
-        `changed`: the nodes that may be other objects than at the last pass; None: any may.
+        """One pass: the actions, in the order in which they are to be carried out. `changed`: the
+        nodes that may be other objects than at the last pass; None: any may.
         """
         if self.superseded:
             return []

@@ -55,9 +55,7 @@ NOT_BEGUN: Final = -1
 
 class Step(_OnLease, frozen=True):
     """Where growth is in a pool. `window`: nodes that the step takes in all, 0 once growth is over.
-
-    `nodes`: those that the step claimed, by name; once growth is over, those that were in flight
-    when the last one was claimed.
+    `nodes`: those that it claimed; once growth is over, those in flight at the last claim.
     """
 
     pool: str = ""

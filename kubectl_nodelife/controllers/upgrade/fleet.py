@@ -255,9 +255,8 @@ class Fleet:
         self.memory.foreign[name] = f"annotation {marks.ANNOTATION} {is_at}"
 
     def _note_edits(self, shown: Node) -> None:
-        """An annotation that changed, and not by us: the run leaves the node alone from then on.
-
-        A write of ours whose answer was lost may show late, and so may one of an earlier epoch.
+        """An annotation that changed, and not by us: the run leaves the node alone from then on. A
+        write of ours whose answer was lost may show late, and so may one of an earlier epoch.
         """
         memory, name = self.memory, shown.name
         text = (shown.metadata.annotations or {}).get(marks.ANNOTATION)

@@ -54,7 +54,6 @@ def take_marks_off(
 
 def end_proof(p: UpgradePass, node: Node, mark: marks.NodeMark, fault: str) -> None:
     """A proof alone has ended; no mark of it stays. `fault`: why it failed, "" where it did not.
-
     The document keeps which nodes were proven, so that none is taken again.
     """
     name = node.name
@@ -217,10 +216,8 @@ _TAINTS: Final = (marks.TAINT_UNPROVEN, marks.TAINT_OUTDATED)
 
 
 class Leftover(NamedTuple):
-    """A node with marks of a run, and the write that ends them; None where nothing is written.
-
-    `stays`: a person is to decide about the node, whatever is written. `by_hand`: the kubectl lines
-    that do the same.
+    """A node with marks of a run, and the write that ends them, if any. `stays`: a person is to
+    decide about the node, whatever is written. `by_hand`: the kubectl lines that do the same.
     """
 
     node: Node

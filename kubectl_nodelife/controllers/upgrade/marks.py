@@ -155,10 +155,9 @@ class UnreadableMark(ValueError):
 
 
 def mark_of(node: Node) -> NodeMark | None:
-    """The node's mark, None where it has none. Raises UnreadableMark.
-
-    A kubelet may write its own Node, so that a cordon is ours only where the API server, too, names
-    no other manager of it (`metadata.managedFields`).
+    """The node's mark, None where it has none. Raises UnreadableMark. A kubelet may write its own
+    Node, so that a cordon is ours only where the API server, too, names no other manager of it
+    (`metadata.managedFields`).
     """
     text = (node.metadata.annotations or {}).get(ANNOTATION)
     if text is None:

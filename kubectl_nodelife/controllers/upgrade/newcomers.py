@@ -90,9 +90,8 @@ def _named_now(p: UpgradePass) -> dict[str, StepNode]:
 
 
 def _last_mark(p: UpgradePass, name: str, entry: StepNode) -> marks.NodeMark:
-    """The mark that we gave the node last, or that it had when it was last seen; for a leader that
-    has not seen it, that of its work. It may go the moment its work begins, before a watch shows
-    the mark.
+    """The mark that we gave the node last, or that it had when it was last seen, for it may go the
+    moment its work begins; for a leader that has not seen it, that of its work.
     """
     for known in (p.memory.written_marks, p.memory.last_marks):
         uid, mark = known.get(name, ("", None))

@@ -232,9 +232,8 @@ class UpgradePolicy(msgspec.Struct, frozen=True, kw_only=True, rename=_name):
 
 
 def policy_from(mapping: Mapping[str, Any]) -> UpgradePolicy:
-    """The policy of a mapping in lowerCamelCase (`{"maxUnavailable": "10%", "soak": "5m"}`).
-
-    Raises BadInput for an unknown name, a value of another type, and a time of 0.
+    """The policy of a mapping in lowerCamelCase (`{"maxUnavailable": "10%", "soak": "5m"}`). Raises
+    BadInput for an unknown name, a value of another type, and a time of 0.
     """
     field_names = {field.encode_name for field in msgspec.structs.fields(UpgradePolicy)}
     if unknown := sorted(set(mapping) - field_names):
