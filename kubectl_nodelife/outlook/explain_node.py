@@ -27,7 +27,6 @@ from kubectl_nodelife.outlook.eviction_forecast import (
     LOST,
     ClassicEviction,
     EvictionForecast,
-    eviction_forecast,
     is_left_out,
     key_of,
 )
@@ -362,6 +361,7 @@ def _pods(outlook: Outlook, of_node: NodeOutlook) -> Iterator[str]:
     taints = no_execute_taints(of_node.node.spec.taints)
     timers = {key_of(timer): timer for timer in of_node.timers}
     staying: list[str] = []
+    forecasts: list[EvictionForecast] = []
     for pod in of_node.pods:
         name = f"{pod.namespace}/{pod.name}"
         timer = timers.get(pod.key)
@@ -375,10 +375,10 @@ def _pods(outlook: Outlook, of_node: NodeOutlook) -> Iterator[str]:
             effect = eviction_effect(pod, outlook.cache, of_node, of_node.classic)
             staying.append(f"{name} {effect}.")
         else:
-            forecast = outlook.forecast(pod, taints or coming_taint(of_node))
-            staying.append(_staying(name, forecast))
-    if len(staying) > 12 and of_node.classic is None:
-        yield from _counted(of_node.pods)
+            forecasts.append(outlook.forecast(pod, taints or coming_taint(of_node)))
+            staying.append(_staying(name, forecasts[-1]))
+    if len(forecasts) > 12:
+        yield from _counted(forecasts, taints, coming_taint(of_node)[0].key)
     else:
         yield from sorted(staying)
 
@@ -391,14 +391,19 @@ def _staying(name: str, what: EvictionForecast) -> str:
     return f"{name} would be deleted {after}: {what.because}."
 
 
-def _counted(pods: Sequence[Pod]) -> Iterator[str]:
-    """Many pods: how many go after how long, the shortest first."""
-    after = Counter(eviction_forecast(pod, LOST[:1]).after_seconds for pod in pods)
-    for seconds, count in sorted(after.items(), key=lambda item: (item[0] is None, item[0] or 0)):
-        says = "tolerating a lost node for ever would stay (DaemonSet pods do)"
+def _counted(
+    forecasts: Sequence[EvictionForecast], taints: Sequence[Taint], coming: str
+) -> Iterator[str]:
+    """Many pods that stay now: how many go after how long, the shortest first. `coming`: the key of
+    the taint that decides where the node has none of `taints`.
+    """
+    lost = "its taints" if taints else "a lost node"
+    after = "the taint" if taints else f"the taint {coming}"
+    counts = Counter(forecast.after_seconds for forecast in forecasts)
+    for seconds, count in sorted(counts.items(), key=lambda item: (item[0] is None, item[0] or 0)):
+        says = f"tolerating {lost} for ever would stay (DaemonSet pods do)"
         if seconds is not None:
-            after_s = times.human_seconds(seconds)
-            says = f"would be deleted {after_s} after an unreachable taint"
+            says = f"would be deleted {times.human_seconds(seconds)} after {after}"
         yield f"{counted(count, 'pod')} {says}."
 
 

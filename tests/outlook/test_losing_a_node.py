@@ -4,6 +4,7 @@ import shlex
 from typing import Any
 
 from tests.drain.build import node, pod
+from tests.objects import toleration
 from tests.outlook.asking import Ask, lost
 
 
@@ -90,6 +91,25 @@ def test_a_zone_does_not_foretell_the_deletion_of_what_is_terminating(ask: Ask) 
     ]
     told = ask(cluster, "explain", "zone", "a", "--now", "2026-01-01T01:00:00Z").out
     assert "default/stays on a1 is deleted in" in told and "default/going" not in told
+
+
+def test_many_pods_are_counted_without_those_that_go_already(ask: Ask) -> None:
+    """One is terminating, and of a lost node one has a timer that runs."""
+
+    def many(seconds: int | None) -> list[Any]:
+        tolerates = {"tolerations": [toleration(seconds=seconds)]}
+        return [pod(f"p{number}", "a1", spec=tolerates) for number in range(13)]
+
+    gone = {"deletionTimestamp": "2026-01-01T00:40:00Z", "deletionGracePeriodSeconds": 30}
+    going = pod("going", "a1", metadata=gone)
+    when = ("--now", "2026-01-01T01:00:00Z")
+    told = ask([node("a1"), node("a2"), *many(300), going], "explain", "node", "a1", *when)
+    assert "13 pods would be deleted 5m after the taint node.kubernetes.io/unreachable." in told.out
+    timed = pod("timed", "a1", spec={"tolerations": [toleration(seconds=900)]})
+    cluster = [lost("a1"), node("a2"), *many(None), going, timed]
+    told = ask(cluster, "explain", "node", "a1", *when)
+    assert "default/timed is deleted in 5m" in told.out
+    assert "13 pods tolerating its taints for ever would stay" in told.out
 
 
 def test_the_pass_over_many_pods_is_longer_than_the_brake(ask: Ask) -> None:
