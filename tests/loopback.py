@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import os
+import secrets
 import shutil
 import socket
 import time
@@ -24,8 +25,9 @@ from kubectl_nodelife.live.client import Client
 from kubectl_nodelife.live.connection import Connection
 from kubectl_nodelife.live.target import Target, find_target
 from kubectl_nodelife.sandbox.cluster import SandboxCluster, read_beginning
-from kubectl_nodelife.sandbox.tls import Sandbox, make_sandbox
+from kubectl_nodelife.sandbox.tls import Sandbox
 from kubectl_nodelife.sim.scenario import STATUS_MANAGERS
+from tests.faulty_server import FaultyServer
 from tests.sim.documents import document
 
 KUBECTL = shutil.which("kubectl")
@@ -82,7 +84,16 @@ async def sandbox(
     rules = rules_for(settings.profile) if STATUS_MANAGERS in controllers else None
     made = make_controllers(settings, controllers)
     cluster = SandboxCluster(beginning.setting.under(settings), made, status_rules=rules)
-    served = make_sandbox(cluster, "v1.36.0", bookmark_s=bookmark_s)
+    token = secrets.token_urlsafe(24)
+    server = FaultyServer(
+        cluster.api,
+        git_version="v1.36.0",
+        token=token,
+        wake=cluster.wake,
+        now_ns=cluster.clock,
+    )
+    server.reader.bookmark_s = bookmark_s
+    served = Sandbox(cluster, server, token)
     if record is not None:
         served.server.app.middlewares.append(_recorder(record))
     if between is not None:

@@ -347,7 +347,7 @@ def _served(documents: Iterable[dict[str, Any]]) -> Iterator[tuple[str, dict[str
             meta.setdefault("namespace", "default")
         else:
             meta.pop("namespace", None)
-        yield resource.kind, document
+        yield resource.name, document
 
 
 def _newest_kubelet(objects: Iterable[object]) -> Profile | None:

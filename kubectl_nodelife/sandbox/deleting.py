@@ -14,6 +14,7 @@ from msgspec.structs import replace
 
 from kubectl_nodelife.kube.codec import encode
 from kubectl_nodelife.kube.deletion import delete_pod, marked_deleting
+from kubectl_nodelife.kube.kinds import group_of
 from kubectl_nodelife.kube.meta import Time
 from kubectl_nodelife.kube.pod import Pod, PodCondition, with_condition
 from kubectl_nodelife.kube.selectors import matches
@@ -79,11 +80,11 @@ class Deleter:
             self._orphaned.add(entry.obj.uid)
         if isinstance(entry.obj, Pod):
             return self._delete_pod(target, entry, entry.obj, options)
-        if target.resource.kind == "Namespace":
+        if target.resource.name == "Namespace":
             self._empty(target.name)
         if entry.obj.metadata.finalizers:
             return self._mark(target, entry)
-        self._remove(target.resource.kind, entry.obj.key)
+        self._remove(target.resource.name, entry.obj.key)
         return _success(target, entry)
 
     def evict(self, target: WriteTarget, body: Document, query: Any) -> Document:
@@ -175,10 +176,10 @@ class Deleter:
         for resource in RESOURCES:
             if not resource.namespaced:
                 continue
-            keys, _ = self._api.served.collections[resource.kind].page(None, 0, namespace)
+            keys, _ = self._api.served.collections[resource.name].page(None, 0, namespace)
             for key in list(keys):
                 options = DeleteOptions(grace_period_seconds=0)
-                if self._api.served.get(resource.kind, key) is not None:
+                if self._api.served.get(resource.name, key) is not None:
                     self.delete(WriteTarget(resource, *key), options)
 
     def _check(self, target: WriteTarget, entry: StoredObject, options: DeleteOptions) -> None:
@@ -218,8 +219,8 @@ def status_of(refused: EvictionRefused, pod: Pod) -> StatusError:
 def _success(target: WriteTarget, entry: StoredObject) -> Document:
     resource = target.resource
     details = {"name": target.name, "kind": resource.plural, "uid": entry.obj.uid}
-    if resource.group:
-        details["group"] = resource.group
+    if group := group_of(resource.api_version):
+        details["group"] = group
     return {
         "kind": "Status",
         "apiVersion": "v1",

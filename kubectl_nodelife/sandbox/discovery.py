@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from itertools import groupby
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
-from kubectl_nodelife.kube.kinds import KINDS
+from kubectl_nodelife.kube.kinds import KINDS, Kind, group_of
 from kubectl_nodelife.kube.meta import KubeObject
 
 _VERBS = ["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"]
@@ -22,9 +22,10 @@ _REVIEWS = {
     "authentication.k8s.io/v1": {"selfsubjectreviews": "SelfSubjectReview"},
 }
 _SUBRESOURCE_KINDS = {
-    "binding": ("", "v1", "Binding", ["create"]),
-    "eviction": ("policy", "v1", "Eviction", ["create"]),
+    "binding": ({"group": "", "version": "v1", "kind": "Binding"}, ["create"]),
+    "eviction": ({"group": "policy", "version": "v1", "kind": "Eviction"}, ["create"]),
 }
+_UPDATES = ["get", "patch", "update"]
 
 
 def version(git_version: str) -> dict[str, Any]:
@@ -45,7 +46,7 @@ def version(git_version: str) -> dict[str, Any]:
 
 def groups() -> list[str]:
     """The group versions that are served, such as `apps/v1`, those of a group in a row."""
-    return sorted({r.api_version for r in RESOURCES if r.group} | set(_REVIEWS))
+    return sorted({r.api_version for r in RESOURCES if group_of(r.api_version)} | set(_REVIEWS))
 
 
 def _by_group(group_versions: Iterable[str]) -> list[tuple[str, list[str]]]:
@@ -135,19 +136,16 @@ def _discovered(group_version: str) -> list[dict[str, Any]]:
     resources: list[dict[str, Any]] = []
     for resource in _served_in(group_version):
         item = _discovered_resource(
-            resource.plural, resource.kind, group_version, resource.namespaced, _VERBS
+            resource.plural, resource.name, group_version, resource.namespaced, _VERBS
         )
         item["shortNames"] = list(resource.short_names)
-        item["subresources"] = []
-        for sub in resource.subresources:
-            group, version_, kind, verbs = _subresource(resource, sub)
-            item["subresources"].append(
-                {
-                    "subresource": sub,
-                    "responseKind": {"group": group, "version": version_, "kind": kind},
-                    "verbs": verbs,
-                }
-            )
+        item["subresources"] = [
+            {"subresource": sub, "responseKind": response, "verbs": verbs}
+            for sub in SUBRESOURCES.get(resource.name, ())
+            for response, verbs in [
+                _SUBRESOURCE_KINDS.get(sub, (_kind(group_version, resource.name), _UPDATES))
+            ]
+        ]
         resources.append(item)
     for name, kind in _REVIEWS.get(group_version, {}).items():
         resources.append(_discovered_resource(name, kind, group_version, False, ["create"]))
@@ -157,25 +155,22 @@ def _discovered(group_version: str) -> list[dict[str, Any]]:
 def _discovered_resource(
     plural: str, kind: str, group_version: str, namespaced: bool, verbs: list[str]
 ) -> dict[str, Any]:
-    group, _, version_ = group_version.rpartition("/")
     return {
         "resource": plural,
-        "responseKind": {"group": group, "version": version_, "kind": kind},
+        "responseKind": _kind(group_version, kind),
         "scope": "Namespaced" if namespaced else "Cluster",
         "singularResource": kind.lower(),
         "verbs": verbs,
     }
 
 
-def _served_in(group_version: str) -> list[ServedResource]:
+def _kind(group_version: str, kind: str) -> dict[str, str]:
+    group, _, version_ = group_version.rpartition("/")
+    return {"group": group, "version": version_, "kind": kind}
+
+
+def _served_in(group_version: str) -> list[Kind]:
     return [resource for resource in RESOURCES if resource.api_version == group_version]
-
-
-def _subresource(resource: ServedResource, name: str) -> tuple[str, str, str, list[str]]:
-    special = _SUBRESOURCE_KINDS.get(name)
-    if special is not None:
-        return special
-    return resource.group, resource.version, resource.kind, ["get", "patch", "update"]
 
 
 def openapi_index() -> dict[str, Any]:
@@ -194,9 +189,8 @@ def openapi(group_version: str) -> dict[str, Any]:
     """
     paths = {}
     for resource in _served_in(group_version):
-        root = "apis" if resource.group else "api"
+        root = "apis" if group_of(resource.api_version) else "api"
         inside = "namespaces/{namespace}/" if resource.namespaced else ""
-        kind = {"group": resource.group, "version": resource.version, "kind": resource.kind}
         parameters = [
             {"name": name, "in": "query", "schema": {"type": "string"}}
             for name in ("dryRun", "fieldValidation")
@@ -205,104 +199,42 @@ def openapi(group_version: str) -> dict[str, Any]:
             "patch": {
                 "parameters": parameters,
                 "responses": {},
-                "x-kubernetes-group-version-kind": kind,
+                "x-kubernetes-group-version-kind": _kind(group_version, resource.name),
             }
         }
     info = {"title": "sandbox", "version": "v1"}
     return {"openapi": "3.0.0", "info": info, "paths": paths}
 
 
-_SUBRESOURCES: Final = {
-    "Pod": ("status", "binding", "eviction"),
-    "Node": ("status",),
-    "Namespace": ("status", "finalize"),
-    "DaemonSet": ("status",),
-    "ReplicaSet": ("status",),
-    "Deployment": ("status",),
-    "StatefulSet": ("status",),
-    "ReplicationController": ("status",),
-    "Job": ("status",),
-    "PodDisruptionBudget": ("status",),
-    "PersistentVolume": ("status",),
-    "PersistentVolumeClaim": ("status",),
-    "HorizontalPodAutoscaler": ("status",),
-    "Service": ("status",),
-    "EvictionRequest": ("status",),
-    "Eviction": ("status",),
-    "PodGroup": ("status",),
-}
+_RBAC: Final = "rbac.authorization.k8s.io/v1"
 
-# kind, plural, namespaced, apiVersion, short names: served, though nothing here reads them
-_OTHERS: Final = (
-    ("ConfigMap", "configmaps", True, "v1", ("cm",)),
-    ("Secret", "secrets", True, "v1", ()),
-    ("ServiceAccount", "serviceaccounts", True, "v1", ("sa",)),
-    ("Endpoints", "endpoints", True, "v1", ("ep",)),
-    ("LimitRange", "limitranges", True, "v1", ("limits",)),
-    ("ResourceQuota", "resourcequotas", True, "v1", ("quota",)),
-    ("CronJob", "cronjobs", True, "batch/v1", ("cj",)),
-    ("CSIDriver", "csidrivers", False, "storage.k8s.io/v1", ()),
-    ("ClusterRole", "clusterroles", False, "rbac.authorization.k8s.io/v1", ()),
-    ("ClusterRoleBinding", "clusterrolebindings", False, "rbac.authorization.k8s.io/v1", ()),
+_WITH_STATUS: Final = (
+    *("Pod", "Node", "Namespace", "DaemonSet", "ReplicaSet", "Deployment", "StatefulSet", "Job"),
+    *("ReplicationController", "PodDisruptionBudget", "PersistentVolume", "PersistentVolumeClaim"),
+    *("HorizontalPodAutoscaler", "Service", "EvictionRequest", "Eviction", "PodGroup"),
 )
-
-
-class ServedResource(NamedTuple):
-    """One kind as it is served. `type` is a bare KubeObject where only the metadata matter."""
-
-    kind: str
-    plural: str
-    namespaced: bool
-    api_version: str
-    type: type[KubeObject]
-    short_names: tuple[str, ...] = ()
-    subresources: tuple[str, ...] = ()
-
-    @property
-    def group(self) -> str:
-        """The API group, "" for the core one."""
-        return self.api_version.rpartition("/")[0]
-
-    @property
-    def version(self) -> str:
-        """The version without its group."""
-        return self.api_version.rpartition("/")[2]
-
-    @property
-    def name(self) -> str:
-        """`nodes`, `daemonsets.apps`: as errors and kubectl name it."""
-        return f"{self.plural}.{self.group}" if self.group else self.plural
-
-    @property
-    def read(self) -> bool:
-        """True if the simulated cluster and the controllers know the kind."""
-        return self.type is not KubeObject
-
-    @property
-    def has_status(self) -> bool:
-        """True if the status can be written on its own only."""
-        return "status" in self.subresources
-
+SUBRESOURCES: Final[dict[str, tuple[str, ...]]] = {
+    **dict.fromkeys(_WITH_STATUS, ("status",)),
+    "Pod": ("status", "binding", "eviction"),
+    "Namespace": ("status", "finalize"),
+}
+"""By the name of the kind. Of one with `status` the status can be written on its own only."""
 
 RESOURCES: Final = (
-    *(
-        ServedResource(
-            kind.name,
-            kind.plural,
-            kind.namespaced,
-            kind.api_version,
-            kind.type,
-            kind.short_names,
-            _SUBRESOURCES.get(kind.name, ()),
-        )
-        for kind in KINDS
-    ),
-    *(
-        ServedResource(kind, plural, namespaced, version, KubeObject, short)
-        for kind, plural, namespaced, version, short in _OTHERS
-    ),
+    *KINDS,
+    # Served, though nothing here reads them: only their metadata matter.
+    Kind("ConfigMap", KubeObject, "configmaps", True, ("v1",), ("cm",)),
+    Kind("Secret", KubeObject, "secrets", True, ("v1",)),
+    Kind("ServiceAccount", KubeObject, "serviceaccounts", True, ("v1",), ("sa",)),
+    Kind("Endpoints", KubeObject, "endpoints", True, ("v1",), ("ep",)),
+    Kind("LimitRange", KubeObject, "limitranges", True, ("v1",), ("limits",)),
+    Kind("ResourceQuota", KubeObject, "resourcequotas", True, ("v1",), ("quota",)),
+    Kind("CronJob", KubeObject, "cronjobs", True, ("batch/v1",), ("cj",)),
+    Kind("CSIDriver", KubeObject, "csidrivers", False, ("storage.k8s.io/v1",)),
+    Kind("ClusterRole", KubeObject, "clusterroles", False, (_RBAC,)),
+    Kind("ClusterRoleBinding", KubeObject, "clusterrolebindings", False, (_RBAC,)),
 )
 
 BY_PATH: Final = {(r.api_version, r.plural): r for r in RESOURCES}
-BY_KIND: Final = {r.kind: r for r in RESOURCES}
-BY_KIND_AND_VERSION: Final = {(r.api_version, r.kind): r for r in RESOURCES}
+BY_KIND: Final = {r.name: r for r in RESOURCES}
+BY_KIND_AND_VERSION: Final = {(r.api_version, r.name): r for r in RESOURCES}

@@ -22,11 +22,11 @@ from typing import Any, NamedTuple
 import msgspec
 
 from kubectl_nodelife.kube import selectors
+from kubectl_nodelife.kube.kinds import Kind
 from kubectl_nodelife.kube.meta import KubeObject
 from kubectl_nodelife.kube.pod import TERMINAL_PHASES
 from kubectl_nodelife.kube.times import human_duration, parse_time
 from kubectl_nodelife.kube.workload import Event
-from kubectl_nodelife.sandbox.discovery import ServedResource
 from kubectl_nodelife.sandbox.status import StatusError, bad_request, expired, invalid
 from kubectl_nodelife.sandbox.store import (
     ADDED,
@@ -64,7 +64,7 @@ class Accept(NamedTuple):
 class WatchPlan(NamedTuple):
     """A watch as asked for. `version` None: begin with all objects as they are now."""
 
-    resource: ServedResource
+    resource: Kind
     filter: Filter | None
     version: int | None
     mark_initial_end: bool
@@ -75,13 +75,13 @@ class WatchPlan(NamedTuple):
 class Reader:
     """Answers reads from a store. `bookmark_s`: how often quiet watchers get a bookmark."""
 
-    def __init__(self, store: ObjectStore, bookmark_s: float = 60.0) -> None:
+    def __init__(self, store: ObjectStore) -> None:
         self._store = store
-        self.bookmark_s = bookmark_s
+        self.bookmark_s = 60.0
 
     def list_body(
         self,
-        resource: ServedResource,
+        resource: Kind,
         namespace: str,
         query: Mapping[str, str],
         accept: Accept,
@@ -92,17 +92,17 @@ class Reader:
         if accept.as_table:
             return msgspec.json.encode(table(resource, entries, meta, now_ns, accept.include))
         return b'{"kind":"%sList","apiVersion":"%s","metadata":%s,"items":[%s]}' % (
-            resource.kind.encode(),
+            resource.name.encode(),
             resource.api_version.encode(),
             msgspec.json.encode(meta),
             b",".join([entry.raw for entry in entries]),
         )
 
     def select(
-        self, resource: ServedResource, namespace: str, query: Mapping[str, str]
+        self, resource: Kind, namespace: str, query: Mapping[str, str]
     ) -> tuple[list[StoredObject], dict[str, Any]]:
         """(the objects of a list request, the list's metadata). Raises StatusError."""
-        collection = self._store.collections[resource.kind]
+        collection = self._store.collections[resource.name]
         wanted = read_filter(resource, namespace, query)
         limit = _number(query, "limit")
         after, version = None, self._store.version
@@ -121,24 +121,11 @@ class Reader:
                 meta["remainingItemCount"] = behind
         return entries, meta
 
-    def plan_watch(
-        self,
-        resource: ServedResource,
-        namespace: str,
-        query: Mapping[str, str],
-        *,
-        watch_list: bool,
-    ) -> WatchPlan:
+    def plan_watch(self, resource: Kind, namespace: str, query: Mapping[str, str]) -> WatchPlan:
         """The terms of a watch request. Raises StatusError: 400, 410, 422, 504."""
-        collection = self._store.collections[resource.kind]
+        collection = self._store.collections[resource.name]
         text = query.get("resourceVersion", "")
-        initial = query.get("sendInitialEvents") == "true" and watch_list
-        if "sendInitialEvents" in query and not watch_list:
-            why = (
-                "Forbidden: sendInitialEvents is forbidden for watch unless the WatchList feature"
-                " gate is enabled"
-            )
-            raise invalid(resource, "", "sendInitialEvents", why)
+        initial = query.get("sendInitialEvents") == "true"
         if initial and query.get("resourceVersionMatch") != "NotOlderThan":
             raise invalid(resource, "", "resourceVersionMatch", "Required value")
         if text and not text.isdecimal():
@@ -160,17 +147,19 @@ class Reader:
             _number(query, "timeoutSeconds") or 1800,
         )
 
-    async def watch(self, plan: WatchPlan, accept: Accept, clock: Any) -> AsyncIterator[bytes]:
+    async def watch(
+        self, plan: WatchPlan, accept: Accept, now_ns: Callable[[], int]
+    ) -> AsyncIterator[bytes]:
         """The stream's pieces, each of whole lines, until the time asked for is over."""
-        collection = self._store.collections[plan.resource.kind]
-        view = _View(plan, accept, clock)
+        collection = self._store.collections[plan.resource.name]
+        form = object_form(plan.resource, accept, now_ns)
         loop = asyncio.get_running_loop()
         ends = loop.time() + plan.timeout_s
         version = plan.version
         if version is None:
             version = self._store.version
-            for lines in view.initial(collection):
-                yield lines
+            for entries in _initial(plan, collection):
+                yield b"".join(event_line(ADDED, form(entry)) for entry in entries)
             if plan.mark_initial_end:
                 yield self._bookmark(plan.resource, version, _INITIAL_EVENTS_END)
         quiet_since = loop.time()
@@ -182,7 +171,11 @@ class Reader:
             changes = list(collection.since(version))
             if changes:
                 version = changes[-1].version
-                lines = b"".join(view.line(change) for change in changes)
+                lines = b"".join(
+                    event_line(type_, form(change.entry)) if accept.as_table else change.line(type_)
+                    for change in changes
+                    if (type_ := _seen_as(change, plan.filter))
+                )
                 if lines:
                     yield lines
                     quiet_since = loop.time()
@@ -202,59 +195,53 @@ class Reader:
                 continue
 
     def _bookmark(
-        self, resource: ServedResource, version: int, annotations: dict[str, str] | None = None
+        self, resource: Kind, version: int, annotations: dict[str, str] | None = None
     ) -> bytes:
         meta: dict[str, Any] = {"resourceVersion": str(version), "creationTimestamp": None}
         if annotations:
             meta["annotations"] = annotations
         document = {
-            "kind": resource.kind,
+            "kind": resource.name,
             "apiVersion": resource.api_version,
             "metadata": meta,
         }
         return event_line("BOOKMARK", msgspec.json.encode(document))
 
 
-class _View:
-    """Changes as one watcher sees them: through its selectors, as objects or as rows."""
+def object_form(
+    resource: Kind, accept: Accept, now_ns: Callable[[], int]
+) -> Callable[[StoredObject], bytes]:
+    """What a client gets of one object: the object itself, or a Table of it."""
 
-    def __init__(self, plan: WatchPlan, accept: Accept, clock: Any) -> None:
-        self._plan = plan
-        self._accept = accept
-        self._clock = clock
-
-    def initial(self, collection: Collection) -> Iterator[bytes]:
-        """All objects, some at a time; what changes meanwhile comes after them from the log."""
-        wanted = self._plan.filter
-        keys = list(collection.keys())
-        for start in range(0, len(keys), _INITIAL_AT_ONCE):
-            entries = map(collection.entries.get, keys[start : start + _INITIAL_AT_ONCE])
-            yield b"".join(
-                self._as_line(ADDED, entry)
-                for entry in entries
-                if entry is not None and (wanted is None or wanted(entry.obj))
-            )
-
-    def line(self, change: StoreChange) -> bytes:
-        """The event that this watcher gets for the change, b"" for none."""
-        type_ = change.type
-        wanted = self._plan.filter
-        if wanted is not None:
-            now = type_ != DELETED and wanted(change.entry.obj)
-            before = change.old is not None and wanted(change.old.obj)
-            if not now and not before:
-                return b""
-            type_ = (MODIFIED if before else ADDED) if now else DELETED
-        if self._accept.as_table:
-            return self._as_line(type_, change.entry)
-        return change.line(type_)
-
-    def _as_line(self, type_: str, entry: StoredObject) -> bytes:
-        if not self._accept.as_table:
-            return event_line(type_, entry.raw)
+    def rows(entry: StoredObject) -> bytes:
         meta = {"resourceVersion": str(entry.version)}
-        rows = table(self._plan.resource, [entry], meta, self._clock(), self._accept.include)
-        return event_line(type_, msgspec.json.encode(rows))
+        return msgspec.json.encode(table(resource, [entry], meta, now_ns(), accept.include))
+
+    return rows if accept.as_table else lambda entry: entry.raw
+
+
+def _initial(plan: WatchPlan, collection: Collection) -> Iterator[list[StoredObject]]:
+    """All objects, some at a time; what changes meanwhile comes after them from the log."""
+    wanted = plan.filter
+    keys = list(collection.keys())
+    for start in range(0, len(keys), _INITIAL_AT_ONCE):
+        entries = map(collection.entries.get, keys[start : start + _INITIAL_AT_ONCE])
+        yield [
+            entry
+            for entry in entries
+            if entry is not None and (wanted is None or wanted(entry.obj))
+        ]
+
+
+def _seen_as(change: StoreChange, wanted: Filter | None) -> str:
+    """The type of the event that a watcher with that filter gets for the change, "" for none."""
+    if wanted is None:
+        return change.type
+    now = change.type != DELETED and wanted(change.entry.obj)
+    before = change.old is not None and wanted(change.old.obj)
+    if now:
+        return MODIFIED if before else ADDED
+    return DELETED if before else ""
 
 
 def _number(query: Mapping[str, str], name: str) -> int:
@@ -278,9 +265,7 @@ def _read_token(text: str) -> tuple[tuple[str, str], int]:
     return (namespace, name), version
 
 
-def read_filter(
-    resource: ServedResource, namespace: str, query: Mapping[str, str]
-) -> Filter | None:
+def read_filter(resource: Kind, namespace: str, query: Mapping[str, str]) -> Filter | None:
     """The filter of the request's selectors and namespace; None: everything. Raises StatusError."""
     parts: list[Filter] = []
     if namespace:
@@ -303,8 +288,8 @@ def read_filter(
     return lambda obj: all(part(obj) for part in parts)
 
 
-def _field_filter(resource: ServedResource, text: str) -> Filter:
-    if resource.kind != "Event":
+def _field_filter(resource: Kind, text: str) -> Filter:
+    if resource.name != "Event":
         wanted = selectors.parse_field_selector(text, resource.type)
         return lambda obj: selectors.matches_fields(wanted, obj)
     terms: list[tuple[Callable[[Any], str], bool, str]] = []
@@ -330,14 +315,14 @@ _ROLE = "node-role.kubernetes.io/"
 
 
 def table(
-    resource: ServedResource,
+    resource: Kind,
     entries: list[StoredObject],
     meta: Document,
     now_ns: int,
     include: str = "Metadata",
 ) -> Document:
     """A `meta.k8s.io/v1` Table of these objects. `include`: what of each object goes along."""
-    columns, wide, cells = _SHAPES.get(resource.kind, (("Name", "Age"), (), _other_cells))
+    columns, wide, cells = _SHAPES.get(resource.name, (("Name", "Age"), (), _other_cells))
     return {
         "kind": "Table",
         "apiVersion": "meta.k8s.io/v1",
@@ -399,20 +384,16 @@ def _node_cells(node: Document, now_ns: int) -> list[Any]:
     roles |= {labels.get("kubernetes.io/role", "")}
     about = status.get("nodeInfo") or {}
     addresses = {a.get("type"): a.get("address") for a in status.get("addresses") or ()}
-    architecture = about.get("architecture")
-    return [
-        node["metadata"]["name"],
-        ",".join(states),
-        ",".join(sorted(filter(None, roles))) or _NONE,
-        _age(node, now_ns),
-        about.get("kubeletVersion", ""),
-        addresses.get("InternalIP") or _NONE,
-        addresses.get("ExternalIP") or _NONE,
-        about.get("osImage") or "<unknown>",
-        (about.get("kernelVersion") or "<unknown>")
-        + (f" ({architecture})" if architecture else ""),
-        about.get("containerRuntimeVersion") or "<unknown>",
-    ]
+    image, kernel, runtime = (
+        about.get(key) or "<unknown>"
+        for key in ("osImage", "kernelVersion", "containerRuntimeVersion")
+    )
+    if architecture := about.get("architecture"):
+        kernel += f" ({architecture})"
+    name, named = node["metadata"]["name"], ",".join(sorted(filter(None, roles))) or _NONE
+    row = [name, ",".join(states), named, _age(node, now_ns), about.get("kubeletVersion", "")]
+    at = [addresses.get(type_) or _NONE for type_ in ("InternalIP", "ExternalIP")]
+    return [*row, *at, image, kernel, runtime]
 
 
 def _pod_cells(pod: Document, now_ns: int) -> list[Any]:
@@ -426,17 +407,11 @@ def _pod_cells(pod: Document, now_ns: int) -> list[Any]:
     restarts = sum(s.get("restartCount", 0) for s in statuses)
     gates = spec.get("readinessGates") or []
     passed = sum(1 for g in gates if _condition(status, g.get("conditionType")) == "True")
-    return [
-        pod["metadata"]["name"],
-        f"{ready}/{wanted}",
-        _pod_reason(pod, status, statuses),
-        str(restarts),
-        _age(pod, now_ns),
-        status.get("podIP") or _NONE,
-        spec.get("nodeName") or _NONE,
-        status.get("nominatedNodeName") or _NONE,
-        f"{passed}/{len(gates)}" if gates else _NONE,
-    ]
+    name, reason = pod["metadata"]["name"], _pod_reason(pod, status, statuses)
+    places = (status.get("podIP"), spec.get("nodeName"), status.get("nominatedNodeName"))
+    where = [place or _NONE for place in places]
+    gated = f"{passed}/{len(gates)}" if gates else _NONE
+    return [name, f"{ready}/{wanted}", reason, str(restarts), _age(pod, now_ns), *where, gated]
 
 
 def _pod_reason(pod: Document, status: Document, statuses: list[Document]) -> str:
@@ -459,31 +434,26 @@ def _condition(status: Document, type_: str | None) -> str:
     return ""
 
 
+_DAEMON_COUNTS = (
+    *("desiredNumberScheduled", "currentNumberScheduled", "numberReady"),
+    *("updatedNumberScheduled", "numberAvailable"),
+)
+
+
 def _daemon_set_cells(daemon_set: Document, now_ns: int) -> list[Any]:
     status = daemon_set.get("status") or {}
     template = (daemon_set.get("spec") or {}).get("template") or {}
     selector = (template.get("spec") or {}).get("nodeSelector") or {}
-    return [
-        daemon_set["metadata"]["name"],
-        status.get("desiredNumberScheduled", 0),
-        status.get("currentNumberScheduled", 0),
-        status.get("numberReady", 0),
-        status.get("updatedNumberScheduled", 0),
-        status.get("numberAvailable", 0),
-        ",".join(f"{k}={v}" for k, v in selector.items()) or _NONE,
-        _age(daemon_set, now_ns),
-    ]
+    selected = ",".join(f"{k}={v}" for k, v in selector.items()) or _NONE
+    counts = [status.get(field, 0) for field in _DAEMON_COUNTS]
+    return [daemon_set["metadata"]["name"], *counts, selected, _age(daemon_set, now_ns)]
 
 
 def _budget_cells(budget: Document, now_ns: int) -> list[Any]:
     spec, status = budget.get("spec") or {}, budget.get("status") or {}
-    return [
-        budget["metadata"]["name"],
-        str(spec.get("minAvailable", "N/A")),
-        str(spec.get("maxUnavailable", "N/A")),
-        status.get("disruptionsAllowed", 0),
-        _age(budget, now_ns),
-    ]
+    bounds = [str(spec.get(field, "N/A")) for field in ("minAvailable", "maxUnavailable")]
+    allowed = status.get("disruptionsAllowed", 0)
+    return [budget["metadata"]["name"], *bounds, allowed, _age(budget, now_ns)]
 
 
 def _lease_cells(lease: Document, now_ns: int) -> list[Any]:
@@ -493,13 +463,9 @@ def _lease_cells(lease: Document, now_ns: int) -> list[Any]:
 
 def _event_cells(event: Document, now_ns: int) -> list[Any]:
     about = event.get("involvedObject") or {}
-    return [
-        _since(event.get("lastTimestamp") or event.get("eventTime"), now_ns),
-        event.get("type", ""),
-        event.get("reason", ""),
-        f"{str(about.get('kind', '')).lower()}/{about.get('name', '')}",
-        event.get("message", ""),
-    ]
+    seen = _since(event.get("lastTimestamp") or event.get("eventTime"), now_ns)
+    obj = f"{str(about.get('kind', '')).lower()}/{about.get('name', '')}"
+    return [seen, event.get("type", ""), event.get("reason", ""), obj, event.get("message", "")]
 
 
 # kind -> its columns, more of them for -o wide, and what fills them

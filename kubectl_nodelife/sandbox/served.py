@@ -18,10 +18,11 @@ from kubectl_nodelife.engine.actions import Action, RecordEvent
 from kubectl_nodelife.engine.cache import Key
 from kubectl_nodelife.engine.events import ConditionsChange
 from kubectl_nodelife.kube.codec import decode, encode
+from kubectl_nodelife.kube.kinds import Kind
 from kubectl_nodelife.kube.meta import KubeObject, controller_of
 from kubectl_nodelife.kube.pod import Pod
 from kubectl_nodelife.kube.times import format_micro_time, format_time
-from kubectl_nodelife.sandbox.discovery import BY_KIND, ServedResource
+from kubectl_nodelife.sandbox.discovery import BY_KIND
 from kubectl_nodelife.sandbox.store import ObjectStore, StoredObject
 from kubectl_nodelife.sim.api import Api
 
@@ -67,13 +68,13 @@ class ServedApi(Api):
         self.served.drop(kind, key)
         return super().drop(kind, key, cause)
 
-    def write(self, resource: ServedResource, document: dict[str, Any]) -> StoredObject:
+    def write(self, resource: Kind, document: dict[str, Any]) -> StoredObject:
         """A write of a client: the whole object as it now is. Raises InputError."""
-        if resource.kind == "Pod" and not document.get("spec", {}).get("nodeName"):
+        if resource.name == "Pod" and not document.get("spec", {}).get("nodeName"):
             self._schedule(document)
-        entry = self.served.put(resource.kind, document)
-        if resource.read:
-            super().put(resource.kind, entry.obj)
+        entry = self.served.put(resource.name, document)
+        if resource.type is not KubeObject:
+            super().put(resource.name, entry.obj)
         return entry
 
     def _schedule(self, document: dict[str, Any]) -> None:
@@ -85,11 +86,11 @@ class ServedApi(Api):
             if node:
                 document["spec"]["nodeName"] = node
 
-    def remove(self, resource: ServedResource, key: Key) -> StoredObject | None:
+    def remove(self, resource: Kind, key: Key) -> StoredObject | None:
         """A removal by a client; returns the object as it went."""
-        entry = self.served.drop(resource.kind, key)
-        if resource.read:
-            super().drop(resource.kind, key)
+        entry = self.served.drop(resource.name, key)
+        if resource.type is not KubeObject:
+            super().drop(resource.name, key)
         return entry
 
     def _new_document(self, obj: KubeObject) -> dict[str, Any]:
@@ -99,7 +100,7 @@ class ServedApi(Api):
         meta = document.setdefault("metadata", {})
         meta.setdefault("uid", str(uuid.uuid4()))
         meta.setdefault("creationTimestamp", format_time(self.now_ns))
-        owner = controller_of(obj.metadata) if resource.kind == "Pod" else None
+        owner = controller_of(obj.metadata) if resource.name == "Pod" else None
         above = self.served.get(owner.kind, (obj.namespace, owner.name)) if owner else None
         if above is not None:
             template = above.document().get("spec", {}).get("template", {})
@@ -146,7 +147,7 @@ class ClusterEvents:
                 self._api.served.drop("Event", self._known.pop(self._kept.popleft()))
         self._api.served.put("Event", document)
 
-    def _event(self, action: RecordEvent, resource: ServedResource, now_ns: int) -> dict[str, Any]:
+    def _event(self, action: RecordEvent, resource: Kind, now_ns: int) -> dict[str, Any]:
         namespace = action.namespace or "default"
         involved = {
             "kind": action.kind,

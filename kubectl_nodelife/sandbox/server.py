@@ -1,36 +1,27 @@
 """The HTTP server of the sandbox: requests in, JSON or a stream out. On loopback only.
 
-`read_path` parses a URL's path and method, `review` answers the reviews of a client's own rights
-and identity. `Faults` are the errors that can be provoked, request by request: each fault is a
-plain field that a test or the sandbox's control path sets; nothing happens by chance. Counted
-faults (`fail_next`, `cut_watches`) go away as they are used.
+`read_path` parses a URL's path and method. Whoever has the token may do everything, as reviews of a
+client's own rights say.
 """
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import time
-from collections.abc import Callable, Mapping
-from email.utils import formatdate
+from collections.abc import AsyncIterator, Callable, Mapping
 from typing import Any, NamedTuple
 from urllib.parse import unquote
 
 import msgspec
 from aiohttp import web
 
+from kubectl_nodelife.kube.kinds import Kind
 from kubectl_nodelife.sandbox import discovery, writing
 from kubectl_nodelife.sandbox.deleting import Deleter, read_options
-from kubectl_nodelife.sandbox.discovery import BY_PATH, ServedResource
-from kubectl_nodelife.sandbox.reading import Accept, Reader, WatchPlan, table
+from kubectl_nodelife.sandbox.discovery import BY_PATH, SUBRESOURCES
+from kubectl_nodelife.sandbox.reading import Accept, Reader, WatchPlan, object_form
 from kubectl_nodelife.sandbox.served import ServedApi
-from kubectl_nodelife.sandbox.status import (
-    StatusError,
-    bad_request,
-    expired,
-    forbidden,
-    no_such_path,
-)
+from kubectl_nodelife.sandbox.status import StatusError, bad_request, no_such_path
 
 USER = "sandbox-admin"
 _AGGREGATED = "g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
@@ -40,14 +31,12 @@ _PATCHES = (writing.JSON_PATCH, writing.MERGE_PATCH, writing.STRATEGIC_PATCH)
 _VERBS = {"POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
 _POSTED = ("eviction", "binding")
 
-WRITES = frozenset({"create", "update", "patch", "delete", "deletecollection"})
-
 
 class ApiServer:
     """Answers requests from one `ServedApi`.
 
     `token`: what a client must send, "" for none. `wake` is called after each write, so that the
-    cluster reacts. `now_ns` is the clock.
+    cluster reacts. `now_ns` is the clock. `down`: no request is answered.
     """
 
     def __init__(
@@ -58,14 +47,12 @@ class ApiServer:
         token: str = "",
         wake: Callable[[], None] = lambda: None,
         now_ns: Callable[[], int] = time.time_ns,
-        bookmark_s: float = 60.0,
     ) -> None:
         self.api = api
-        self.faults = Faults()
-        self.requests: dict[str, int] = {}
+        self.down = False
         self.writer = writing.RequestApplier(api)
         self.deleter = Deleter(api, self.writer)
-        self.reader = Reader(api.served, bookmark_s)
+        self.reader = Reader(api.served)
         self._git_version = git_version
         self._token = token
         self._wake = wake
@@ -75,17 +62,14 @@ class ApiServer:
         self.app.router.add_route("*", "/{path:.*}", self._serve)
 
     def go_down(self) -> None:
-        """Break all connections and answer no request, until `faults.down` is False again."""
-        self.faults.down = True
+        """Break all connections and answer no request, until `down` is False again."""
+        self.down = True
         for request in self._watching.values():
-            _abort(request)
+            abort(request)
 
     async def _serve(self, request: web.Request) -> web.StreamResponse:
-        faults = self.faults
-        if faults.down:
-            _abort(request)
-        if faults.latency_s:
-            await asyncio.sleep(faults.latency_s)
+        if self.down:
+            abort(request)
         try:
             return await self._answer(request)
         except StatusError as error:
@@ -98,24 +82,43 @@ class ApiServer:
         if static is not None:
             return self._json(static, headers=_content_type(request, static))
         if request.path.startswith(("/apis/authorization.k8s.io/", "/apis/authentication.k8s.io/")):
-            return self._json(review(await self._body(request), self.faults, USER), 201)
-        asked = read_path(request.method, request.path, request.query)
-        target = asked.target
-        self.requests[asked.verb] = self.requests.get(asked.verb, 0) + 1
-        self.faults.check(asked.verb, target.resource, target.namespace, USER, request.path)
+            return self._json(self._review(await self._body(request)), 201)
+        return await self._serve_resource(
+            request, read_path(request.method, request.path, request.query)
+        )
+
+    async def _serve_resource(
+        self, request: web.Request, asked: ResourceRequest
+    ) -> web.StreamResponse:
         if asked.verb == "watch":
-            return await self._watch(request, target)
+            return await self._watch(request, asked.target)
         if asked.verb == "list":
-            return await self._list(request, target)
+            return self._list(request, asked.target)
         if asked.verb == "get":
-            return self._get(request, target)
+            return self._get(request, asked.target)
         return await self._write(request, asked)
+
+    def _review(self, body: Any) -> dict[str, Any]:
+        """The review with its status filled in. Raises StatusError."""
+        if not isinstance(body, dict):
+            raise bad_request("the body is not an object")
+        kind = body.get("kind")
+        if kind == "SelfSubjectAccessReview":
+            status: dict[str, Any] = {"allowed": True}
+        elif kind == "SelfSubjectRulesReview":
+            rule = {"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]}
+            status = {"resourceRules": [rule], "nonResourceRules": [], "incomplete": False}
+        elif kind == "SelfSubjectReview":
+            status = {"userInfo": {"username": USER, "groups": ["system:masters"]}}
+        else:
+            raise no_such_path()
+        return {**body, "status": status}
 
     def _authenticate(self, request: web.Request) -> None:
         if request.path in ("/healthz", "/livez", "/readyz"):
             return
         given = request.headers.get("Authorization", "").removeprefix("Bearer ")
-        if self._token and (given != self._token or self.faults.refuse_tokens):
+        if self._token and given != self._token:
             raise StatusError(401, "Unauthorized", "Unauthorized")
 
     def _static(self, request: web.Request) -> Any:
@@ -141,55 +144,32 @@ class ApiServer:
                 return discovery.resource_list(path.removeprefix(prefix))
         return None
 
-    async def _list(self, request: web.Request, target: writing.WriteTarget) -> web.Response:
-        delay = self.faults.list_latency_s.get(target.resource.plural, 0)
-        if delay:
-            await asyncio.sleep(delay)
+    def _list(self, request: web.Request, target: writing.WriteTarget) -> web.Response:
         body = self.reader.list_body(
             target.resource, target.namespace, request.query, _accept(request), self._now_ns()
         )
         return self._raw(body)
 
     def _get(self, request: web.Request, target: writing.WriteTarget) -> web.Response:
-        entry = self.writer.find(target)
-        accept = _accept(request)
-        if not accept.as_table:
-            return self._raw(entry.raw)
-        meta = {"resourceVersion": str(entry.version)}
-        return self._json(table(target.resource, [entry], meta, self._now_ns(), accept.include))
+        form = object_form(target.resource, _accept(request), self._now_ns)
+        return self._raw(form(self.writer.find(target)))
 
     async def _watch(self, request: web.Request, target: writing.WriteTarget) -> web.StreamResponse:
-        plan = self.reader.plan_watch(
-            target.resource,
-            target.namespace,
-            request.query,
-            watch_list=self.faults.watch_list,
-        )
-        response = web.StreamResponse(headers=self._headers({"Content-Type": "application/json"}))
+        plan = self.reader.plan_watch(target.resource, target.namespace, request.query)
+        response = web.StreamResponse(headers={"Content-Type": "application/json"})
         response.enable_chunked_encoding()
         await response.prepare(request)
         self._watching[id(request)] = request
         try:
             with contextlib.suppress(ConnectionError):  # the client went away
-                await self._stream(request, response, plan)
+                async for lines in self._lines(request, plan):
+                    await response.write(lines)
         finally:
             del self._watching[id(request)]
         return response
 
-    async def _stream(
-        self, request: web.Request, response: web.StreamResponse, plan: WatchPlan
-    ) -> None:
-        faults = self.faults
-        async for lines in self.reader.watch(plan, _accept(request), self._now_ns):
-            while plan.resource.plural in faults.hang_watches:
-                await asyncio.sleep(0.02)
-            if faults.cut_watches > 0:
-                faults.cut_watches -= 1
-                if faults.torn:
-                    await response.write(lines[: len(lines) // 2])
-                _abort(request)
-                return
-            await response.write(lines)
+    def _lines(self, request: web.Request, plan: WatchPlan) -> AsyncIterator[bytes]:
+        return self.reader.watch(plan, _accept(request), self._now_ns)
 
     async def _write(self, request: web.Request, asked: ResourceRequest) -> web.Response:
         body = await self._body(request)
@@ -245,7 +225,7 @@ class ApiServer:
         entries, _ = self.reader.select(target.resource, target.namespace, query)
         options = read_options(body, query)
         for entry in entries:
-            if self.api.served.get(target.resource.kind, entry.obj.key) is not None:
+            if self.api.served.get(target.resource.name, entry.obj.key) is not None:
                 self.deleter.delete(writing.WriteTarget(target.resource, *entry.obj.key), options)
         return {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success"}
 
@@ -269,16 +249,12 @@ class ApiServer:
     def _raw(
         self, body: bytes, code: int = 200, headers: dict[str, str] | None = None
     ) -> web.Response:
-        all_headers = self._headers({"Content-Type": "application/json", **(headers or {})})
+        all_headers = {"Content-Type": "application/json", **(headers or {})}
         return web.Response(body=body, status=code, headers=all_headers)
 
-    def _headers(self, headers: dict[str, str]) -> dict[str, str]:
-        if self.faults.clock_skew_s:
-            headers["Date"] = formatdate(time.time() + self.faults.clock_skew_s, usegmt=True)
-        return headers
 
-
-def _abort(request: web.Request) -> None:
+def abort(request: web.Request) -> None:
+    """Break the connection."""
     if request.transport is not None:
         request.transport.abort()
 
@@ -338,104 +314,13 @@ def _target(api_version: str, rest: list[str]) -> writing.WriteTarget:
     namespace = ""
     if rest[0] == "namespaces" and len(rest) > 2 and (api_version, rest[2]) in BY_PATH:
         namespace, rest = rest[1], rest[2:]
-    resource: ServedResource | None = BY_PATH.get((api_version, rest[0]))
+    resource: Kind | None = BY_PATH.get((api_version, rest[0]))
     if resource is None or len(rest) > 3:
         raise no_such_path()
     name = rest[1] if len(rest) > 1 else ""
     subresource = rest[2] if len(rest) > 2 else ""
-    if subresource and subresource not in resource.subresources:
+    if subresource and subresource not in SUBRESOURCES.get(resource.name, ()):
         raise no_such_path()
     if resource.namespaced and name and not namespace:
         raise no_such_path()
     return writing.WriteTarget(resource, namespace, name, subresource)
-
-
-def review(body: Any, faults: Faults, user: str) -> dict[str, Any]:
-    """The review with its status filled in. Raises StatusError."""
-    if not isinstance(body, dict):
-        raise bad_request("the body is not an object")
-    kind = body.get("kind")
-    if kind == "SelfSubjectAccessReview":
-        asked = (body.get("spec") or {}).get("resourceAttributes") or {}
-        allowed = asked.get("resource") not in faults.forbid
-        status: dict[str, Any] = {"allowed": allowed}
-        if not allowed:
-            status["reason"] = "refused in this run"
-    elif kind == "SelfSubjectRulesReview":
-        rule = {"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]}
-        status = {"resourceRules": [rule], "nonResourceRules": [], "incomplete": False}
-    elif kind == "SelfSubjectReview":
-        status = {"userInfo": {"username": user, "groups": ["system:masters"]}}
-    else:
-        raise no_such_path()
-    return {**body, "status": status}
-
-
-class Failure(msgspec.Struct):
-    """The next `times` requests of these verbs and resources (empty: all) get this answer."""
-
-    code: int
-    times: int = 1
-    verbs: tuple[str, ...] = ()
-    resources: tuple[str, ...] = ()
-    retry_after_s: int = 0
-    reason: str = ""
-    message: str = "injected"
-
-    def applies(self, verb: str, resource: ServedResource | None) -> bool:
-        """True if the request is one of those."""
-        if self.times <= 0 or (self.verbs and verb not in self.verbs):
-            return False
-        return not self.resources or (resource is not None and resource.plural in self.resources)
-
-
-class Faults(msgspec.Struct):
-    """All faults of a server. Seconds, and plurals of resources such as `pods`.
-
-    `latency_s`: before each answer; `list_latency_s`: before the answer to a list, by plural.
-    `hang_watches`: watches of these stay open without events. `cut_watches`: so many watches are
-    cut off in the middle of their next event; `torn`: with half a line sent. `forbid`: plurals
-    that RBAC refuses. `expire_watches`: the next watch of each of these plurals gets a 410.
-    `fail_writes`: every write is refused and recorded in `writes_seen`. `clock_skew_s`: added to
-    the `Date` of answers. `down`: connections are closed without an answer. `refuse_tokens`:
-    every token is refused.
-    """
-
-    latency_s: float = 0.0
-    list_latency_s: dict[str, float] = {}
-    failures: list[Failure] = []
-    hang_watches: set[str] = set()
-    cut_watches: int = 0
-    torn: bool = False
-    forbid: set[str] = set()
-    expire_watches: set[str] = set()
-    watch_list: bool = True
-    fail_writes: bool = False
-    writes_seen: list[str] = []
-    clock_skew_s: float = 0.0
-    down: bool = False
-    refuse_tokens: bool = False
-
-    def check(
-        self, verb: str, resource: ServedResource | None, namespace: str, user: str, path: str
-    ) -> None:
-        """Raises StatusError if this request is to fail."""
-        if self.fail_writes and verb in WRITES:
-            self.writes_seen.append(f"{verb} {path}")
-            raise StatusError(500, "InternalError", f"writes are not allowed in this run: {verb}")
-        for failure in self.failures:
-            if failure.applies(verb, resource):
-                failure.times -= 1
-                raise StatusError(
-                    failure.code,
-                    failure.reason,
-                    failure.message,
-                    retry_after_s=failure.retry_after_s,
-                )
-        if resource is None:
-            return
-        if resource.plural in self.forbid:
-            raise forbidden(user, verb, resource, namespace)
-        if verb == "watch" and resource.plural in self.expire_watches:
-            self.expire_watches.discard(resource.plural)
-            raise expired()

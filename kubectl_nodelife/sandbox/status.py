@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from kubectl_nodelife.sandbox.discovery import ServedResource
+from kubectl_nodelife.kube.kinds import Kind, group_of
 
 
 class StatusError(Exception):
@@ -46,13 +46,13 @@ class StatusError(Exception):
         return status
 
 
-def _about(resource: ServedResource, name: str) -> dict[str, Any]:
-    return {"name": name, "group": resource.group, "kind": resource.plural}
+def _about(resource: Kind, name: str) -> dict[str, Any]:
+    return {"name": name, "group": group_of(resource.api_version), "kind": resource.plural}
 
 
-def not_found(resource: ServedResource, name: str) -> StatusError:
+def not_found(resource: Kind, name: str) -> StatusError:
     """404 for an object."""
-    message = f'{resource.name} "{name}" not found'
+    message = f'{resource.resource} "{name}" not found'
     return StatusError(404, "NotFound", message, details=_about(resource, name))
 
 
@@ -61,19 +61,19 @@ def no_such_path() -> StatusError:
     return StatusError(404, "NotFound", "the server could not find the requested resource")
 
 
-def already_exists(resource: ServedResource, name: str) -> StatusError:
+def already_exists(resource: Kind, name: str) -> StatusError:
     """409 for a create."""
-    message = f'{resource.name} "{name}" already exists'
+    message = f'{resource.resource} "{name}" already exists'
     return StatusError(409, "AlreadyExists", message, details=_about(resource, name))
 
 
-def conflict(resource: ServedResource, name: str, why: str = "") -> StatusError:
+def conflict(resource: Kind, name: str, why: str = "") -> StatusError:
     """409 for a write that was made on an older version."""
     why = why or (
         "the object has been modified; please apply your changes to the latest version"
         " and try again"
     )
-    message = f'Operation cannot be fulfilled on {resource.name} "{name}": {why}'
+    message = f'Operation cannot be fulfilled on {resource.resource} "{name}": {why}'
     return StatusError(409, "Conflict", message, details=_about(resource, name))
 
 
@@ -82,16 +82,13 @@ def bad_request(why: str) -> StatusError:
     return StatusError(400, "BadRequest", why)
 
 
-def invalid(resource: ServedResource, name: str, field: str, why: str) -> StatusError:
+def invalid(resource: Kind, name: str, field: str, why: str) -> StatusError:
     """422 for what a field holds; `why` such as `Forbidden: may not be changed`."""
     cause = {"reason": f"FieldValue{why.partition(':')[0].replace(' value', '')}", "message": why}
-    details = {
-        "name": name,
-        "group": resource.group,
-        "kind": resource.kind,
-        "causes": [{**cause, "field": field}],
-    }
-    kind = f"{resource.kind}.{resource.group}" if resource.group else resource.kind
+    group = group_of(resource.api_version)
+    causes = [{**cause, "field": field}]
+    details = {"name": name, "group": group, "kind": resource.name, "causes": causes}
+    kind = f"{resource.name}.{group}" if group else resource.name
     message = f'{kind} "{name}" is invalid: {field}: {why}'
     return StatusError(422, "Invalid", message, details=details)
 
@@ -102,29 +99,18 @@ def unprocessable() -> StatusError:
     return StatusError(422, "Invalid", message)
 
 
-def unmet(resource: ServedResource, name: str, what: str, wanted: str, present: str) -> StatusError:
+def unmet(resource: Kind, name: str, what: str, wanted: str, present: str) -> StatusError:
     """409 for a precondition of a delete. `what` is UID or ResourceVersion."""
     since = "deleted and then recreated" if what == "UID" else "modified"
     why = (
         f"the {what} in the precondition ({wanted}) does not match the {what} in record"
         f" ({present}). The object might have been {since}"
     )
-    message = f'Operation cannot be fulfilled on {resource.kind} "{name}": {why}'
-    details = {"name": name, "group": resource.group, "kind": resource.kind}
+    message = f'Operation cannot be fulfilled on {resource.name} "{name}": {why}'
+    details = {"name": name, "group": group_of(resource.api_version), "kind": resource.name}
     return StatusError(409, "Conflict", message, details=details)
 
 
 def expired(message: str = "The resourceVersion for the provided watch is too old.") -> StatusError:
     """410: the client must list again."""
     return StatusError(410, "Expired", message)
-
-
-def forbidden(user: str, verb: str, resource: ServedResource, namespace: str) -> StatusError:
-    """403 by RBAC."""
-    where = f'in the namespace "{namespace}"' if namespace else "at the cluster scope"
-    message = (
-        f'{resource.name} is forbidden: User "{user}" cannot {verb} resource "{resource.plural}"'
-        f' in API group "{resource.group}" {where}'
-    )
-    details = {"group": resource.group, "kind": resource.plural}
-    return StatusError(403, "Forbidden", message, details=details)

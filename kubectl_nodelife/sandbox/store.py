@@ -16,8 +16,9 @@ import msgspec
 from msgspec.structs import replace
 
 from kubectl_nodelife.kube.codec import convert, decode_hook, encode_part
+from kubectl_nodelife.kube.kinds import Kind
 from kubectl_nodelife.kube.meta import KubeObject
-from kubectl_nodelife.sandbox.discovery import RESOURCES, ServedResource
+from kubectl_nodelife.sandbox.discovery import RESOURCES
 
 Key = tuple[str, str]
 
@@ -78,7 +79,7 @@ def event_line(type_: str, raw: bytes) -> bytes:
 class Collection:
     """All objects of one kind, and the log of their changes."""
 
-    def __init__(self, resource: ServedResource) -> None:
+    def __init__(self, resource: Kind) -> None:
         self.resource = resource
         self.entries: dict[Key, StoredObject] = {}
         self.log: list[StoreChange] = []
@@ -93,7 +94,7 @@ class Collection:
         try:
             obj: KubeObject = self._decode(raw)
         except msgspec.ValidationError:
-            obj = convert(msgspec.json.decode(raw), self.resource.type, "", self.resource.kind)
+            obj = convert(msgspec.json.decode(raw), self.resource.type, "", self.resource.name)
         return obj
 
     def keys(self) -> list[Key]:
@@ -150,7 +151,7 @@ class ObjectStore:
 
     def __init__(self) -> None:
         self.version = 1
-        self.collections = {r.kind: Collection(r) for r in RESOURCES}
+        self.collections = {r.name: Collection(r) for r in RESOURCES}
 
     def get(self, kind: str, key: Key) -> StoredObject | None:
         """The object, or None."""

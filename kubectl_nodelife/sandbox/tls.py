@@ -28,7 +28,6 @@ import ssl
 import tempfile
 from base64 import b64encode, encodebytes
 from datetime import UTC, datetime, timedelta
-from types import TracebackType
 from typing import Final, NamedTuple
 
 from aiohttp import web
@@ -274,12 +273,7 @@ class Sandbox:
         self._task = asyncio.create_task(self.cluster.run(), name="cluster")
         return self
 
-    async def __aexit__(
-        self,
-        type_: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *error: object) -> None:
         try:
             if self._task is not None:
                 self._task.cancel()
@@ -309,7 +303,7 @@ class Sandbox:
             self.server.go_down()
             await self._runner.cleanup()
             self._runner = None
-            self.server.faults.down = False
+            self.server.down = False
 
     async def run_until(self, stopped: asyncio.Event) -> None:
         """Serve until `stopped` is set. A bug that ends the cluster's loop is raised."""
@@ -342,9 +336,7 @@ class Sandbox:
         }
 
 
-def make_sandbox(
-    cluster: SandboxCluster, git_version: str, *, bookmark_s: float = 60.0, verbose: bool = False
-) -> Sandbox:
+def make_sandbox(cluster: SandboxCluster, git_version: str, *, verbose: bool = False) -> Sandbox:
     """A sandbox around the cluster, not yet listening. `verbose`: log requests to stderr."""
     if verbose:
         logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s")
@@ -355,7 +347,6 @@ def make_sandbox(
         token=token,
         wake=cluster.wake,
         now_ns=cluster.clock,
-        bookmark_s=bookmark_s,
     )
     log = logging.getLogger("kubectl_nodelife.sandbox") if verbose else None
     return Sandbox(cluster, server, token, log)

@@ -36,11 +36,12 @@ from kubectl_nodelife.kube.field_managers import (
     condition_field,
     read_field_managers,
 )
+from kubectl_nodelife.kube.kinds import Kind
 from kubectl_nodelife.kube.pod import Pod
 from kubectl_nodelife.kube.times import SECOND_NS, format_time
 from kubectl_nodelife.kube.unreadable import InputError
 from kubectl_nodelife.kube.wellknown import LIFECYCLE_CONDITIONS
-from kubectl_nodelife.sandbox.discovery import ServedResource
+from kubectl_nodelife.sandbox.discovery import SUBRESOURCES
 from kubectl_nodelife.sandbox.served import ServedApi, merge_back
 from kubectl_nodelife.sandbox.status import (
     already_exists,
@@ -85,7 +86,7 @@ _UNKNOWN: Final = "unknown"
 class WriteTarget(NamedTuple):
     """The subject of a request: `name` "" for the collection."""
 
-    resource: ServedResource
+    resource: Kind
     namespace: str = ""
     name: str = ""
     subresource: str = ""
@@ -99,7 +100,7 @@ class RequestApplier:
 
     def find(self, target: WriteTarget) -> StoredObject:
         """The object, or StatusError 404."""
-        entry = self._api.served.get(target.resource.kind, (target.namespace, target.name))
+        entry = self._api.served.get(target.resource.name, (target.namespace, target.name))
         if entry is None:
             raise not_found(target.resource, target.name)
         return entry
@@ -121,7 +122,7 @@ class RequestApplier:
                 raise invalid(resource, "", "metadata.name", why)
             meta["name"] = meta["generateName"] + _suffix()
         name = meta["name"]
-        if self._api.served.get(resource.kind, (target.namespace, name)) is not None:
+        if self._api.served.get(resource.name, (target.namespace, name)) is not None:
             raise already_exists(resource, name)
         meta["uid"] = str(uuid.uuid4())
         meta["creationTimestamp"] = format_time(self._api.now_ns)
@@ -174,17 +175,20 @@ class RequestApplier:
             raise conflict(resource, target.name, why + old_meta["uid"])
         if target.subresource == "status":
             document = {**present, "status": document.get("status", {})}
-        elif resource.has_status:
+        elif "status" in SUBRESOURCES.get(resource.name, ()):
             document = _with(document, "status", present.get("status"))
         document["metadata"] = {**document["metadata"], "name": target.name}
         for field in (*_KEPT, "namespace", "resourceVersion"):
             document["metadata"] = _with(document["metadata"], field, old_meta.get(field))
-        document.update(kind=resource.kind, apiVersion=resource.api_version)
+        document.update(kind=resource.name, apiVersion=resource.api_version)
         if document == present:
             return present
-        if resource.kind == "Node" and manager:
+        if resource.name == "Node" and manager:
             document = with_writer(present, document, manager, self._api.now_ns)
-        self._check_frozen(resource, target.name, present, document)
+        node = present.get("spec", {}).get("nodeName")
+        if resource.name == "Pod" and document.get("spec", {}).get("nodeName") != node:
+            why = "Forbidden: may not be changed"  # a bound pod stays where it is
+            raise invalid(resource, target.name, "spec.nodeName", why)
         document = self._regenerated(resource, entry, document)
         if _is_let_go(resource, document):
             if not dry_run:
@@ -192,7 +196,7 @@ class RequestApplier:
             return document
         return self._store(resource, document, dry_run)
 
-    def _store(self, resource: ServedResource, document: Document, dry_run: bool) -> Document:
+    def _store(self, resource: Kind, document: Document, dry_run: bool) -> Document:
         if dry_run:
             return document
         try:
@@ -200,49 +204,32 @@ class RequestApplier:
         except InputError as error:
             raise bad_request(str(error)) from None
 
-    def _check_kind(self, resource: ServedResource, document: Document) -> None:
+    def _check_kind(self, resource: Kind, document: Document) -> None:
         kind, version = document.get("kind"), document.get("apiVersion")
-        if kind not in (None, "", resource.kind) or version not in (
-            None,
-            "",
-            resource.api_version,
-        ):
-            raise bad_request(
-                f"the object is {kind} of {version}, not {resource.kind} of {resource.api_version}"
-            )
-        document.update(kind=resource.kind, apiVersion=resource.api_version)
+        wanted = resource.name, resource.api_version
+        if (kind or resource.name, version or resource.api_version) != wanted:
+            raise bad_request(f"the object is {kind} of {version}, not {' of '.join(wanted)}")
+        document.update(kind=resource.name, apiVersion=resource.api_version)
 
-    def _check_frozen(
-        self, resource: ServedResource, name: str, present: Document, document: Document
-    ) -> None:
-        """A bound pod stays where it is."""
-        if resource.kind != "Pod":
-            return
-        node = present.get("spec", {}).get("nodeName")
-        if document.get("spec", {}).get("nodeName") != node:
-            raise invalid(resource, name, "spec.nodeName", "Forbidden: may not be changed")
-
-    def _defaulted(self, resource: ServedResource, document: Document) -> Document:
-        if resource.kind in _GENERATED:
+    def _defaulted(self, resource: Kind, document: Document) -> Document:
+        if resource.name in _GENERATED:
             document["metadata"]["generation"] = 1
-        if resource.kind == "Pod":
+        if resource.name == "Pod":
             return _defaulted_pod(document, self._api)
-        if resource.kind == "DaemonSet":
+        if resource.name == "DaemonSet":
             document["metadata"].pop("generation", None)
-            obj = _slice(self._api, resource.kind, document)
+            obj = _slice(self._api, resource.name, document)
             return dict(merge_back(document, encode(obj), encode(as_created(obj))))
-        if resource.kind == "Namespace":
+        if resource.name == "Namespace":
             document.setdefault("status", {})["phase"] = "Active"
         return document
 
-    def _regenerated(
-        self, resource: ServedResource, entry: StoredObject, document: Document
-    ) -> Document:
+    def _regenerated(self, resource: Kind, entry: StoredObject, document: Document) -> Document:
         """A changed spec is a new generation; a DaemonSet's template has its own count too."""
-        if resource.kind == "DaemonSet":
-            obj = _slice(self._api, resource.kind, document)
+        if resource.name == "DaemonSet":
+            obj = _slice(self._api, resource.name, document)
             return dict(merge_back(document, encode(obj), encode(as_updated(entry.obj, obj))))
-        if resource.kind in _GENERATED and document.get("spec") != entry.document().get("spec"):
+        if resource.name in _GENERATED and document.get("spec") != entry.document().get("spec"):
             meta = document["metadata"]
             document["metadata"] = {**meta, "generation": meta.get("generation", 0) + 1}
         return document
@@ -265,12 +252,12 @@ def _with(document: Document, field: str, value: Any) -> Document:
     return changed
 
 
-def _is_let_go(resource: ServedResource, document: Document) -> bool:
+def _is_let_go(resource: Kind, document: Document) -> bool:
     """True if the last finalizer of an object that is being deleted is gone."""
     meta = document["metadata"]
     if "deletionTimestamp" not in meta or meta.get("finalizers"):
         return False
-    return resource.kind != "Pod" or meta.get("deletionGracePeriodSeconds", 0) == 0
+    return resource.name != "Pod" or meta.get("deletionGracePeriodSeconds", 0) == 0
 
 
 def _defaulted_pod(document: Document, api: ServedApi) -> Document:

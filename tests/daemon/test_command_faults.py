@@ -22,7 +22,7 @@ async def test_a_token_that_expires_is_renewed_from_the_kubeconfig() -> None:
         pid = (await one.health())["pid"]
         served.server.faults.refuse_tokens = True
         served.server.go_down()  # the watches end; what comes next is refused
-        served.server.faults.down = False
+        served.server.down = False
         await one.warned("status", of=("nauthorized", "not being watched", "nothing is decided"))
         served.server.faults.refuse_tokens = False
         served.server._token = "another"
@@ -62,7 +62,7 @@ async def test_an_expired_login_ends_no_daemon_and_is_mended_by_a_new_one(
         answer.write_text(script)
         served.server.faults.refuse_tokens = True
         served.server.go_down()  # the watches end; what comes next is refused
-        served.server.faults.down = False
+        served.server.down = False
         said = await one.warned("daemon", "status", of=("credential plugin sh", complaint))
         assert "not being watched" in said and "secret" not in said
         assert len([line for line in said.splitlines() if complaint in line]) == 1

@@ -16,9 +16,9 @@ from kubectl_nodelife.live.kubeconfig import User
 from kubectl_nodelife.live.news import ABSENT, FAILING, REFUSED, WATCHING, KindPhase
 from kubectl_nodelife.live.requests import Resource, WatchPacing
 from kubectl_nodelife.live.source import ListWatchSource
-from kubectl_nodelife.sandbox.server import Failure
 from kubectl_nodelife.sandbox.tls import Sandbox
 from tests import source_reader
+from tests.faulty_server import Failure
 from tests.loopback import client, edited, play, sandbox, target_of, until
 from tests.source_reader import Seen
 
