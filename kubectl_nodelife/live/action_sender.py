@@ -110,7 +110,8 @@ class ActionSender:
                 except Superseded as error:
                     return calls.Result(NOT_SENT, str(error))
             if result.code != NOT_SENT or result.moot:
-                self._note_own(result)
+                if result.ok and isinstance(result.fresh, Node):
+                    self._note_node(result.fresh)
                 return result
             waited = True
             await asyncio.sleep(_AGAIN_S)
@@ -263,11 +264,6 @@ class ActionSender:
             return shown
         newer = shown.uid == own.uid and is_newer(own, shown.metadata.resource_version)
         return own if newer else shown
-
-    def _note_own(self, result: calls.Result) -> None:
-        """Remember the node that the last answer showed."""
-        if result.ok and isinstance(result.fresh, Node):
-            self._note_node(result.fresh)
 
     def _note_node(self, node: Node) -> None:
         """Remember it, until the watch shows it."""

@@ -15,7 +15,7 @@ from __future__ import annotations
 import asyncio
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable
-from typing import Any, Final, Generic, TypeVar
+from typing import Final, Generic, NamedTuple, TypeVar
 
 import msgspec
 
@@ -117,10 +117,9 @@ class _Similar(msgspec.Struct):
     last_ns: int
 
 
-class _Sent(msgspec.Struct):
-    namespace: str
-    name: str
-    count: int
+class _Sent(NamedTuple):
+    key: tuple[str, str]
+    times: int
     first: str
 
 
@@ -145,26 +144,18 @@ class Correlator:
         message, key = self._aggregated(event, (*about, event.type, event.reason), now_ns)
         body = event_body(event, now_ns)
         body["message"] = message
-        sent = self._sent.get(key)
-        meta = body["metadata"]
-        count = 1
-        if sent is not None:
-            count = sent.count + 1
-            body["count"], body["firstTimestamp"] = count, sent.first
-        name = meta["name"] if sent is None else sent.name
-        first = body["firstTimestamp"]
-        self._sent.put(key, _Sent(meta["namespace"], name, count, first))
+        own = body["metadata"]["namespace"], body["metadata"]["name"]
+        sent = self._sent.get(key) or _Sent(own, 0, body["firstTimestamp"])
+        count = sent.times + 1
+        body["count"], body["firstTimestamp"] = count, sent.first
+        self._sent.put(key, sent._replace(times=count))
         if not self._passes((*about, event.type), now_ns):
             return None
-        create = Post("Event", (meta["namespace"], meta["name"]), body)
-        if sent is None:
+        create = Post("Event", own, body)
+        if count == 1:
             return Correlated(create, create)
-        patch: dict[str, Any] = {
-            "count": count,
-            "lastTimestamp": format_time(now_ns),
-            "message": message,
-        }
-        return Correlated(Patch("Event", (sent.namespace, sent.name), patch), create)
+        patch = {"count": count, "lastTimestamp": format_time(now_ns), "message": message}
+        return Correlated(Patch("Event", sent.key, patch), create)
 
     def _aggregated(self, event: RecordEvent, similar: Key, now_ns: int) -> tuple[str, Key]:
         """The message to send, and what counts as the same event. Follows `EventAggregate`."""

@@ -7,7 +7,7 @@ from typing import Protocol
 
 import msgspec
 
-from kubectl_nodelife.engine.actions import Action, RecordEvent, SetNodeConditions
+from kubectl_nodelife.engine.actions import Action, SetNodeConditions
 from kubectl_nodelife.engine.cache import Cache
 from kubectl_nodelife.engine.calls import Answer, Result
 from kubectl_nodelife.engine.events import Event
@@ -16,6 +16,7 @@ from kubectl_nodelife.engine.quarantine import Bug
 from kubectl_nodelife.engine.workqueue import TokenBucket
 from kubectl_nodelife.kube.meta import KubeObject
 from kubectl_nodelife.kube.node import Node
+from kubectl_nodelife.live.events import EventSender
 from kubectl_nodelife.live.writer import Writer
 
 
@@ -61,19 +62,12 @@ class NodeLossCheck(Protocol):
         """The news of the kubelet since the decision, "" for none."""
 
 
-class Events(Protocol):
-    """Sends a controller's Events."""
-
-    def put(self, event: RecordEvent) -> None:
-        """Have it sent in its turn."""
-
-
 class ControllerWriter(msgspec.Struct):
     """The credentials and limits that one controller writes with."""
 
     writer: Writer
     bucket: TokenBucket
-    events: Events | None = None
+    events: EventSender | None = None
     """None: it records no Events, as kubectl does not."""
 
 

@@ -165,7 +165,8 @@ def _parsed(text: bytes, path: str, cwd: str) -> KubeConfig:
     try:
         document = next(load_documents(text, _LOADER), None)
     except yaml.YAMLError as error:
-        raise BadInput(f"this kubeconfig is not YAML: {_one_line(error)}", on=path) from None
+        what = " ".join(str(error).split())
+        raise BadInput(f"this kubeconfig is not YAML: {what}", on=path) from None
     if document is None:
         return KubeConfig(files=(path,))
     folder = os.path.dirname(os.path.join(cwd, path))
@@ -263,7 +264,3 @@ def _check_base64(field: str, text: str) -> None:
         base64.b64decode(text.replace("\n", "").replace("\r", ""), validate=True)
     except binascii.Error:
         raise ValueError(f"{field} is not base64") from None
-
-
-def _one_line(error: Exception) -> str:
-    return " ".join(str(error).split())

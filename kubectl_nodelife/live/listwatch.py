@@ -230,38 +230,24 @@ class _RawPage(msgspec.Struct):
     items: list[msgspec.Raw] | None = None
 
 
-async def read_all(
+async def read_all(client: Client, resource: Resource) -> list[KubeObject]:
+    """All objects, as of one version. Raises ApiError, Unreachable, Failed."""
+    return (await list_all(client, resource)).objects
+
+
+async def list_or_refusal(
     client: Client,
     resource: Resource,
-    progress: Callable[[int], None] | None = None,
-    aside: list[Unreadable] | None = None,
-) -> list[KubeObject]:
-    """All objects, as of one version. Raises ApiError, Unreachable, Failed.
-
-    `progress` receives how many came with each page; `aside` takes what cannot be read.
-    """
-    listing = await list_all(
-        client, resource, on_page=lambda page: progress(len(page)) if progress else None
-    )
-    if aside is not None:
-        aside += listing.unreadable
-    return listing.objects
-
-
-async def read_or_refusal(
-    client: Client,
-    resource: Resource,
-    progress: Callable[[int], None] | None = None,
-    aside: list[Unreadable] | None = None,
-) -> list[KubeObject] | ApiError:
-    """As `read_all`; none of a kind that the server does not serve, and the error (403) where it
+    on_page: Callable[[list[KubeObject]], None] | None = None,
+) -> Listing | ApiError:
+    """As `list_all`; nothing of a kind that the server does not serve, and the error (403) where it
     may not be listed. Raises ApiError for any other, Unreachable, Failed.
     """
     try:
-        return await read_all(client, resource, progress, aside)
+        return await list_all(client, resource, on_page=on_page)
     except ApiError as error:
         if error.code == _NOT_SERVED:
-            return []
+            return Listing([], "", [])
         if error.code == _FORBIDDEN:
             return error
         raise
@@ -416,20 +402,13 @@ async def list_once(
     those that are not served; those with a namespace of that one, "" for all. `progress` receives
     how many came with each page. Raises ApiError, Failed, Unreachable.
     """
-    aside: list[Unreadable] = []
     kinds = await served(client, kinds)
-    lists = await asyncio.gather(
-        *(
-            read_or_refusal(
-                client,
-                resource_of(kind, namespace)._replace(fields=fields.get(kind, "")),
-                progress,
-                aside,
-            )
-            for kind in kinds
-        )
+    of = [resource_of(kind, namespace)._replace(fields=fields.get(kind, "")) for kind in kinds]
+    on_page = None if progress is None else lambda page: progress(len(page))
+    listed = await asyncio.gather(*(list_or_refusal(client, each, on_page) for each in of))
+    listings = [each for each in listed if isinstance(each, Listing)]
+    return ListedOnce(
+        [obj for each in listings for obj in each.objects],
+        {k: each.what for k, each in zip(kinds, listed, strict=True) if isinstance(each, ApiError)},
+        [one for each in listings for one in each.unreadable],
     )
-    found = dict(zip(kinds, lists, strict=True))
-    unread = {kind: each.what for kind, each in found.items() if isinstance(each, ApiError)}
-    objects = [obj for each in found.values() if isinstance(each, list) for obj in each]
-    return ListedOnce(objects, unread, aside)

@@ -65,25 +65,18 @@ def list_url(resource: Resource, *, limit: int = PAGE_SIZE, continue_: str = "")
 
 def watch_url(resource: Resource, resource_version: str, timeout_seconds: int) -> str:
     """A watch from a version on, with bookmarks; the server ends it after `timeout_seconds`."""
-    query = {
-        "watch": "true",
-        "allowWatchBookmarks": "true",
-        "resourceVersion": resource_version,
-        "timeoutSeconds": str(timeout_seconds),
-    }
-    return f"{resource.path}?{urlencode(query)}"
+    return _watch_url(resource, {"resourceVersion": resource_version}, timeout_seconds)
 
 
 def watch_list_url(resource: Resource, timeout_seconds: int) -> str:
     """A watch that begins with all objects, then a bookmark that says so (WatchList)."""
-    query = {
-        "watch": "true",
-        "allowWatchBookmarks": "true",
-        "sendInitialEvents": "true",
-        "resourceVersionMatch": "NotOlderThan",
-        "resourceVersion": "",
-        "timeoutSeconds": str(timeout_seconds),
-    }
+    initial = {"sendInitialEvents": "true", "resourceVersionMatch": "NotOlderThan"}
+    return _watch_url(resource, {**initial, "resourceVersion": ""}, timeout_seconds)
+
+
+def _watch_url(resource: Resource, begin: dict[str, str], timeout_seconds: int) -> str:
+    query = {"watch": "true", "allowWatchBookmarks": "true", **begin}
+    query["timeoutSeconds"] = str(timeout_seconds)
     return f"{resource.path}?{urlencode(query)}"
 
 

@@ -294,11 +294,7 @@ def _matches(entry: str, host: str, port: int, address: _Address | None) -> bool
     if entry_address is not None:
         return entry_address == address
     domain = name.removeprefix("*")
-    return host.endswith(domain) if domain.startswith(".") else _is_or_below(host, domain)
-
-
-def _is_or_below(host: str, domain: str) -> bool:
-    return host == domain or host.endswith(f".{domain}")
+    return host == domain or host.endswith(domain if domain.startswith(".") else f".{domain}")
 
 
 def _split_port(entry: str) -> tuple[str, str]:

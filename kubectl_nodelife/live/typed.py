@@ -10,9 +10,9 @@ credentials that are in memory.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from http import HTTPStatus
-from typing import Any, Protocol
+from typing import Any
 
 import msgspec
 from kubernetes.aio.client.api.authorization_v1_api import AuthorizationV1Api
@@ -31,11 +31,9 @@ _REVIEW = "SelfSubjectAccessReview"
 _JSON = "application/json"
 
 
-class SendRequest(Protocol):
-    """`Writer.send`: one request, about an object of that kind."""
-
-    def __call__(self, request: Request, kind: str) -> Awaitable[Answer]:
-        """Never raises for what a server or a network does."""
+SendRequest = Callable[[Request, str], Awaitable[Answer]]
+"""`Writer.send`: one request, about an object of that kind. Never raises for what a server or a
+network does."""
 
 
 class TypedApi:

@@ -65,15 +65,15 @@ async def read_run(connection: Connection, lease_namespace: str) -> RunRead:
     from kubectl_nodelife.kube.kinds import kind_named
     from kubectl_nodelife.kube.node import Lease, Node
     from kubectl_nodelife.live.client import ApiError
-    from kubectl_nodelife.live.listwatch import read_or_refusal
+    from kubectl_nodelife.live.listwatch import list_or_refusal
     from kubectl_nodelife.live.requests import Resource, get_url
 
     target = target_of(connection)
     async with bulk_client(target) as client:
-        listed = await read_or_refusal(client, Resource(kind_named("Node")))
+        listed = await list_or_refusal(client, Resource(kind_named("Node")))
         if isinstance(listed, ApiError):
             raise Failed(listed.what, on="nodes", remedy="see 'kubectl nodelife rbac'")
-        nodes = [node for node in listed if isinstance(node, Node)]
+        nodes = [node for node in listed.objects if isinstance(node, Node)]
         url = get_url(Resource(kind_named("Lease"), lease_namespace), LEASE_NAME)
         try:
             lease = decode_json(Lease, await client.read(url))
@@ -94,18 +94,18 @@ async def _read_left_objects(connection: Connection) -> list[LeftObject]:
     from kubectl_nodelife.controllers.upgrade.marks import LABEL_RUN
     from kubectl_nodelife.kube.kinds import kind_named
     from kubectl_nodelife.live.client import ApiError
-    from kubectl_nodelife.live.listwatch import read_or_refusal
+    from kubectl_nodelife.live.listwatch import list_or_refusal
     from kubectl_nodelife.live.requests import Resource
 
     objects: list[LeftObject] = []
     async with bulk_client(target_of(connection)) as client:
         for kind in _MADE:
-            listed = await read_or_refusal(client, Resource(kind_named(kind), labels=LABEL_RUN))
+            listed = await list_or_refusal(client, Resource(kind_named(kind), labels=LABEL_RUN))
             if isinstance(listed, ApiError):
                 what = f"{kind_named(kind).plural} of runs cannot be listed: {listed.what}"
                 terminal.warn(what)
             else:
-                objects += left_objects(listed)
+                objects += left_objects(listed.objects)
     return objects
 
 

@@ -143,7 +143,7 @@ async def _read_leases(connection: Connection) -> list[Lease]:
     from kubectl_nodelife.commands.cluster.direct import bulk_client, target_of
     from kubectl_nodelife.kube.kinds import kind_named
     from kubectl_nodelife.kube.node import Lease
-    from kubectl_nodelife.live.listwatch import read_or_refusal
+    from kubectl_nodelife.live.listwatch import Listing, list_or_refusal
     from kubectl_nodelife.live.requests import Resource
     from kubectl_nodelife.upgrade.findings import LEASES
 
@@ -151,9 +151,9 @@ async def _read_leases(connection: Connection) -> list[Lease]:
     async with bulk_client(target_of(connection)) as client:
         for name in LEASES:  # by a list, since `rbac` grants readers no get
             one = Resource(kind_named("Lease"), "kube-system", fields=f"metadata.name={name}")
-            found = await read_or_refusal(client, one)
-            if isinstance(found, list):
-                leases += [lease for lease in found if isinstance(lease, Lease)]
+            found = await list_or_refusal(client, one)
+            if isinstance(found, Listing):
+                leases += [lease for lease in found.objects if isinstance(lease, Lease)]
     return leases
 
 
