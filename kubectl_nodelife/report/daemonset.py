@@ -492,14 +492,10 @@ def history_page(
 def _revision_row(row: rollout_outlook.RevisionRow, now_ns: int) -> list[object]:
     first = str(row.changes[0]) if row.changes else NONE
     more = f" (and {len(row.changes) - 1} more)" if len(row.changes) > 1 else ""
-    return [
-        f"{row.revision.revision}{' (current)' if row.current else ''}",
-        row.cause,
-        age(row.revision.metadata.creation_timestamp, now_ns),
-        row.document()["hash"],
-        UNKNOWN if row.pods is None else row.pods,
-        first + more,
-    ]
+    number = f"{row.revision.revision}{' (current)' if row.current else ''}"
+    pods = UNKNOWN if row.pods is None else row.pods
+    old = age(row.revision.metadata.creation_timestamp, now_ns)
+    return [number, row.cause, old, row.document()["hash"], pods, first + more]
 
 
 def undo_page(

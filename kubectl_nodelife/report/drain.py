@@ -317,31 +317,15 @@ def _verdict(verdict: str) -> str:
 
 
 def _node_row(node: results.NodePlan) -> tuple[object, ...]:
-    return (
-        node.name,
-        node.zone,
-        _verdict(node.verdict),
-        node.pods,
-        len(node.kept),
-        clock(node.start),
-        clock(node.end),
-        node.command,
-    )
+    counts = (_verdict(node.verdict), node.pods, len(node.kept))
+    return (node.name, node.zone, *counts, clock(node.start), clock(node.end), node.command)
 
 
 def _pod_row(pod: results.PodPlan) -> tuple[object, ...]:
-    return (
-        pod.namespace,
-        pod.name,
-        pod.node,
-        _verdict(pod.verdict),
-        pod.gate,
-        clock(pod.start),
-        clock(pod.gone),
-        clock(pod.end),
-        landing_text(pod.landing),
-        pod.reason.removesuffix(results.NOT_READ),
-    )
+    reason = pod.reason.removesuffix(results.NOT_READ)
+    times = (clock(pod.start), clock(pod.gone), clock(pod.end))
+    what = (pod.namespace, pod.name, pod.node, _verdict(pod.verdict), pod.gate)
+    return (*what, *times, landing_text(pod.landing), reason)
 
 
 def landing_text(landing: list[results.PlannedPlacement]) -> str:
@@ -356,23 +340,11 @@ def landing_text(landing: list[results.PlannedPlacement]) -> str:
 
 
 def _workload_row(workload: results.WorkloadPlan) -> tuple[object, ...]:
-    return (
-        workload.namespace,
-        _workload_name(workload),
-        ColoredText(workload.outage, BAD if workload.outage == "full" else WARN),
-        outage_length(workload),
-        workload.ready,
-        workload.lowest,
-        workload.evicted,
-        clock(workload.time_to_ready),
-        workload.time_to_ready_from,
-    )
-
-
-def _workload_name(workload: results.WorkloadPlan) -> str:
-    """`deployment/web`, the topmost owner."""
-    kind, _, name = workload.top.partition("/")
-    return f"{kind.lower()}/{name}"
+    kind, _, name = workload.top.partition("/")  # of the topmost owner
+    outage = ColoredText(workload.outage, BAD if workload.outage == "full" else WARN)
+    what = (workload.namespace, f"{kind.lower()}/{name}", outage, outage_length(workload))
+    learnt = (clock(workload.time_to_ready), workload.time_to_ready_from)
+    return (*what, workload.ready, workload.lowest, workload.evicted, *learnt)
 
 
 class WaveOutcome(Protocol):

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
+from itertools import groupby
 from typing import Any, Final
 
 from kubectl_nodelife.kube.names import counted, first_names
@@ -236,14 +237,9 @@ def _node_row(loss: NodeLoss) -> Sequence[object]:
 
 
 def _workload_row(loss: WorkloadLoss) -> Sequence[object]:
-    return (
-        f"{loss.kind.lower()}/{loss.namespace}/{loss.name}",
-        loss.pods,
-        loss.deleted,
-        _or_never(loss.first_deleted_at),
-        _or_never(loss.last_deleted_at),
-        loss.replaced,
-    )
+    name = f"{loss.kind.lower()}/{loss.namespace}/{loss.name}"
+    first, last = _or_never(loss.first_deleted_at), _or_never(loss.last_deleted_at)
+    return (name, loss.pods, loss.deleted, first, last, loss.replaced)
 
 
 def _cut(
@@ -332,13 +328,9 @@ def _kinds_of(record: Record) -> Iterator[str]:
 
 def joined_records(records: Sequence[Record]) -> Iterator[tuple[Record, str]]:
     """Each record with its words; the records of one action are shown together."""
-    i = 0
-    while i < len(records):
-        first = records[i]
-        alike = [first]
-        while i + len(alike) < len(records) and _same_action(first, records[i + len(alike)]):
-            alike.append(records[i + len(alike)])
-        i += len(alike)
+    for _, numbered in groupby(enumerate(records), key=_action_of):
+        alike = [record for _, record in numbered]
+        first = alike[0]
         if (
             first.action == "RecordEvent"
             and first.controller != CLUSTER
@@ -353,15 +345,11 @@ def joined_records(records: Sequence[Record]) -> Iterator[tuple[Record, str]]:
         yield first, " ".join(filter(None, (first.action, words, refused)))
 
 
-def _same_action(one: Record, other: Record) -> bool:
-    return (
-        one.action in ("SetNodeCondition", "AddTaint", "RemoveTaint", "SetNodeLabel")
-        and one.action == other.action
-        and one.at == other.at
-        and one.object == other.object
-        and one.cause == other.cause
-        and one.controller == other.controller
-    )
+def _action_of(numbered: tuple[int, Record]) -> object:
+    """What is the same for the records of one action; the number where it has but one."""
+    number, r = numbered
+    together = r.action in ("SetNodeCondition", "AddTaint", "RemoveTaint", "SetNodeLabel")
+    return (r.action, r.at, r.object, r.cause, r.controller) if together else number
 
 
 def _conditions(records: Iterable[Record]) -> str:

@@ -215,13 +215,9 @@ def _bar_row(span: timeline.StateSpan, begin_ns: int, end_ns: int) -> list[objec
     lasted = human_duration(max(0, until_ns - span.begin_ns))
     if span.end_ns is None:
         lasted += " at most" if span.is_over else ", goes on"
-    return [
-        span.name,
-        ColoredText(span.state, BAD if span.state == timeline.NOT_READY else WARN),
-        _bar(span.begin_ns, until_ns, begin_ns, end_ns),
-        lasted,
-        span.what,
-    ]
+    state = ColoredText(span.state, BAD if span.state == timeline.NOT_READY else WARN)
+    bar = _bar(span.begin_ns, until_ns, begin_ns, end_ns)
+    return [span.name, state, bar, lasted, span.what]
 
 
 def _bar(from_ns: int, to_ns: int, begin_ns: int, end_ns: int) -> str:

@@ -28,14 +28,14 @@ def study_page(answer: StudyResult) -> Page:
         """The runs, points with means and intervals, differences, the front, assertions."""
         yield headline(answer)
         shown = answer.points if wide else answer.points[:_SHOWN]
-        yield _means(answer, shown)
+        yield _by_measure(answer, shown, lambda p, name: interval_words(p.measures[name]))
         if len(shown) < len(answer.points):
             yield f"... and {len(answer.points) - len(shown):,} more: -o wide shows all"
         yield _quantiles(answer, shown) if wide else ""
         against = [p for p in shown if p.against_today]
         if against:
             yield "Against today's settings, on the same failures:"
-            yield _differences(answer, against)
+            yield _by_measure(answer, against, lambda p, name: _difference(p.against_today[name]))
         if answer.front_of:
             better = " and ".join(map(measure_words, answer.front_of))
             yield f"no other point is better in {better}: {'; '.join(front)}"
@@ -112,11 +112,11 @@ def _values(answer: StudyResult, result: PointResult) -> list[object]:
     return cells
 
 
-def _means(answer: StudyResult, shown: Iterable[PointResult]) -> Table:
-    rows = [
-        [*_values(answer, p), *(interval_words(p.measures[name]) for name in answer.measures)]
-        for p in shown
-    ]
+def _by_measure(
+    answer: StudyResult, shown: Iterable[PointResult], cell: Callable[[PointResult, str], object]
+) -> Table:
+    """A row a point, with a cell for each measure."""
+    rows = [[*_values(answer, p), *(cell(p, name) for name in answer.measures)] for p in shown]
     return Table(_columns(answer, *answer.measures), rows)
 
 
@@ -127,14 +127,6 @@ def _quantiles(answer: StudyResult, shown: Iterable[PointResult]) -> Table:
         for name, s in p.measures.items()
     ]
     return Table(_columns(answer, "measure", "p5", "median", "p95"), rows)
-
-
-def _differences(answer: StudyResult, shown: Iterable[PointResult]) -> Table:
-    rows = [
-        [*_values(answer, p), *(_difference(p.against_today[name]) for name in answer.measures)]
-        for p in shown
-    ]
-    return Table(_columns(answer, *answer.measures), rows)
 
 
 def _difference(interval: Interval) -> object:

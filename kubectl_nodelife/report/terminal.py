@@ -141,27 +141,11 @@ KUBECTL_VERBS = (
     "annotate|apply|auth|config|cordon|create|delete|describe|drain|edit|exec|explain|get|label|"
     "logs|patch|rollout|scale|taint|uncordon|version|wait"
 )
-VERBS_WITH_DUMPS = frozenset(
-    {
-        "audit",
-        "budgets",
-        "changes",
-        "daemonset",
-        "diverge",
-        "drain-plan",
-        "explain",
-        "repair",
-        "replay",
-        "status",
-        "what-if",
-    }
-)
-"""Verbs that take `-f` and `--now`."""
-
-VERBS_WITH_PROFILE = VERBS_WITH_DUMPS - {"budgets", "changes", "replay"}
-VERBS_WITH_SET = VERBS_WITH_PROFILE - {"daemonset", "drain-plan"}
+VERBS_WITH_SET = frozenset({"audit", "diverge", "explain", "repair", "status", "what-if"})
+VERBS_WITH_PROFILE = VERBS_WITH_SET | {"daemonset", "drain-plan"}
 """Verbs that take `--profile`, and `--set`; of daemonset only some commands take the latter."""
-
+VERBS_WITH_DUMPS = VERBS_WITH_PROFILE | {"budgets", "changes", "replay"}
+"""Verbs that take `-f` and `--now`."""
 VERBS_WITHOUT_NAMESPACE = frozenset({"daemon", "doctor", "metrics", "rbac", "ui"})
 """Verbs to which the namespace of a question means nothing."""
 

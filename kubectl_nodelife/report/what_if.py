@@ -214,14 +214,9 @@ def _workload_row(workload: document.WorkloadFuture) -> list[object]:
 
 
 def _service_row(service: document.ServiceFuture) -> list[object]:
-    return [
-        service.namespace,
-        service.name,
-        service.endpoints_before,
-        service.lowest,
-        human_seconds(service.blind_seconds),
-        human_seconds(service.without_endpoints_seconds),
-    ]
+    blind, without = service.blind_seconds, service.without_endpoints_seconds
+    row = [service.namespace, service.name, service.endpoints_before, service.lowest]
+    return [*row, human_seconds(blind), human_seconds(without)]
 
 
 def _zone_rows(zone: document.ZoneFuture) -> Iterable[list[object]]:
@@ -256,29 +251,15 @@ def _deletions(node: document.NodeFuture) -> str:
 
 
 def _node_row(node: document.NodeFuture) -> list[object]:
-    return [
-        node.name,
-        node.zone,
-        _unknown(node),
-        _tainted(node),
-        _deletions(node),
-        _dash(node.back_seconds),
-        node.pods,
-        node.at_risk.all(),
-    ]
+    comes = [_unknown(node), _tainted(node), _deletions(node), _dash(node.back_seconds)]
+    return [node.name, node.zone, *comes, node.pods, node.at_risk.all()]
 
 
 def _budget_row(budget: document.BudgetFuture) -> list[object]:
-    return [
-        budget.namespace,
-        budget.name,
-        budget.healthy,
-        budget.lowest,
-        budget.desired,
-        human_seconds(budget.at_zero_seconds),
-        human_seconds(budget.below_seconds),
-        ", ".join(f"{p.healthy}/{p.desired} at {human_seconds(p.at)}" for p in budget.points),
-    ]
+    points = [f"{p.healthy}/{p.desired} at {human_seconds(p.at)}" for p in budget.points]
+    at_zero, below = human_seconds(budget.at_zero_seconds), human_seconds(budget.below_seconds)
+    row = [budget.namespace, budget.name, budget.healthy, budget.lowest, budget.desired]
+    return [*row, at_zero, below, ", ".join(points)]
 
 
 def _back(at: float | None) -> str:
@@ -451,11 +432,5 @@ def _level_row(workload: document.WorkloadFuture) -> list[str]:
 def _record(difference: document.Difference) -> tuple[str, ...]:
     obj = difference.object
     name = f"{obj.namespace}/{obj.name}" if obj.namespace else obj.name
-    return (
-        clock(difference.at),
-        difference.play,
-        difference.controller,
-        difference.action,
-        f"{obj.kind.lower()}/{name}",
-        difference.reason,
-    )
+    who = (clock(difference.at), difference.play, difference.controller, difference.action)
+    return (*who, f"{obj.kind.lower()}/{name}", difference.reason)
