@@ -24,7 +24,7 @@ from msgspec.structs import replace
 from bench import BenchFailed, Stopwatch
 from kubectl_nodelife.daemon.server import Answer, Query, Stream
 from kubectl_nodelife.daemon.ui.endpoint import PageEndpoint, Sessions, listen
-from kubectl_nodelife.daemon.ui.live_feed import Broadcast, HappenedChange
+from kubectl_nodelife.daemon.ui.live_feed import Broadcast
 from kubectl_nodelife.outlook.fates import Coming, Lane
 from kubectl_nodelife.outlook.live_wall import LiveFrame, LiveNode, WallZone, delta
 from kubectl_nodelife.outlook.node_verdict import WORST_FIRST, Option
@@ -165,22 +165,23 @@ class DarkZone:
         action = f"DeletePod default/web-{number}"
         return LiveNode(name, 0, state, self.pods, self.pods, action, at_s, at_s)
 
-    def changes(self, number: int) -> list[HappenedChange]:
+    def changes(self, number: int) -> list[dict[str, Any]]:
         """Twenty changes of one step."""
         return [
-            HappenedChange(
-                id=number * 20 + each,
-                at_s=self.now_s,
-                controller="node-lifecycle",
-                action="TaintNode",
-                kind="Node",
-                namespace="",
-                name=self.names[(number * 20 + each) * 3 % len(self.names)],
-                outcome="confirmed" if each % 2 else "would",
-                reason="Its kubelet was not heard of for longer than the grace period allows.",
-                cause=number * 20 + each - 1,
-                node="",
-            )
+            {
+                "id": number * 20 + each,
+                "atS": self.now_s,
+                "controller": "node-lifecycle",
+                "action": "TaintNode",
+                "kind": "Node",
+                "namespace": "",
+                "name": self.names[(number * 20 + each) * 3 % len(self.names)],
+                "outcome": "confirmed" if each % 2 else "would",
+                "reason": "Its kubelet was not heard of for longer than the grace period allows.",
+                "cause": number * 20 + each - 1,
+                "node": "",
+                "taint": "",
+            }
             for each in range(20)
         ]
 
@@ -263,7 +264,7 @@ class Told:
         row = replace(frame.nodes[name], state=WORST_FIRST.index(state))
         self._tell(replace(frame, nodes=frame.nodes | {name: row}), [])
 
-    def _tell(self, frame: LiveFrame, changes: list[HappenedChange]) -> None:
+    def _tell(self, frame: LiveFrame, changes: list[dict[str, Any]]) -> None:
         self.known, told = delta(self.known, frame)
         if changes:
             told |= {"changes": changes}

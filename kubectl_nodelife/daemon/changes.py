@@ -192,16 +192,17 @@ def patch_text(request: Request | None, digest: Digest) -> str:
     return _json.encode(redacted).decode()
 
 
+_OBJECT: Final = ("kind", "namespace", "name", "uid")
+
+
 def document(change: ChangeRecord) -> dict[str, Any]:
     """The contract's Change, without apiVersion and kind."""
-    obj = {"kind": change.kind, "namespace": change.namespace, "name": change.name}
-    obj["uid"] = change.uid
     item: dict[str, Any] = {
         "id": change.id,
         "time": format_micro_time(change.time_ns),
         "controller": change.controller,
         "action": change.action,
-        "object": {key: value for key, value in obj.items() if value},
+        "object": {key: value for key in _OBJECT if (value := getattr(change, key))},
         "detail": msgspec.json.decode(change.detail),
         "reason": change.reason,
         "cause": change.cause,
@@ -475,11 +476,8 @@ def _check_tables(db: sqlite3.Connection) -> None:
 def read_only(path: str, wanted: ChangeFilter) -> Sequence[ChangeRecord]:
     """The changes in the file of a daemon that does not run. Raises sqlite3.Error, OSError."""
     os.stat(path)
-    store = Store(path)
-    try:
+    with closing(Store(path)) as store:
         return store.select(wanted)
-    finally:
-        store.close()
 
 
 ACTS_PATTERN: Final = "acts-*.writes.db"

@@ -223,7 +223,8 @@ class ControllerHost(ClusterHost):
         if (old is None and new is None) or (old and new and same_version(old, new)):
             return []
         if old is not None:
-            self._onlook(old, new, now_ns)
+            about = (kind_of(old), old.key)
+            self._contained(DIVERGENCE, about, now_ns, None, self.on_change, old, new, now_ns)
         as_it_is: tuple[Put | Gone, list[Event]] = (event, [])
         event, view = self._follow(target, as_it_is, ControllerFollower.before, event, now_ns)
         view += self.overlay.observe(event, now_ns)
@@ -235,13 +236,6 @@ class ControllerHost(ClusterHost):
         self._settle()
         return view
 
-    def _onlook(self, old: KubeObject, new: KubeObject | None, now_ns: int) -> None:
-        """Call `on_change`; an exception of it is logged as a bug and changes nothing."""
-        try:
-            self.on_change(old, new, now_ns)
-        except Exception as error:
-            self._contain(DIVERGENCE, (kind_of(old), old.key), error, now_ns)
-
     def _deferred(self) -> list[Put | Gone]:
         """The events that the follower has put off, which it then has no more."""
         return self.follower.pop_deferred() if self.follower is not None else []
@@ -252,22 +246,24 @@ class ControllerHost(ClusterHost):
         """
         if self.follower is None:
             return otherwise
+        asked = (self.follower, *question)
+        return self._contained(FOLLOWER, about, self._now_ns, otherwise, ask, *asked)
+
+    def _contained(
+        self,
+        who: str,
+        about: Hashable,
+        now_ns: int,
+        otherwise: T,
+        do: Callable[..., T],
+        *arguments: object,
+    ) -> T:
+        """What comes of it; `otherwise` where it fails, which is logged as a bug of that part."""
         try:
-            return ask(self.follower, *question)
+            return do(*arguments)
         except Exception as error:
-            self._contain(FOLLOWER, about, error, self._now_ns)
+            log_bug(self.cache.quarantine.failed(who, about, error, now_ns))
             return otherwise
-
-    def _contain(self, who: str, about: Hashable, error: Exception, now_ns: int) -> None:
-        log_bug(self.cache.quarantine.failed(who, about, error, now_ns))
-
-    def _observe_contained(self, event: Event, now_ns: int) -> list[Event]:
-        """The same; an object at which we fail is shown as it is, and named as a bug."""
-        try:
-            return self.observe(event, now_ns)
-        except Exception as error:
-            self._contain(OVERLAY, _about(event), error, now_ns)
-            return [event]
 
     def step(self, now_ns: int, events: Iterable[Event]) -> Iterator[None]:
         """Take in what was seen and wake what is due; yields after each decision, for a pause.
@@ -290,7 +286,8 @@ class ControllerHost(ClusterHost):
                 yield
             if self._follow(about, False, ControllerFollower.defers, event, act, now_ns):
                 continue
-            view += self._observe_contained(event, now_ns)
+            # an object at which we fail is shown as it is
+            view += self._contained(OVERLAY, about, now_ns, [event], self.observe, event, now_ns)
             if not (isinstance(event, Put) and event.kind == "Lease"):
                 yield from self._step(view, now_ns)  # the next event may be about the same object
                 view = []
@@ -305,7 +302,9 @@ class ControllerHost(ClusterHost):
             view = [event for event in view if not self._is_set_aside(event)]
             for decided in self.engine.turns(now_ns, view):
                 for action in decided:
-                    waiting += self._plan_contained(action, now_ns)
+                    # one at which we fail is its controller's bug, and left out
+                    who, plan = action.controller, (self._plan, action, now_ns)
+                    waiting += self._contained(who, action.target, now_ns, [], *plan)
                     yield
                 if not decided:
                     yield
@@ -347,14 +346,6 @@ class ControllerHost(ClusterHost):
             self.ledger.note(action, now_ns, node, patch, within)
         self._settle()
         return events
-
-    def _plan_contained(self, action: Action, now_ns: int) -> list[Event]:
-        """The same; a decision at which we fail is named as its controller's bug, and left out."""
-        try:
-            return self._plan(action, now_ns)
-        except Exception as error:
-            self._contain(action.controller, action.target, error, now_ns)
-            return []
 
     def _settle(self) -> list[Action]:
         """Note how plans ended. Those that were confirmed."""

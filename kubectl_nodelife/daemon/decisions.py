@@ -294,7 +294,7 @@ class DecisionTask(GatedFeed):
 
     def _leases_read(self, read: LeasesRead, seen: list[Seen]) -> list[Put | Gone | Outcome]:
         """Renewals that the watch has not shown; a watch that should have is built anew."""
-        shown = self.held.newest("Lease", seen)
+        shown = self.held.newest_leases(seen)
         newer, lies = self.leases.take(read, self.host.lifecycle, self.host.cache, shown)
         if read.is_older:
             because = "Leases are older than the watch has shown: the cluster's data were restored"
@@ -425,13 +425,12 @@ class EventBuffer:
         """A list of the kind holds all that was held of it, and newer."""
         self.objects = {key: event for key, event in self.objects.items() if key[0] != kind}
 
-    def newest(self, kind: str, seen: Iterable[Seen]) -> dict[Key, KubeObject]:
-        """The newest of each object of a kind that came, and is not in the cache yet: held back, or
-        just `seen`.
+    def newest_leases(self, seen: Iterable[Seen]) -> dict[Key, KubeObject]:
+        """The newest of each Lease that came, and is not in the cache yet: held back, or just
+        `seen`.
         """
-        held = [event for (of, _), event in self.objects.items() if of == kind]
-        events = [*held, *(event for _, events in seen for event in events)]
-        return {e.obj.key: e.obj for e in events if isinstance(e, Put) and e.kind == kind}
+        events = chain(self.objects.values(), *(events for _, events in seen))
+        return {e.obj.key: e.obj for e in events if isinstance(e, Put) and e.kind == "Lease"}
 
     def pop(self) -> list[Put | Gone | Unreadable | Outcome]:
         """The events that were held, outcomes first; none is held any more."""

@@ -86,6 +86,10 @@ _REMOVERS: Final = {
 }
 
 
+_SAME: Final = ("id", "controller", "action", "kind", "namespace", "name", "node")
+"""The fields that an expected write has of its change."""
+
+
 class DivergenceRecorder:
     """Records our writes, those of the cluster and the times unwatched, for `diverge`.
 
@@ -161,14 +165,8 @@ class DivergenceRecorder:
             return
         zone = self._zone(change.node)
         write = ExpectedWrite(
-            id=change.id,
+            **{name: getattr(change, name) for name in _SAME},
             time_ns=max(change.latest_ns or change.time_ns, self._began_ns or 0),
-            controller=change.controller,
-            action=change.action,
-            kind=change.kind,
-            namespace=change.namespace,
-            name=change.name,
-            node=change.node,
             what=_what(change),
             because=change.reason,
             cause=cause,

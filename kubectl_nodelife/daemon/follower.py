@@ -20,7 +20,7 @@ from __future__ import annotations
 import math
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Sequence
-from typing import TypeGuard, TypeVar, cast
+from typing import TypeVar, cast
 
 from msgspec.structs import replace
 
@@ -196,7 +196,8 @@ class PassPhase:
             return None if health is None else self._pass_after(health.probe_ns + self._grace_ns())
         if isinstance(action, AddTaints) and _is_by_token(action.taints):
             node = self._overlay.shown("Node", ("", action.node))
-            queue = memory.zones.queues.get(memory.zones.place(node)) if _is_node(node) else None
+            zones = memory.zones
+            queue = zones.queues.get(zones.place(node)) if isinstance(node, Node) else None
             if queue is not None and queue.is_waiting(action.node):
                 return queue.limiter.next_accept(now_ns)
         return None
@@ -343,10 +344,6 @@ class PassPhase:
 def _has_both(node: Node) -> bool:
     """True if one taint is being exchanged for the other, which costs no token."""
     return all(node.has_taint(taint.key, taint.effect) for taint in LOST_NODE_TAINTS)
-
-
-def _is_node(obj: object) -> TypeGuard[Node]:
-    return isinstance(obj, Node)
 
 
 def _is_by_token(taints: Iterable[Taint]) -> bool:

@@ -13,7 +13,7 @@ the taint, since when the node waits.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Final
+from typing import Any, Final
 
 from kubectl_nodelife.controllers.nodelifecycle import NodeLifecycleController, taints
 from kubectl_nodelife.controllers.nodelifecycle.zones import FULL, Zones
@@ -136,23 +136,13 @@ class ForeignWriteDetector:
         status = _status(new)
         state = f"Ready is {status}" if status else "Ready is not posted"
         added, removed = _missing(new, old), _missing(old, new)
+        because = f"seen in the cluster: {state}"
+        seen: dict[str, Any] = {"controller": "node-lifecycle", "because": because}
         if added:
             queued = any(t.effect == NO_EXECUTE for t in added) and self._queued_cause(new.name)
-            yield AddTaints(
-                controller="node-lifecycle",
-                because=f"seen in the cluster: {state}",
-                cause=queued or cause,
-                **of_node(new),
-                taints=added,
-            )
+            yield AddTaints(**seen, cause=queued or cause, **of_node(new), taints=added)
         if removed:
-            yield RemoveTaints(
-                controller="node-lifecycle",
-                because=f"seen in the cluster: {state}",
-                cause=cause,
-                **of_node(new),
-                taints=removed,
-            )
+            yield RemoveTaints(**seen, cause=cause, **of_node(new), taints=removed)
 
     def _pod(self, old: Pod, new: Pod, now_ns: int) -> Iterator[Action]:
         if old.status.conditions is not new.status.conditions:
@@ -356,6 +346,8 @@ class NodeWriteObserver:
         key = zone_key(new.metadata.labels)
         is_known = zones is not None and key in zones.queues and key in zones.states
         dark = zones is not None and all(s == FULL for s in zones.states.values())
+        # A NoExecute taint that is only exchanged costs no token.
+        is_swap = any(taints.is_for_lost_node(taint) for taint in old.spec.taints)
         for word, one, other in ((TAINTED, new, old), (UNTAINTED, old, new)):
             for taint in one.spec.taints:
                 if other.has_taint(taint.key, taint.effect):
@@ -369,17 +361,12 @@ class NodeWriteObserver:
                     detail=str(taint),
                     own=taints.is_own(taint),
                     explained=any(wanted) if word == TAINTED else not all(wanted) or dark,
-                    waiting_ns=None if _is_swap(old) else self._not_ready.get(new.name),
+                    waiting_ns=None if is_swap else self._not_ready.get(new.name),
                     rate=zones.rate(key) if zones is not None and is_known else 0.0,
                     zone_state=zones.states[key] if zones is not None and is_known else "",
                     ready=_status(new),
                     author=author_of(new, TAINTS, now_ns),
                 )
-
-
-def _is_swap(old: Node) -> bool:
-    """True if a NoExecute taint is only exchanged, which costs no token."""
-    return any(taints.is_for_lost_node(taint) for taint in old.spec.taints)
 
 
 def _pod(old: Pod, new: Pod, now_ns: int) -> Iterator[ObservedWrite]:

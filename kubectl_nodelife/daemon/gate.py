@@ -100,13 +100,11 @@ def failing(states: Mapping[str, KindState]) -> list[str]:
             kinds.setdefault(state.error, []).append(kind)
             left_s = retry_seconds(state)
             next_s[state.error] = min(next_s.get(state.error, left_s), left_s)
-    return [
-        *(
-            f"not being watched: {', '.join(names)}: {error} (asked again in {next_s[error]:.0f}s)"
-            for error, names in kinds.items()
-        ),
-        *_nameless(states),
+    lines = [
+        f"not being watched: {', '.join(names)}: {error} (asked again in {next_s[error]:.0f}s)"
+        for error, names in kinds.items()
     ]
+    return [*lines, *_nameless(states)]
 
 
 def _nameless(states: Mapping[str, KindState]) -> list[str]:

@@ -150,8 +150,14 @@ class Intents:
             self.unknown_ends += 1
 
     async def flush(self) -> None:
-        """Bring ends to the disk."""
-        await self._save()
+        """Bring the ends that wait to the disk."""
+        ends, self._ends = self._ends, []
+        failed: sqlite3.Error | None = None
+        try:
+            await self._in_thread(self._write, [], ends)
+        except sqlite3.Error as error:
+            failed = error
+        self._note_saved(failed, ends)
 
     async def run(self, now_ns: Callable[[], int]) -> None:
         """Bring ends to the disk, try the disk, and drop what is old, until cancelled."""
@@ -222,16 +228,6 @@ class Intents:
                     stored.set_result(self.error)
 
         self._thread.submit(self._write, rows, ends).add_done_callback(written)
-
-    async def _save(self) -> None:
-        """Bring the ends that wait to the disk."""
-        ends, self._ends = self._ends, []
-        failed: sqlite3.Error | None = None
-        try:
-            await self._in_thread(self._write, [], ends)
-        except sqlite3.Error as error:
-            failed = error
-        self._note_saved(failed, ends)
 
     def _note_saved(self, error: sqlite3.Error | None, ends: list[End]) -> None:
         """Take in a batch's outcome. Its ends are tried again; its intents are not sent."""

@@ -123,8 +123,10 @@ class LeaseCheck:
             for lease in newer.values()
         )
         if lifecycle.memory.reads_leases:
-            touched = (x for x in read.leases if _is_touched(x, before[x.key]))
-            newer |= {x.key: x for x in touched if x.key not in newer}
+            for lease in read.leases:  # somebody has written to it since, whatever he wrote
+                old = before[lease.key]
+                if old is not None and is_newer(lease, old.metadata.resource_version):
+                    newer.setdefault(lease.key, lease)
         return list(newer.values()), lies
 
     async def _ask(self, read: ReadLeases, held: Mapping[Any, KubeObject]) -> None:
@@ -197,11 +199,6 @@ def _renewed_since(lease: Lease, known_ns: int | None) -> bool:
     """True if it shows a later renewal than that, or one where none was known."""
     renewed_ns = lease.spec.renew_time
     return renewed_ns is not None and (known_ns is None or renewed_ns > known_ns)
-
-
-def _is_touched(lease: Lease, before: KubeObject | None) -> bool:
-    """True if somebody has written to it since it was seen, whatever he wrote."""
-    return before is not None and is_newer(lease, before.metadata.resource_version)
 
 
 class LeaseReread:

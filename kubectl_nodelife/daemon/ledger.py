@@ -115,22 +115,15 @@ class Ledger:
         node: str,
         patch: str,
         within: tuple[int, int] | None = None,
+        *,
+        enforced: bool = False,
     ) -> None:
         """A decision was made; `node`: of the pod that it is about. `within`: when it is carried
         out by the controller that we follow, at the earliest and at the latest, where that cannot
-        be seen.
+        be seen. `enforced`: it is to be carried out by us.
         """
-        if action.controller not in self.untold:
-            self._note(action, now_ns, node, patch, within)
-
-    def _note(
-        self,
-        action: actions.Action,
-        now_ns: int,
-        node: str,
-        patch: str,
-        within: tuple[int, int] | None = None,
-    ) -> None:
+        if action.controller in self.untold and not enforced:
+            return
         self.numbers.ensure(action)
         cause = action.cause
         number, digest = self._id_of(cause), self.digest
@@ -144,30 +137,27 @@ class Ledger:
         changes[: len(inherited)] = inherited
         entry = self._open[action.id] = _Entry(action, changes)
         for change in changes[len(inherited) :]:
-            change.id = self.next_id
-            self.next_id += 1
-            self.new.append(change)
-            self.changed[change.id] = change
+            self._add(change)
+        for change in changes if enforced else ():
+            change.mode = ENFORCE
         ended = self._replace(action, now_ns)
         if ended is not None:
             self._end(action, *ended, "")
         elif _unseen(action):
             self._settle_with(entry, cause)
 
-    def note_enforced(self, action: actions.Action, now_ns: int, node: str, patch: str) -> None:
-        """A decision was made that is to be carried out."""
-        self._note(action, now_ns, node, patch)
-        for change in self._open_changes(action):
-            change.mode = ENFORCE
+    def _add(self, change: ChangeRecord) -> None:
+        change.id = self.next_id
+        self.next_id += 1
+        self.new.append(change)
+        self.changed[change.id] = change
 
     def note_done(self, action: actions.Action, now_ns: int) -> None:
         """Something was done that was not planned, and on which nothing depends."""
         self.numbers.ensure(action)
         for change in changes_of(action, now_ns, self.next_id, "", None, "", self.digest):
             change.mode, change.outcome, change.settled_ns = ENFORCE, APPLIED, now_ns
-            self.next_id += 1
-            self.new.append(change)
-            self.changed[change.id] = change
+            self._add(change)
 
     def hold(self, action: actions.Action, because: str, until_ns: int) -> None:
         """A guard holds a decision back; it has not ended."""

@@ -25,6 +25,7 @@ import json
 import os
 import stat
 import sys
+from collections import namedtuple
 
 from kubectl_nodelife.errors import Failed
 
@@ -90,26 +91,24 @@ def socket_path(runtime: str, identity: str) -> str:
 
 def journal_path(environ: dict[str, str], identity: str) -> str:
     """The journal of that cluster's daemon; ":memory:" where no file can be made."""
-    try:
-        return f"{folder_of_cluster(environ, identity)}/journal.db"
-    except Failed:
-        return ":memory:"
+    return _state_file(environ, identity, "journal.db", ":memory:")
 
 
 def page_port_path(environ: dict[str, str], identity: str) -> str:
     """Where the port of that cluster's live page is kept; "" where no file can be made."""
-    try:
-        return f"{folder_of_cluster(environ, identity)}/page-port"
-    except Failed:
-        return ""
+    return _state_file(environ, identity, "page-port", "")
 
 
 def log_path(environ: dict[str, str], runtime: str, identity: str) -> str:
     """The log of that cluster's daemon; beside the socket where the state folder cannot be made."""
+    return _state_file(environ, identity, "daemon.log", f"{runtime}/{identity}.log")
+
+
+def _state_file(environ: dict[str, str], identity: str, name: str, otherwise: str) -> str:
     try:
-        return f"{folder_of_cluster(environ, identity)}/daemon.log"
+        return f"{folder_of_cluster(environ, identity)}/{name}"
     except Failed:
-        return f"{runtime}/{identity}.log"
+        return otherwise
 
 
 def folder_of_cluster(environ: dict[str, str], identity: str) -> str:
@@ -273,16 +272,10 @@ FIELDS = (
 )
 
 
-class CachedIdentity:
+class CachedIdentity(namedtuple("CachedIdentity", ("identity", "server", "context", "namespace"))):
     """A cluster as seen by one user: the daemon's name for it, and what an answer must say."""
 
-    __slots__ = ("context", "identity", "namespace", "server")
-
-    def __init__(self, identity: str, server: str, context: str, namespace: str) -> None:
-        self.identity = identity
-        self.server = server
-        self.context = context
-        self.namespace = namespace
+    __slots__ = ()
 
 
 def recall(folder: str, flags: Any, environ: Mapping[str, str]) -> CachedIdentity | None:
@@ -291,9 +284,7 @@ def recall(folder: str, flags: Any, environ: Mapping[str, str]) -> CachedIdentit
     try:
         if entry is None or any(file_stamp(path) != stamp for path, stamp in entry["files"]):
             return None
-        return CachedIdentity(
-            entry["identity"], entry["server"], entry["context"], entry["namespace"]
-        )
+        return CachedIdentity(*(entry[field] for field in CachedIdentity._fields))
     except (KeyError, TypeError, ValueError):
         return None
 
@@ -309,13 +300,8 @@ def remember(
     entries = _read(folder)
     key = _key(flags, environ)
     entries.pop(key, None)
-    entries[key] = {
-        "identity": cached.identity,
-        "server": cached.server,
-        "context": cached.context,
-        "namespace": cached.namespace,
-        "files": [[os.path.abspath(path), file_stamp(path)] for path in files],
-    }
+    stamps = [[os.path.abspath(path), file_stamp(path)] for path in files]
+    entries[key] = {**cached._asdict(), "files": stamps}
     while len(entries) > _MOST:
         del entries[next(iter(entries))]
     try:

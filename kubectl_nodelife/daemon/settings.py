@@ -258,14 +258,10 @@ def resolve_settings(
 ) -> ResolvedSettings:
     """The effective settings. Raises BadInput, naming the flag and the file or option."""
     section = requested.config.section(server, context)
-    followed = followed_release(
-        (
-            (requested.profile, "--profile"),
-            (section.profile, f"{requested.config.path}, clusters.{section.name}"),
-        ),
-        (running.version, SERVER_VERSION),
-        kubelet_versions(cache.all("Node")),
-    )
+    in_file = f"{requested.config.path}, clusters.{section.name}"
+    asked = (requested.profile, "--profile"), (section.profile, in_file)
+    served, kubelets = (running.version, SERVER_VERSION), kubelet_versions(cache.all("Node"))
+    followed = followed_release(asked, served, kubelets)
     profile = followed.profile
     warnings = [*followed.warnings, *running.warnings]
     if not (requested.profile or section.profile or followed.origin.startswith(SERVER_VERSION)):
@@ -276,11 +272,7 @@ def resolve_settings(
     shown = _known(running.flags, profile)
     for name, why in unreadable(shown, profile):
         warnings.append(f"{UNREADABLE}{name}={shown.pop(name)}, which is left out ({why})")
-    for layer, origin in (
-        (shown, running.origins),
-        (section.settings, f"{requested.config.path}, clusters.{section.name}"),
-        (given, "--set"),
-    ):
+    for layer, origin in ((shown, running.origins), (section.settings, in_file), (given, "--set")):
         for name, value in layer.items():
             running_value = running.flags.get(name)
             if origin is not running.origins and running_value not in (None, str(value)):

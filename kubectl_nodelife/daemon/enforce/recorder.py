@@ -65,7 +65,7 @@ class ChangeRecorder(Recorder):
     def planned(self, action: Action, seen: KubeObject | None, now_ns: int) -> None:
         """A decision."""
         patch = patch_text(request_of(action, seen, now_ns), self._ledger.digest)
-        self._ledger.note_enforced(action, now_ns, node_of(action, seen), patch)
+        self._ledger.note(action, now_ns, node_of(action, seen), patch, enforced=True)
 
     def held(self, action: Action, because: str, until_ns: int) -> None:
         """A guard holds it."""
@@ -113,20 +113,9 @@ class IntentJournal(NamedTuple):
 
     async def begin(self, action: Action, version: str, digest: str) -> int:
         """Bring the intent to the disk. Raises OSError."""
-        kind, (namespace, name) = action.target
-        intent = Intent(
-            self.now_ns(),
-            action.controller,
-            action_text(action),
-            kind,
-            namespace,
-            name,
-            action.uid,
-            version,
-            digest,
-            self.epoch(),
-        )
-        return await self.intents.begin(intent)
+        kind, key = action.target
+        of = (self.now_ns(), action.controller, action_text(action), kind, *key, action.uid)
+        return await self.intents.begin(Intent(*of, version, digest, self.epoch()))
 
     def note(
         self, number: int, state: str, code: int = 0, message: str = "", version: str = ""

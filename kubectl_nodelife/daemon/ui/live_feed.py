@@ -65,21 +65,9 @@ MOST_ASKED: Final = 8
 _LOOK_SECONDS: Final = 1.0
 
 
-class HappenedChange(msgspec.Struct, frozen=True, rename="camel"):
-    """A change of the last hour. `at_s`: when, on the stream's clock; `taint`: which one."""
-
-    id: int
-    at_s: float
-    controller: str
-    action: str
-    kind: str
-    namespace: str
-    name: str
-    outcome: str
-    reason: str
-    cause: int | None
-    node: str
-    taint: str = ""
+_SHOWN = "controller", "action", "kind", "namespace", "name", "outcome", "reason", "cause", "node"
+"""The fields that are shown of a change of the last hour, beside id, `atS`: when, on the stream's
+clock, and `taint`: which one."""
 
 
 class LiveFeed:
@@ -176,22 +164,11 @@ class LiveFeed:
         more = {"epochS": self._wall.epoch_s, "works": self._works, "changes": changes}
         return self._published.snapshot() | more
 
-    def _as_rows(self, changes: Iterable[ChangeRecord]) -> list[HappenedChange]:
+    def _as_rows(self, changes: Iterable[ChangeRecord]) -> list[dict[str, Any]]:
         return [
-            HappenedChange(
-                id=change.id,
-                at_s=self._wall.instant(change.time_ns),
-                controller=change.controller,
-                action=change.action,
-                kind=change.kind,
-                namespace=change.namespace,
-                name=change.name,
-                outcome=change.told_outcome,
-                reason=change.reason,
-                cause=change.cause,
-                node=change.node,
-                taint=_taint(change),
-            )
+            {"id": change.id, "atS": self._wall.instant(change.time_ns)}
+            | {name: getattr(change, name) for name in _SHOWN}
+            | {"outcome": change.told_outcome, "taint": _taint(change)}
             for change in sorted(changes, key=lambda change: change.id)
         ]
 
