@@ -50,7 +50,6 @@ class OtherProtocol(NodelifeError):
             f"the daemon (version {version}) speaks protocol {protocol}, and we {PROTOCOL}",
             remedy="run: kubectl nodelife daemon restart",
         )
-        self.version = version
 
 
 ORDERS = frozenset({"stop", "reload", "pause", "resume", "ui", "ui-stop"})

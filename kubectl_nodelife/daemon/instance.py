@@ -83,9 +83,18 @@ class Instance:
         """True if the socket's path still leads to ours: a logout may take the folder away."""
         return self._inode is not None and file_inode(self.socket) == self._inode
 
-    def write_card(self, card: dict[str, Any]) -> None:
-        """Say which daemon runs here, for people."""
-        replace_json(self.card, card)
+    def write_card(self, **more: Any) -> None:
+        """Say which daemon runs here, for people: this process."""
+        card = {
+            "pid": os.getpid(),
+            "startTicks": start_ticks(os.getpid()),
+            "version": __version__,
+            "protocol": PROTOCOL,
+            "identity": self.identity,
+            "socket": self.socket,
+            "started": int(time.time()),
+        }
+        replace_json(self.card, card | more)
 
     def release(self) -> None:
         """Take socket and card away, and let the lock go."""
@@ -195,20 +204,6 @@ def instances(runtime: str) -> list[Instance]:
         return []
     every = [Instance(runtime, n.removesuffix(".lock")) for n in names if n.endswith(".lock")]
     return [i for i in every if i.is_taken() or os.path.exists(i.card)]
-
-
-def card(instance: Instance, **more: Any) -> dict[str, Any]:
-    """The card of this process."""
-    return {
-        "pid": os.getpid(),
-        "startTicks": start_ticks(os.getpid()),
-        "version": __version__,
-        "protocol": PROTOCOL,
-        "identity": instance.identity,
-        "socket": instance.socket,
-        "started": int(time.time()),
-        **more,
-    }
 
 
 def start_ticks(pid: int) -> int | None:

@@ -230,10 +230,6 @@ class BoundedListener:
             self._sockets.append(each)
             self._begin(self._accept(each))
 
-    def addresses(self) -> list[Any]:
-        """Where it listens."""
-        return [each.getsockname() for each in self._sockets]
-
     def stop_listening(self) -> None:
         """Take no more connections."""
         for task in self._tasks:
@@ -253,11 +249,6 @@ class BoundedListener:
         """Who asks."""
         held = self._held.get(request.protocol)
         return held.peer if held is not None else ""
-
-    def count(self) -> int:
-        """How many connections are open."""
-        self._forget_ended()
-        return len(self._held)
 
     # Connections
 

@@ -18,7 +18,7 @@ import shlex
 import time
 from collections import OrderedDict, deque
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
 
 import aiohttp
@@ -62,17 +62,22 @@ class Notice(msgspec.Struct, frozen=True):
 Conditions = Mapping[str, NotedCondition]
 
 
-def cluster_conditions(sample: ClusterSample) -> dict[str, NotedCondition]:
-    """The conditions in a look at nodes and zones, by key."""
+ConditionWords = tuple[str, str, str, str]
+"""Event, what it is about, sentence, the verb that shows more."""
+
+
+def cluster_conditions(
+    sample: ClusterSample, more: Iterable[ConditionWords] = ()
+) -> dict[str, NotedCondition]:
+    """The conditions in a look at nodes and zones, and others, by key."""
     conditions = {}
-    for event, about, sentence, verb in _conditions(sample):
+    for event, about, sentence, verb in (*_conditions(sample), *more):
         key = f"{event}/{about}" if about else event
         conditions[key] = NotedCondition(event, sentence, f"kubectl nodelife {verb}")
     return conditions
 
 
-def _conditions(sample: ClusterSample) -> Iterator[tuple[str, str, str, str]]:
-    """Event, what it is about, sentence, the verb that shows more."""
+def _conditions(sample: ClusterSample) -> Iterator[ConditionWords]:
     for name in sorted(sample.soon_lost):
         sentence = f"node {name} turns Unknown within 20s unless it reports"
         yield "nodeWillBeLost", name, sentence, _TROUBLE
@@ -286,27 +291,21 @@ class WebhookDelivery:
         self._failed = True
 
 
-class ConditionSource(Protocol):
-    """Says what holds; None: that cannot be judged now."""
-
-    def conditions(self) -> dict[str, NotedCondition] | None:
-        """By key."""
-
-    def now_ns(self) -> int:
-        """The instant, by the API server's clock."""
-
-
 class Notifier:
     """Looks for notices every second, and passes them to the ways out that were asked for."""
 
     def __init__(
         self,
-        source: ConditionSource,
+        conditions: Callable[[], Mapping[str, NotedCondition] | None],
+        now_ns: Callable[[], int],
         options: NotifyOptions,
         server: str,
         environ: Mapping[str, str],
     ) -> None:
-        self._source = source
+        """`conditions`: those that hold, by key; None while that cannot be judged. `now_ns`: the
+        instant, by the API server's clock.
+        """
+        self._conditions, self._now_ns = conditions, now_ns
         self._wanted = options.wanted
         self._board = NoticeBoard(server)
         self._outboxes: list[Outbox] = []
@@ -325,10 +324,10 @@ class Notifier:
 
     async def _look(self) -> None:
         while True:
-            now = self._source.conditions()
+            now = self._conditions()
             if now is not None:
                 wanted = {key: it for key, it in now.items() if it.event in self._wanted}
-                notices = self._board.take(wanted, self._source.now_ns() // SECOND_NS * SECOND_NS)
+                notices = self._board.take(wanted, self._now_ns() // SECOND_NS * SECOND_NS)
                 for outbox in self._outboxes:
                     outbox.put(notices)
             await asyncio.sleep(_LOOK_SECONDS)

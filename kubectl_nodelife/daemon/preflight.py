@@ -101,9 +101,8 @@ class ClusterChecks:
 
     async def why_not_take(self, lease_namespace: str) -> str:
         """Why the Lease there must not be taken now, "" where it may. Never raises."""
-        if why := await self.why_another():
-            return why
         try:
+            await self.right_cluster()
             await self.held_elsewhere(lease_namespace)
         except NodelifeError as error:
             return str(error)

@@ -80,7 +80,7 @@ def _run(options: Options, make_answers: MakeAnswers) -> int:
     about = {"pid": os.getpid(), "socket": instance.socket, "server": target.server}
 
     async def live() -> tuple[int, HandOver]:
-        client = Client(_session(target, options.environ))
+        client = Client(Session(target, options.environ, show_plugin_stderr=False))
         key = await cluster_key(client)
         with claim_state(environ, identity, key, about) as folder:
             path = f"{folder}/daemon.log" if folder else paths.log_path(environ, runtime, identity)
@@ -96,11 +96,6 @@ def _run(options: Options, make_answers: MakeAnswers) -> int:
         instance.release()
     hand_over.leave()
     return code
-
-
-def _session(target: Target, environ: Mapping[str, str]) -> Session:
-    """Connections whose errors may be logged."""
-    return Session(target, environ, show_plugin_stderr=False)
 
 
 HAND_OVER_S: Final = 0.001

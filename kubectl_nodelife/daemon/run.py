@@ -35,7 +35,7 @@ from kubectl_nodelife.daemon.enforce.enforcement import (
 from kubectl_nodelife.daemon.flags import Options, target_now
 from kubectl_nodelife.daemon.forked_answers import Foreteller
 from kubectl_nodelife.daemon.gate import KINDS, NEEDS, Tee
-from kubectl_nodelife.daemon.instance import Instance, card, notify_parent
+from kubectl_nodelife.daemon.instance import Instance, notify_parent
 from kubectl_nodelife.daemon.journal import Journal
 from kubectl_nodelife.daemon.logs import QuarantineLog, log, log_bug, log_end
 from kubectl_nodelife.daemon.metrics import WHAT_IF_BUCKETS
@@ -224,22 +224,13 @@ class Daemon:
             lambda: enforcement is not None and enforcement.is_sending,
             page_port_path(dict(self.options.environ), self.instance.identity),
         )
+        own = {"health": self._health, "hello": _hello, "situation": page.situation}
+        orders = {"stop": self._order_stop, "reload": self._order_reload}
         server = Server(
             self.sources.cluster,
-            {
-                **answers,
-                "diverge": self.divergence.answer,
-                "health": self._health,
-                "hello": _hello,
-                "situation": page.situation,
-            },
+            {**answers, **own, "diverge": self.divergence.answer},
             {**streams, "diverge": self.divergence.watch},
-            {
-                "stop": self._order_stop,
-                "reload": self._order_reload,
-                **pausing_orders(enforcement),
-                **page.orders(),
-            },
+            {**orders, **pausing_orders(enforcement), **page.orders()},
             lambda: self.source.cluster.uid,
         )
         return page, server
@@ -256,7 +247,8 @@ class Daemon:
         )
         notifier = None
         if asked:
-            notifier = Notifier(recorder, notify, self.target.server, self.options.environ)
+            holds = recorder.conditions, self.sources.now_ns
+            notifier = Notifier(*holds, notify, self.target.server, self.options.environ)
         if not options.bind_address:
             return Metrics(recorder, None, notifier)
         from kubectl_nodelife.daemon.metrics.endpoint import MetricsEndpoint
@@ -272,8 +264,11 @@ class Daemon:
 
     def _warnings(self) -> list[str]:
         """What is wrong with this daemon's files."""
-        ours = [*self.kubeconfig_warnings, *self.settings.warnings]
-        return [*ours, *self.hand_over.program.warnings()]
+        return [*self._of_files(), *self.hand_over.program.warnings()]
+
+    def _of_files(self) -> list[str]:
+        """What is wrong with the config and the kubeconfig."""
+        return [*self.kubeconfig_warnings, *self.settings.warnings]
 
     async def run(self) -> int:
         """Serve until stopped. The exit code. `hand_over` says whether another takes over."""
@@ -287,13 +282,10 @@ class Daemon:
         await self._start_ports()
         await self.server.start(bound)
         self.instance.write_card(
-            card(
-                self.instance,
-                context=self.target.context,
-                server=self.target.server,
-                arguments=self.options.arguments,
-                secrets=list(self.options.secrets()),
-            )
+            context=self.target.context,
+            server=self.target.server,
+            arguments=self.options.arguments,
+            secrets=list(self.options.secrets()),
         )
         log.info(
             "began: version %s, pid %d, context %r, server %s",
@@ -311,7 +303,8 @@ class Daemon:
 
     def _parts(self) -> dict[str, Coroutine[Any, Any, None]]:
         """What runs side by side until the end, by its name for people."""
-        watch = FileWatch((*self._kubeconfig_files(), self.config_path), self.reload)
+        files = kubeconfig_files(self.options.overrides.kubeconfig, self.options.environ)
+        watch = FileWatch((*files, self.config_path), self.reload)
         parts: dict[str, Coroutine[Any, Any, None]] = {
             "source": self.source.run(),
             "decisions": self.decisions.run(),
@@ -402,7 +395,7 @@ class Daemon:
 
     async def _order_reload(self, query: Query) -> dict[str, Any]:
         await self.reload()
-        return {"reloaded": True, "warnings": [*self.kubeconfig_warnings, *self.settings.warnings]}
+        return {"reloaded": True, "warnings": self._of_files()}
 
     async def reload(self) -> None:
         """Read config and kubeconfig anew; what cannot be read changes nothing, and is logged."""
@@ -481,11 +474,7 @@ class Daemon:
         }
         if self.enforcement is not None:
             more |= {"mode": "enforce", "enforcement": self.enforcement.state()}
-        warnings = [
-            *self.kubeconfig_warnings,
-            *self.settings.warnings,
-            *connection_warnings(self.target),
-        ]
+        warnings = [*self._of_files(), *connection_warnings(self.target)]
         if self.options.flags.metrics.bind_address:
             more["metrics"] = self.options.flags.metrics.url
             warnings += self.options.flags.metrics.warnings()
@@ -494,9 +483,6 @@ class Daemon:
             warnings += port_warning(port, in_pod="KUBERNETES_SERVICE_HOST" in self.options.environ)
         warnings += [*spread_warnings(self.client.clock), *self.hand_over.program.warnings()]
         return health(self.sources, more, warnings)
-
-    def _kubeconfig_files(self) -> tuple[str, ...]:
-        return kubeconfig_files(self.options.overrides.kubeconfig, self.options.environ)
 
 
 async def _hello(query: Query) -> dict[str, Any]:

@@ -119,7 +119,6 @@ class Writer:
         `request_s`: so long a request may take where nothing else is asked for.
         """
         self.session = session
-        self.controller = controller
         self.clock = clock or ServerClock()
         self._now_ns = now_ns
         self._dry_run = dry_run

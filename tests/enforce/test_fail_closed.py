@@ -57,7 +57,7 @@ async def test_a_cluster_behind_another_name_stops_every_write() -> None:
         absent_ns=NOW,
         error="",
     )
-    parts = cast(Any, (one, one, one, str, guard, lambda: NOW))
+    parts = cast(Any, (one, one, one, str, lambda: NOW))
     gate = WriteGate(*parts)
 
     def admitted() -> Any:

@@ -39,7 +39,7 @@ def view_of(cache: Cache, guard: Guard, drift_ns: int = 0) -> WriteConditions:
     one = SimpleNamespace(
         leads=lambda: True, because=lambda now_ns: "", present=False, absent_ns=NOW, error=""
     )
-    parts = cast(Any, (one, one, one, str, guard, lambda: NOW))
+    parts = cast(Any, (one, one, one, str, lambda: NOW))
     synced = SimpleNamespace(is_set=lambda: True)
     clock = SimpleNamespace(drift_ns=lambda: drift_ns)
     task = SimpleNamespace(stands_still="", synced=synced, cold_for_ns=lambda: 0, clock=clock)

@@ -152,13 +152,15 @@ class Enforcement:
         self.kill_switch = KillSwitch(self._side, since)
         self.keeper = self._make_keeper()
         stops = self.keeper, self.pause, self.kill_switch
-        self._gate = write_gate.WriteGate(*stops, self.journal_error, self.guard, since)
+        self._gate = write_gate.WriteGate(*stops, self.journal_error, since)
         self._gone_nodes = GoneNodes(intents)
         sender = EventSender(self._side, clock.now_ns, self._may_announce)
         self._announcer = Announcer(self._ledger, sender, self.keeper, clock.now_ns)
         self._kept = write_gate.KeptBreakers(self.guard, intents)
         self.guard.on_change, self.guard.on_close = self._note_breaker, self._announcer.closed
-        self._forbidden = write_gate.ForbiddenCheck(self._check_rights, self.guard, since)
+        self._forbidden = write_gate.ForbiddenCheck(
+            lambda: self._preflight().rights(), self.guard, since
+        )
         self._faults = write_gate.FaultBreaker(self.guard, orders.controllers, since)
         self._task: DecisionTask | None = None
         self._executor: LiveExecutor | None = None
@@ -217,9 +219,6 @@ class Enforcement:
     def take_limits(self, section: ClusterConfig) -> None:
         """Caps as the flags and the config file have them now."""
         self.guard.caps = write_gate.caps_of(self.orders, section)
-
-    async def _check_rights(self) -> None:
-        await self._preflight().rights()
 
     def _preflight(self) -> Preflight:
         return Preflight(
@@ -362,7 +361,7 @@ class Enforcement:
         running += [
             loop.create_task(c.events.run())
             for c in executor.controllers.values()
-            if isinstance(c.events, EventSender)
+            if c.events is not None
         ]
         for one in running[1:]:
             one.add_done_callback(self._faults.part_ended)

@@ -80,9 +80,11 @@ def unknown_flags(pods: Iterable[Json]) -> Iterator[str]:
     """Flags of a visible manager that sound as if they changed what our controllers decide, and
     that no release known here has, or whose value cannot be read; one sentence each.
     """
+    minor = parse_profile(NEWEST).minor
     for pod in pods:
         shown = {f: v for f, v in flags_of(pod, _component(pod)) if FLAGS[f].type != "gates"}
-        for flag, why in unreadable({f: v for f, v in shown.items() if _is_present(f)}, NEWEST):
+        present = {f: v for f, v in shown.items() if minor < FLAGS[f].until}
+        for flag, why in unreadable(present, NEWEST):
             if FLAGS[flag].origin == _component(pod):
                 yield f"it runs with --{flag}={shown[flag]}: {why}"
         if _component(pod) != _MANAGER:
@@ -136,10 +138,6 @@ async def watch_manager(
                 because = f"whether one runs cannot be seen ({answer.message}), maybe with "
                 guard.open(Breaker("manager", because + ", ".join(running), now_ns()))
         await asyncio.sleep(LOOK_SECONDS)
-
-
-def _is_present(flag: str) -> bool:
-    return parse_profile(NEWEST).minor < FLAGS[flag].until
 
 
 def _component(pod: Json) -> str:

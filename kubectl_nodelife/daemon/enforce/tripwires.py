@@ -137,8 +137,8 @@ class Tripwires:
         earlier = {} if earlier is None else earlier
         if isinstance(event, Gone):
             earlier[event.target] = None
-            if event.kind == "Node":
-                self._node_gone(event.key[1], now_ns)
+            if event.kind == "Node" and self._gone.gone(event.key[1], self._cache, now_ns):
+                self.check_gone(now_ns)
         elif isinstance(event, Put):
             target = event.target
             old = earlier[target] if target in earlier else self._cache.get(*target)
@@ -218,10 +218,6 @@ class Tripwires:
             because = f"another DaemonSet controller made pod {where}"
             self._open(SURPRISE, because, now_ns)
             self.ask_writer(SURPRISE, ("Pod", pod.key), MADE)
-
-    def _node_gone(self, name: str, now_ns: int) -> None:
-        if self._gone.gone(name, self._cache, now_ns):
-            self.check_gone(now_ns)
 
     def close_when_calm(self, now_ns: int) -> None:
         """Close `all at once` where the connection has worked for two grace periods, and Leases

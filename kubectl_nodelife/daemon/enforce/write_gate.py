@@ -151,7 +151,6 @@ class WriteGate:
         pause: Pause,
         kill_switch: KillSwitch,
         journal_error: Callable[[], str],
-        guard: Guard,
         now_ns: Callable[[], int],
     ) -> None:
         self.quiet_until_ns = 0
@@ -159,7 +158,6 @@ class WriteGate:
         self._pause = pause
         self._kill_switch = kill_switch
         self._journal_error = journal_error
-        self._guard = guard
         self._now_ns = now_ns
 
     def closed_because(self) -> str:

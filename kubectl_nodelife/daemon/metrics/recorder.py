@@ -19,7 +19,7 @@ import os
 import time
 from bisect import bisect_left
 from collections import Counter, deque
-from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence, Set
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping, Sequence, Set
 from contextlib import aclosing
 from hashlib import blake2b
 from itertools import accumulate
@@ -40,7 +40,7 @@ from kubectl_nodelife.daemon.metrics import (
     UNKNOWN_WITHIN,
     cluster_sample,
 )
-from kubectl_nodelife.daemon.notices import NotedCondition, cluster_conditions
+from kubectl_nodelife.daemon.notices import ConditionWords, NotedCondition, cluster_conditions
 from kubectl_nodelife.daemon.server import Query, Stream
 from kubectl_nodelife.engine.cache import Cache
 from kubectl_nodelife.errors import NodelifeError
@@ -111,8 +111,9 @@ class MetricsRecorder:
             group.create_task(self._listen())
             group.create_task(self._look())
             group.create_task(self._judge())
-            group.create_task(self._read_run())
-            group.create_task(self._read_budgets())
+            group.create_task(self._read(cluster_sample.read_run, self.take_run, _RUN_SECONDS))
+            of_budgets = (cluster_sample.read_budgets, self.take_budgets, _BUDGETS_SECONDS)
+            group.create_task(self._read(*of_budgets))
 
     def not_ready(self) -> list[str]:
         """The reasons why the daemon cannot answer well: kinds that are not read or not watched."""
@@ -163,30 +164,25 @@ class MetricsRecorder:
         cache = self._decisions.host.cache
         self._budgets = None if budgets is None else cluster_sample.budget_sample(budgets, cache)
 
-    def now_ns(self) -> int:
-        """The instant, by the API server's clock."""
-        return self._sources.now_ns()
-
     def conditions(self) -> dict[str, NotedCondition] | None:
         """The conditions that are worth a notification now; None while that cannot be judged."""
         decisions, enforcement = self._decisions, self._enforcement
-        if self._sample is None or decisions.is_cold(self.now_ns()) or decisions.stands_still:
+        now_ns = self._sources.now_ns()
+        if self._sample is None or decisions.is_cold(now_ns) or decisions.stands_still:
             return None
-        more: list[tuple[str, str, str]] = []
+        more: list[ConditionWords] = []
         findings = self._findings or Counter()
         if findings["stalled"] or findings["disabled"]:
             sentence = "a controller of the cluster does nothing, though writes of it are due"
-            more.append(("controllerStalled", sentence, "diverge"))
+            more.append(("controllerStalled", "", sentence, "diverge"))
         if self._run is not None and self._run.gates - {"paused", "window"}:
             sentence = f"the upgrade is held by: {', '.join(sorted(self._run.gates))}"
-            more.append(("upgradeHeld", sentence, "upgrade status"))
+            more.append(("upgradeHeld", "", sentence, "upgrade status"))
         if enforcement is not None and not enforcement.stands_by:
-            why = enforcement.why_not or _breakers(enforcement)
-            more += [("enforcementStopped", why, "daemon status")] if why else []
-        return cluster_conditions(self._sample) | {
-            event: NotedCondition(event, sentence, f"kubectl nodelife {verb}")
-            for event, sentence, verb in more
-        }
+            breakers = enforcement.guard.breakers.values()
+            why = enforcement.why_not or "; ".join(b.because for b in breakers)
+            more += [("enforcementStopped", "", why, "daemon status")] if why else []
+        return cluster_conditions(self._sample, more)
 
     def observations(self) -> tuple[Observations, int]:
         """The observations that the controllers are judged by, and the instant that they are of."""
@@ -216,17 +212,13 @@ class MetricsRecorder:
             await asyncio.sleep(_JUDGE_SECONDS)
             self.take_judgement(await asyncio.to_thread(divergence_judgement, *self.observations()))
 
-    async def _read_run(self) -> None:
+    async def _read(
+        self, read: Callable[..., Awaitable[Any]], take: Callable[[Any], None], every_s: float
+    ) -> None:
         await self._decisions.synced.wait()
         while True:
-            self.take_run(await cluster_sample.read_run(self._sources.client))
-            await asyncio.sleep(_RUN_SECONDS)
-
-    async def _read_budgets(self) -> None:
-        await self._decisions.synced.wait()
-        while True:
-            self.take_budgets(await cluster_sample.read_budgets(self._sources.client))
-            await asyncio.sleep(_BUDGETS_SECONDS)
+            take(await read(self._sources.client))
+            await asyncio.sleep(every_s)
 
     # Our own state
 
@@ -279,10 +271,6 @@ def _enforcement_values(enforcement: Enforcement, now_ns: int) -> Values:
         "nodelife_paused": [((), int(bool(enforcement.pause.because(now_ns))))],
         "nodelife_writes_total": list(enforcement.recorder.answers.items()),
     }
-
-
-def _breakers(enforcement: Enforcement) -> str:
-    return "; ".join(breaker.because for breaker in enforcement.guard.breakers.values())
 
 
 def _size(path: str) -> int:
