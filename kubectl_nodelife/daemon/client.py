@@ -150,10 +150,6 @@ def _checked(path: str | Way, head: bytes, body: bytes) -> dict[str, Any]:
             on=str(path),
             remedy="run: kubectl nodelife daemon restart",
         ) from None
-    return _without_error(answer)
-
-
-def _without_error(answer: dict[str, Any]) -> dict[str, Any]:
     if answer.get("protocol", PROTOCOL) != PROTOCOL:
         raise OtherProtocol(answer["protocol"], str(answer.get("version")))
     if error := answer.get("error"):

@@ -44,7 +44,6 @@ PATIENCE_S: Final = 10.0
 
 MOST_BYTES: Final = 1 << 30
 
-_CHUNK: Final = 1 << 18
 _LOOK_YOURSELF: Final = "look directly with --no-daemon"
 _PIPE: Final = 3
 _NICER: Final = 5
@@ -182,24 +181,17 @@ async def _lines_of(readable: int, seconds: float) -> AsyncGenerator[bytes]:
     """The lines that come through a pipe, which is closed then, and what is there at its end; for
     so many seconds. Raises TimeoutError.
     """
-    reader = asyncio.StreamReader()
+    reader = asyncio.StreamReader(limit=sys.maxsize)  # the child's memory has a limit of its own
     loop = asyncio.get_running_loop()
     end_s = loop.time() + seconds
     pipe = os.fdopen(readable, "rb", buffering=0)
     transport, _ = await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), pipe)
-    begun: list[bytes] = []
+    line = b"\n"
     try:
-        while True:
+        while line.endswith(b"\n"):
             async with asyncio.timeout_at(end_s):
-                chunk = await reader.read(_CHUNK)
-            *lines, rest = chunk.split(b"\n")
-            for line in lines:
-                yield b"".join([*begun, line])
-                begun = []
-            begun.append(rest)
-            if not chunk:
-                yield b"".join(begun)
-                return
+                line = await reader.readline()
+            yield line
     finally:
         transport.close()
 

@@ -149,27 +149,16 @@ class ManagerBegan(NamedTuple):
 Message = News | ChangeSettings | ManagerBegan | Outcome | LeasesRead
 
 
-class Feed(Protocol):
-    """Where news come from; `live.source.ListWatchSource` is one."""
-
-    @property
-    def queue(self) -> asyncio.Queue[Message]:
-        """The news, in order for each kind; orders and outcomes are put there as well."""
-
-    @property
-    def states(self) -> Mapping[str, KindState]:
-        """How it stands with each kind."""
-
-    def relist(self, kinds: Iterable[str]) -> None:
-        """List these kinds anew, over fresh connections."""
-
-
 class TeeFeed(NamedTuple):
     """One reader's feed: a queue of its own; what is listed anew comes to every reader."""
 
     queue: asyncio.Queue[Any]
     states: Mapping[str, KindState]
     relist: Callable[[Iterable[str]], None]
+
+
+Feed = ListWatchSource | TeeFeed
+"""Where news come from, in order for each kind; orders and outcomes are put into its queue, too."""
 
 
 class Tee:

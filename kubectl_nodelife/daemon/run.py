@@ -27,11 +27,7 @@ from kubectl_nodelife import __version__
 from kubectl_nodelife.daemon.cluster_view import Sources, WatchedCluster
 from kubectl_nodelife.daemon.decisions import DecisionTask
 from kubectl_nodelife.daemon.divergence_recorder import DivergenceRecorder
-from kubectl_nodelife.daemon.enforce.enforcement import (
-    Enforcement,
-    make_enforcement,
-    pausing_orders,
-)
+from kubectl_nodelife.daemon.enforce.enforcement import make_enforcement, pausing_orders
 from kubectl_nodelife.daemon.flags import Options, target_now
 from kubectl_nodelife.daemon.forked_answers import Foreteller
 from kubectl_nodelife.daemon.gate import KINDS, NEEDS, Tee
@@ -276,10 +272,16 @@ class Daemon:
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._stop.set)
-        if self.enforcement is not None:
-            await self._preflight(self.enforcement)
-        loop.add_signal_handler(signal.SIGHUP, lambda: loop.create_task(self.reload()))
-        await self._start_ports()
+        try:
+            if self.enforcement is not None:
+                await self.enforcement.preflight()
+            loop.add_signal_handler(signal.SIGHUP, lambda: loop.create_task(self.reload()))
+            await self._start_ports()
+        except BaseException:
+            if self.enforcement is not None:
+                await self.enforcement.close()
+            await self.client.close()
+            raise
         await self.server.start(bound)
         self.instance.write_card(
             context=self.target.context,
@@ -345,29 +347,14 @@ class Daemon:
                 return 1
         return 0
 
-    async def _preflight(self, enforcement: Enforcement) -> None:
-        try:
-            await enforcement.preflight()
-        except BaseException:
-            await enforcement.close()
-            await self.client.close()
-            raise
-
     async def _start_ports(self) -> None:
         """Listen where others than the socket's owner may ask. Raises BadInput."""
-        metrics = self.metrics.endpoint if self.metrics is not None else None
-        try:
-            if metrics is not None:
-                await metrics.start()
-                log.info("serves %s", self.options.flags.metrics.url)
-            if self.answer_port.port:
-                await self.answer_port.start()
-                log.info("serves answers at %s:%d", ADDRESS, self.answer_port.port)
-        except NodelifeError:
-            if self.enforcement is not None:
-                await self.enforcement.close()
-            await self.client.close()
-            raise
+        if self.metrics is not None and self.metrics.endpoint is not None:
+            await self.metrics.endpoint.start()
+            log.info("serves %s", self.options.flags.metrics.url)
+        if self.answer_port.port:
+            await self.answer_port.start()
+            log.info("serves answers at %s:%d", ADDRESS, self.answer_port.port)
 
     async def _end(self, tasks: list[asyncio.Task[None]]) -> None:
         if self.enforcement is not None:

@@ -195,16 +195,10 @@ def lanes(spans: Sequence[timeline.StateSpan], begin_ns: int, end_ns: int) -> li
     """The bars, nothing where there are none."""
     if not spans:
         return []
-    columns = (
-        Column("lane"),
-        Column("state"),
-        Column(f"{_clock(begin_ns)} to {_clock(end_ns)}", gives=2),
-        Column("for", gives=1),
-        Column("what"),
-    )
-    blocks: list[Block] = [
-        Table(columns, [_bar_row(span, begin_ns, end_ns) for span in spans[:MOST]])
-    ]
+    between = Column(f"{_clock(begin_ns)} to {_clock(end_ns)}", gives=2)
+    rows = [_bar_row(span, begin_ns, end_ns) for span in spans[:MOST]]
+    shown = (*columns("lane | state"), between, *columns("for:1 | what"))
+    blocks: list[Block] = [Table(shown, rows)]
     if len(spans) > MOST:
         blocks.append(f"and {counted(len(spans) - MOST, 'more bar')} (-o html has all)")
     return blocks

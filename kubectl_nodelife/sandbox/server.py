@@ -148,11 +148,11 @@ class ApiServer:
         body = self.reader.list_body(
             target.resource, target.namespace, request.query, _accept(request), self._now_ns()
         )
-        return self._raw(body)
+        return self._json(body)
 
     def _get(self, request: web.Request, target: writing.WriteTarget) -> web.Response:
         form = object_form(target.resource, _accept(request), self._now_ns)
-        return self._raw(form(self.writer.find(target)))
+        return self._json(form(self.writer.find(target)))
 
     async def _watch(self, request: web.Request, target: writing.WriteTarget) -> web.StreamResponse:
         plan = self.reader.plan_watch(target.resource, target.namespace, request.query)
@@ -244,11 +244,8 @@ class ApiServer:
     def _json(
         self, document: Any, code: int = 200, headers: dict[str, str] | None = None
     ) -> web.Response:
-        return self._raw(msgspec.json.encode(document), code, headers)
-
-    def _raw(
-        self, body: bytes, code: int = 200, headers: dict[str, str] | None = None
-    ) -> web.Response:
+        """`document`: bytes are JSON already."""
+        body = document if isinstance(document, bytes) else msgspec.json.encode(document)
         all_headers = {"Content-Type": "application/json", **(headers or {})}
         return web.Response(body=body, status=code, headers=all_headers)
 

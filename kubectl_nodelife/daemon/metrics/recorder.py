@@ -366,7 +366,6 @@ class ChangeCounts:
         }
         self.last_act_ns: dict[str, int] = {}
         self.deletion_s = Histogram(DELETION_BUCKETS)
-        self.deletions = self.force_deletions = self.force_deletion_errors = 0
 
     @property
     def held(self) -> int:
@@ -379,7 +378,6 @@ class ChangeCounts:
             outcome = self._open.get(change.id)
             if outcome is None and change.time_ns >= self._began_ns:
                 self._count(change, WOULD)
-                self._predicted(change)
                 outcome = WOULD
             if change.outcome not in (outcome, WOULD):
                 self._count(change, change.outcome)
@@ -394,14 +392,7 @@ class ChangeCounts:
     def _count(self, change: ChangeRecord, outcome: str) -> None:
         self.changes[change.controller, change.action, outcome] += 1
 
-    def _predicted(self, change: ChangeRecord) -> None:
-        if change.action == "DeletePod":
-            self.deletions += change.controller == EVICTION
-            self.force_deletions += change.controller == POD_GC
-
     def _ended(self, change: ChangeRecord, settled_ns: int) -> None:
-        if change.action == "DeletePod" and change.controller == POD_GC:
-            self.force_deletion_errors += change.outcome == "failed"
         done = change.outcome in ("confirmed", "applied")
         if done and change.action == "DeletePod" and change.controller == EVICTION:
             self.deletion_s.observe(max(0, settled_ns - change.time_ns) / SECOND_NS)
@@ -499,6 +490,8 @@ def work_values(
 ) -> Values:
     """Changes, divergences, budgets and the upgrade run; None: not known."""
     last_act = sorted(counts.last_act_ns.items())
+    evicted = counts.changes[EVICTION, "DeletePod", WOULD]
+    forced, failed = (counts.changes[POD_GC, "DeletePod", outcome] for outcome in (WOULD, "failed"))
     values: Values = {
         "nodelife_predicted_changes_total": sorted(counts.changes.items()),
         "nodelife_prediction_error_seconds": [
@@ -507,10 +500,10 @@ def work_values(
         "nodelife_controller_last_act_timestamp_seconds": [
             ((name,), at_ns / SECOND_NS) for name, at_ns in last_act
         ],
-        "taint_eviction_controller_pod_deletions_total": [((), counts.deletions)],
+        "taint_eviction_controller_pod_deletions_total": [((), evicted)],
         "taint_eviction_controller_pod_deletion_duration_seconds": [((), counts.deletion_s.copy())],
-        "pod_gc_collector_force_delete_pods_total": [((), counts.force_deletions)],
-        "pod_gc_collector_force_delete_pod_errors_total": [((), counts.force_deletion_errors)],
+        "pod_gc_collector_force_delete_pods_total": [((), forced)],
+        "pod_gc_collector_force_delete_pod_errors_total": [((), failed)],
     }
     if findings is not None:
         values["nodelife_divergences"] = _each(findings, FINDINGS)
