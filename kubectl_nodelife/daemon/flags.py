@@ -316,11 +316,7 @@ SECRETS: Final = ("--webhook",)
 
 _MORE: Final[Mapping[str, Mapping[str, Any]]] = {
     "--max-writes": {"type": int},
-    "--serve-answers": {
-        "type": click.IntRange(1024, 65535),
-        "is_flag": False,
-        "flag_value": 9877,
-    },
+    "--serve-answers": {"type": click.IntRange(1024, 65535), "is_flag": False, "flag_value": 9877},
 }
 """What click is told of a flag besides."""
 

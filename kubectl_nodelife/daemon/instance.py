@@ -240,11 +240,7 @@ def installed_link(package: str = PACKAGE) -> str:
     return str(parents[5] / "bin" / PROGRAM) if in_store else ""
 
 
-def spawn(
-    arguments: Sequence[str],
-    log: str,
-    secrets: Mapping[str, Any],
-) -> dict[str, Any]:
+def spawn(arguments: Sequence[str], log: str, secrets: Mapping[str, Any]) -> dict[str, Any]:
     """Start a daemon apart from this terminal, and wait for its word, a minute at most.
 
     `secrets` reach it through a pipe: everyone on the machine can read a process's arguments.

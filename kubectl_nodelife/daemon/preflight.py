@@ -400,10 +400,7 @@ class KillSwitch:
     """
 
     def __init__(
-        self,
-        writer: Writer,
-        now_ns: Callable[[], int],
-        server_ns: Callable[[], int] | None = None,
+        self, writer: Writer, now_ns: Callable[[], int], server_ns: Callable[[], int] | None = None
     ) -> None:
         """`server_ns`: the API server's clock, None where another part looks at it."""
         self.absent_ns = 0

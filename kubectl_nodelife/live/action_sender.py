@@ -19,11 +19,7 @@ from typing import Final
 import msgspec
 
 from kubectl_nodelife.engine import actions, calls
-from kubectl_nodelife.engine.calls.call import (
-    NO_ANSWER,
-    NOT_FOUND,
-    request_of_call,
-)
+from kubectl_nodelife.engine.calls.call import NO_ANSWER, NOT_FOUND, request_of_call
 from kubectl_nodelife.engine.events import NOT_SENT
 from kubectl_nodelife.engine.guard import GO, Hold, Refuse, is_harm
 from kubectl_nodelife.engine.settlement import is_newer, lost_premise

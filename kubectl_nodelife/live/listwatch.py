@@ -236,9 +236,7 @@ async def read_all(client: Client, resource: Resource) -> list[KubeObject]:
 
 
 async def list_or_refusal(
-    client: Client,
-    resource: Resource,
-    on_page: Callable[[list[KubeObject]], None] | None = None,
+    client: Client, resource: Resource, on_page: Callable[[list[KubeObject]], None] | None = None
 ) -> Listing | ApiError:
     """As `list_all`; nothing of a kind that the server does not serve, and the error (403) where it
     may not be listed. Raises ApiError for any other, Unreachable, Failed.

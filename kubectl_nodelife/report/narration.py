@@ -429,11 +429,7 @@ def instant_text(seconds: float) -> str:
     return format_duration(round(seconds * 1000) * MILLISECOND_NS)
 
 
-_BARS: Final = (
-    ("stopped", "zone not Normal"),
-    ("going", "is drained"),
-    *html.STATES_OF_NODES,
-)
+_BARS: Final = (("stopped", "zone not Normal"), ("going", "is drained"), *html.STATES_OF_NODES)
 _MOST_LANES: Final = 300
 _MOST_ROWS: Final = 2000
 

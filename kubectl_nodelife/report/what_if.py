@@ -279,11 +279,7 @@ def _range(span: document.InstantRange) -> str:
     return low if low == high else f"{low}-{high}"
 
 
-_BARS: Final = (
-    ("act", "an act lasts"),
-    ("stopped", "zone not Normal"),
-    *html.STATES_OF_NODES,
-)
+_BARS: Final = (("act", "an act lasts"), ("stopped", "zone not Normal"), *html.STATES_OF_NODES)
 _LEVELS: Final = (
     ("zero", "no pod serves"),
     ("fewer", "fewer pods serve"),

@@ -80,12 +80,7 @@ class Reader:
         self.bookmark_s = 60.0
 
     def list_body(
-        self,
-        resource: Kind,
-        namespace: str,
-        query: Mapping[str, str],
-        accept: Accept,
-        now_ns: int,
+        self, resource: Kind, namespace: str, query: Mapping[str, str], accept: Accept, now_ns: int
     ) -> bytes:
         """The JSON of a list. Raises StatusError."""
         entries, meta = self.select(resource, namespace, query)
@@ -200,11 +195,7 @@ class Reader:
         meta: dict[str, Any] = {"resourceVersion": str(version), "creationTimestamp": None}
         if annotations:
             meta["annotations"] = annotations
-        document = {
-            "kind": resource.name,
-            "apiVersion": resource.api_version,
-            "metadata": meta,
-        }
+        document = {"kind": resource.name, "apiVersion": resource.api_version, "metadata": meta}
         return event_line("BOOKMARK", msgspec.json.encode(document))
 
 

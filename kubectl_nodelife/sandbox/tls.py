@@ -342,11 +342,7 @@ def make_sandbox(cluster: SandboxCluster, git_version: str, *, verbose: bool = F
         logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s")
     token = secrets.token_urlsafe(24)
     server = ApiServer(
-        cluster.api,
-        git_version=git_version,
-        token=token,
-        wake=cluster.wake,
-        now_ns=cluster.clock,
+        cluster.api, git_version=git_version, token=token, wake=cluster.wake, now_ns=cluster.clock
     )
     log = logging.getLogger("kubectl_nodelife.sandbox") if verbose else None
     return Sandbox(cluster, server, token, log)

@@ -133,8 +133,7 @@ class MetricsEndpoint:
     async def _readyz(self, request: web.Request) -> web.Response:
         missing = self._recorder.not_ready()
         return web.Response(
-            text="".join(f"{line}\n" for line in missing) or "ok\n",
-            status=503 if missing else 200,
+            text="".join(f"{line}\n" for line in missing) or "ok\n", status=503 if missing else 200
         )
 
 

@@ -383,11 +383,7 @@ def _json(answer: bytes | dict[str, Any], status: int = HTTPStatus.OK) -> web.Re
 
 
 def refusal(
-    method: str,
-    path: str,
-    version: tuple[int, int],
-    headers: Sequence[tuple[str, str]],
-    port: int,
+    method: str, path: str, version: tuple[int, int], headers: Sequence[tuple[str, str]], port: int
 ) -> HTTPStatus | None:
     """Why a request is refused; None: it is not. `headers`: as they came, names in any case."""
     if version != (1, 1) or not _is_ours(headers, port):
