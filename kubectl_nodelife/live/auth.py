@@ -113,7 +113,7 @@ class Session:
         return self.target.server.startswith("https://")
 
     async def request(
-        self, url: str, headers: Mapping[str, str], timeout: aiohttp.ClientTimeout
+        self, url: str, timeout: aiohttp.ClientTimeout
     ) -> tuple[aiohttp.ClientResponse, int]:
         """GET the URL below the server's; the answer, and the number of the credentials used.
 
@@ -122,10 +122,9 @@ class Session:
         """
         transport = await self._ready()
         serial = self.serial
-        all_headers = self._headers()
-        all_headers.update(headers)
         url = self.target.server + url
-        return await transport.request("GET", url, headers=all_headers, timeout=timeout), serial
+        answer = await transport.request("GET", url, headers=self._headers(), timeout=timeout)
+        return answer, serial
 
     async def port_forward(
         self,

@@ -195,7 +195,7 @@ class Client:
         gives_up = time.monotonic() + RETRIES_SECONDS
         while True:
             sent_ns = steady_ns()
-            response, credentials = await self.session.request(url, {}, timeout)
+            response, credentials = await self.session.request(url, timeout)
             self.clock.observe(response.headers.get("Date"), sent_ns, steady_ns())
             self.answers[f"{response.status // 100}xx"] += 1
             if response.status == 200:
@@ -305,9 +305,8 @@ class PortForward:
         try:
             await self._opened.send_bytes(bytes((_DATA,)) + content)
         except (aiohttp.ClientError, OSError) as error:
-            raise Unreachable(f"the connection is gone: {describe(error)}", on=str(self._to)) from (
-                None
-            )
+            what = f"the connection is gone: {describe(error)}"
+            raise Unreachable(what, on=str(self._to)) from None
 
     async def receive(self) -> bytes:
         """The next bytes; b"" where the other side has closed.
