@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from kubectl_nodelife.engine.actions import Action, RecordEvent
+from kubectl_nodelife.engine.actions import Action, PodAction, RecordEvent
 from kubectl_nodelife.sim.scenario import assemble, parse_scenario
 from tests.enforce.simulation import CONTROLLERS, FLAGS, GRACE_S, Run, story
 from tests.enforce.simulation import play as enforce
@@ -64,14 +64,14 @@ def simulated(number: int, seconds: float) -> set[Write]:
     told["spec"] |= {"flags": FLAGS, "duration": f"{seconds}s", "controllers": list(CONTROLLERS)}
     setting = assemble(parse_scenario(msgspec.json.encode(told), "story"))
     run = simulate(setting)
-    of_beginning = {f"Pod {'/'.join(key)}" for key in setting.cluster.pods}
+    of_beginning = {pod.uid for pod in setting.cluster.pods.values()}
     failed = {id(outcome.action) for outcome in run.failures}
     return {
         write
         for _, action in run.timeline.entries
         if id(action) not in failed
+        if not isinstance(action, PodAction) or action.pod_uid in of_beginning
         for write in writes_of(action)
-        if write[2] in of_beginning or write[2].startswith("Node ")
     }
 
 

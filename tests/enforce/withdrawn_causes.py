@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 from kubectl_nodelife.engine import actions
 from kubectl_nodelife.engine.calls import Result
+from kubectl_nodelife.engine.calls.call import NOT_FOUND
 
 
 class Ended(NamedTuple):
@@ -23,7 +24,11 @@ class Ended(NamedTuple):
 
     @property
     def applied(self) -> bool:
-        """True if the API server has it, by this write or another's."""
+        """True if the API server has it, by this write or another's: a pod that was to be deleted
+        may be gone, as one of a StatefulSet once its status says Failed.
+        """
+        if isinstance(self.action, actions.DeletePod) and self.result.code == NOT_FOUND:
+            return True
         return self.result.ok and "not wanted" not in self.result.message
 
 
