@@ -48,6 +48,7 @@ _LOOK_YOURSELF: Final = "look directly with --no-daemon"
 _PIPE: Final = 3
 _NICER: Final = 5
 _LOOK_S: Final = 0.01
+_ALARM_AFTER_S: Final = 1.0
 
 Response = dict[str, Any]
 
@@ -241,12 +242,14 @@ def _close_all_but(writable: int) -> None:
 
 
 def _bound(seconds: float, more_bytes: int) -> None:
-    """No more memory than that beside what is there, no longer than that, below the daemon."""
+    """No more memory than that beside what is there, below the daemon; and not much longer than
+    that where no daemon is left that ends it, and says that its time is over.
+    """
     with open("/proc/self/statm", "rb") as statm:
         held = int(statm.read().split()[0]) * resource.getpagesize()
     resource.setrlimit(resource.RLIMIT_AS, (held + more_bytes, held + more_bytes))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    signal.setitimer(signal.ITIMER_REAL, seconds)
+    signal.setitimer(signal.ITIMER_REAL, seconds + _ALARM_AFTER_S)
     os.nice(_NICER)
 
 
