@@ -23,7 +23,7 @@ from kubectl_nodelife.engine.cache import Cache
 from kubectl_nodelife.engine.events import Gone, Put
 from kubectl_nodelife.engine.heartbeat import sign_of_life
 from kubectl_nodelife.engine.settings import NEWEST, Settings, make_settings, parse_profile
-from kubectl_nodelife.kube.kinds import KINDS, kind_of_type
+from kubectl_nodelife.kube.kinds import ADMISSION_KINDS, KINDS, kind_of_type
 from kubectl_nodelife.kube.meta import KubeObject, controller_of
 from kubectl_nodelife.kube.node import Lease, Node
 from kubectl_nodelife.kube.pod import Pod
@@ -320,12 +320,6 @@ def with_uids(cluster: Cache) -> Cache:
 OWNERS: Final = frozenset(
     {"ReplicaSet", "Deployment", "StatefulSet", "ReplicationController", "Job", "DaemonSet"}
 )
-ADMISSION: Final = (
-    "ValidatingWebhookConfiguration",
-    "MutatingWebhookConfiguration",
-    "ValidatingAdmissionPolicy",
-    "ValidatingAdmissionPolicyBinding",
-)
 
 WHY: Final = {
     "Node": "a node that was not read may take a replacement",
@@ -336,13 +330,13 @@ WHY: Final = {
     "Lease": "without its Lease a kubelet that stopped lately seems to run",
     "PersistentVolumeClaim": "a claim may tie a replacement to this node or to its zone",
     "PersistentVolume": "a volume may tie a replacement to this node or to its zone",
-} | dict.fromkeys(ADMISSION, "it may refuse evictions")
+} | dict.fromkeys(ADMISSION_KINDS, "it may refuse evictions")
 _WHY_OWNER: Final = "it decides whether and when pods are replaced, and what budgets expect"
 
 
 def kinds_needed(pod: Pod, options: DrainOptions) -> set[str]:
     """The kinds that decide whether this pod goes, and what comes of it."""
-    kinds = {"Lease", *ADMISSION}
+    kinds = {"Lease", *ADMISSION_KINDS}
     if not options.disable_eviction:
         kinds.add("Namespace")
         if not can_ignore_budgets(pod):

@@ -107,6 +107,14 @@ KINDS: tuple[Kind, ...] = (
     _kind(PodGroup, ("scheduling.k8s.io/v1beta1",)),
 )
 
+ADMISSION_KINDS: Final = (
+    "ValidatingWebhookConfiguration",
+    "MutatingWebhookConfiguration",
+    "ValidatingAdmissionPolicy",
+    "ValidatingAdmissionPolicyBinding",
+)
+"""What may refuse or change a write, as the API server is configured."""
+
 DRAIN_KINDS: Final = (
     "Node",
     "Pod",
@@ -123,10 +131,7 @@ DRAIN_KINDS: Final = (
     "PersistentVolumeClaim",
     "PersistentVolume",
     "StorageClass",
-    "ValidatingWebhookConfiguration",
-    "MutatingWebhookConfiguration",
-    "ValidatingAdmissionPolicy",
-    "ValidatingAdmissionPolicyBinding",
+    *ADMISSION_KINDS,
     "Service",
     "EndpointSlice",
 )

@@ -64,6 +64,15 @@ class ObjectMeta(ApiStruct, frozen=True):
     finalizers: tuple[str, ...] = ()
 
 
+class BaseCondition(ApiStruct, frozen=True):
+    """What the conditions of all kinds have."""
+
+    type: str = ""
+    status: str = ""
+    reason: str = ""
+    message: str = ""
+
+
 class LabelSelectorRequirement(ApiStruct, frozen=True):
     """`metav1.LabelSelectorRequirement`; also `core/v1.NodeSelectorRequirement` (which adds Gt and
     Lt).

@@ -14,7 +14,15 @@ from msgspec import field
 
 from kubectl_nodelife.kube import wellknown
 from kubectl_nodelife.kube.field_managers import NOBODY, FieldManagers
-from kubectl_nodelife.kube.meta import ApiStruct, Int64, KubeObject, MicroTime, ObjectMeta, Time
+from kubectl_nodelife.kube.meta import (
+    ApiStruct,
+    BaseCondition,
+    Int64,
+    KubeObject,
+    MicroTime,
+    ObjectMeta,
+    Time,
+)
 
 
 class NodeMeta(ObjectMeta, frozen=True):
@@ -39,13 +47,9 @@ class Taint(ApiStruct, frozen=True):
         return f"{self.key}{'=' + self.value if self.value else ''}:{self.effect}"
 
 
-class NodeCondition(ApiStruct, frozen=True):
+class NodeCondition(BaseCondition, frozen=True):
     """`core/v1.NodeCondition`."""
 
-    type: str = ""
-    status: str = ""
-    reason: str = ""
-    message: str = ""
     last_heartbeat_time: Time | None = None
     last_transition_time: Time | None = None
 

@@ -12,6 +12,7 @@ from msgspec.structs import replace
 
 from kubectl_nodelife.kube.meta import (
     ApiStruct,
+    BaseCondition,
     Int64,
     KubeObject,
     LabelSelector,
@@ -220,13 +221,9 @@ class PodSpec(ApiStruct, frozen=True):
     eviction_responders: tuple[EvictionResponder, ...] = ()
 
 
-class PodCondition(ApiStruct, frozen=True):
+class PodCondition(BaseCondition, frozen=True):
     """`core/v1.PodCondition`."""
 
-    type: str = ""
-    status: str = ""
-    reason: str = ""
-    message: str = ""
     last_transition_time: Time | None = None
     last_probe_time: Time | None = None
     observed_generation: Int64 = 0

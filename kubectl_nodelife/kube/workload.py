@@ -17,7 +17,15 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from kubectl_nodelife.kube.meta import ApiStruct, Int64, KubeObject, LabelSelector, MicroTime, Time
+from kubectl_nodelife.kube.meta import (
+    ApiStruct,
+    BaseCondition,
+    Int64,
+    KubeObject,
+    LabelSelector,
+    MicroTime,
+    Time,
+)
 
 IntOrString = Int64 | str
 _INTEGER = re.compile(r"[+-]?[0-9]+")
@@ -72,15 +80,11 @@ class DaemonSetSpec(ApiStruct, frozen=True):
     template_generation: Int64 | None = None
 
 
-class DaemonSetCondition(ApiStruct, frozen=True):
+class DaemonSetCondition(BaseCondition, frozen=True):
     """`apps/v1.DaemonSetCondition` (nothing sets one upstream; kept so that a write does not lose
     it).
     """
 
-    type: str = ""
-    status: str = ""
-    reason: str = ""
-    message: str = ""
     last_transition_time: Time | None = None
 
 
@@ -266,13 +270,9 @@ class PodDisruptionBudgetSpec(ApiStruct, frozen=True):
     unhealthy_pod_eviction_policy: str | None = None
 
 
-class Condition(ApiStruct, frozen=True):
+class Condition(BaseCondition, frozen=True):
     """`metav1.Condition`."""
 
-    type: str = ""
-    status: str = ""
-    reason: str = ""
-    message: str = ""
     observed_generation: Int64 = 0
     last_transition_time: Time | None = None
 

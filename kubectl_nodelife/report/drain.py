@@ -14,7 +14,7 @@ from operator import attrgetter
 from typing import Any, Final, Protocol
 
 from kubectl_nodelife.drain import results
-from kubectl_nodelife.drain.snapshot import ADMISSION
+from kubectl_nodelife.kube.kinds import ADMISSION_KINDS
 from kubectl_nodelife.kube.names import counted, first_names
 from kubectl_nodelife.kube.times import clock
 from kubectl_nodelife.report import html
@@ -81,9 +81,9 @@ def _lacking(kinds: set[str]) -> str:
     """` (no budgets, no webhooks or admission policies)`: what may stop the drain first."""
     words = [word for kind, word in _WEIGHTY.items() if kind in kinds]
     others = kinds - _WEIGHTY.keys()
-    if others >= {*ADMISSION}:
+    if others >= {*ADMISSION_KINDS}:
         words.append("webhooks or admission policies")
-        others -= {*ADMISSION}
+        others -= {*ADMISSION_KINDS}
     named = first_names([f"no {word}" for word in (*words, *sorted(others))], _FEW_KINDS)
     return f" ({named})" if kinds else ""
 

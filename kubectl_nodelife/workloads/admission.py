@@ -35,7 +35,7 @@ from kubectl_nodelife.kube.admission import (
 )
 from kubectl_nodelife.kube.cel import Budget, CelError, Partial, Unknown, evaluate
 from kubectl_nodelife.kube.cel.values import MATCH_CONDITIONS_BUDGET, POLICY_BUDGET
-from kubectl_nodelife.kube.kinds import KINDS
+from kubectl_nodelife.kube.kinds import ADMISSION_KINDS, KINDS
 from kubectl_nodelife.kube.meta import KubeObject, LabelSelector
 from kubectl_nodelife.kube.pod import Pod
 from kubectl_nodelife.kube.selectors import matches
@@ -50,17 +50,7 @@ GATE_NAMESPACE: Final = "namespace-terminating"
 
 GATE_WEBHOOK: Final = "webhook"
 
-DECIDING_KINDS: Final = frozenset(
-    {
-        "Namespace",
-        "ValidatingWebhookConfiguration",
-        "MutatingWebhookConfiguration",
-        "ValidatingAdmissionPolicy",
-        "ValidatingAdmissionPolicyBinding",
-        "Service",
-        "EndpointSlice",
-    }
-)
+DECIDING_KINDS: Final = frozenset({"Namespace", *ADMISSION_KINDS, "Service", "EndpointSlice"})
 """The kinds of the objects that an answer depends on, the pod in question aside."""
 
 NAMESPACE_GRACE_NS: Final = 5 * SECOND_NS
