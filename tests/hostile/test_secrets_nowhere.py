@@ -107,9 +107,9 @@ class Carried(Ledger):
         self.kinds: set[str] = set()
         self.host = ControllerHost(self)
 
-    def note(self, action: Action, now_ns: int, *about: Any) -> None:
-        super().note(action, now_ns, *about)
-        if not action.writes:
+    def note(self, action: Action, now_ns: int, *about: Any, enforced: bool = False) -> None:
+        super().note(action, now_ns, *about, enforced=enforced)
+        if enforced or not action.writes:
             return
         self.kinds.add(type(action).__name__)
         self.intents.append(action_text(action))
