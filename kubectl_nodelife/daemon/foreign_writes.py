@@ -13,6 +13,7 @@ the taint, since when the node waits.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from kubectl_nodelife.controllers.nodelifecycle import NodeLifecycleController, taints
@@ -66,23 +67,18 @@ _TOGETHER_NS: Final = 5 * SECOND_NS
 """The writes of one pass to a node and to its pods are seen within this time."""
 
 
+@dataclass(eq=False)
 class ForeignWriteDetector:
-    """Reads actions off two versions of an object.
-
-    `lifecycle`, `eviction`: our own copies, for causes and clocks.
+    """Reads actions off two versions of an object, with our own copies of the two controllers for
+    causes and clocks. Kept are pods that were marked, by node that is Ready, and the uids of those
+    whose deletion by pod-gc was noted, until they are gone.
     """
 
-    def __init__(
-        self,
-        cache: Cache,
-        lifecycle: NodeLifecycleController | None,
-        eviction: TaintEvictionController | None,
-    ) -> None:
-        self._cache = cache
-        self._lifecycle = lifecycle
-        self._eviction = eviction
-        self._early: dict[str, dict[Key, tuple[Pod, int]]] = {}  # marked, by node that is Ready
-        self._noted: set[str] = set()  # uids of pods whose deletion by pod-gc was noted, until gone
+    _cache: Cache
+    _lifecycle: NodeLifecycleController | None
+    _eviction: TaintEvictionController | None
+    _early: dict[str, dict[Key, tuple[Pod, int]]] = field(default_factory=dict)
+    _noted: set[str] = field(default_factory=set)
 
     def compare(self, old: KubeObject, new: KubeObject, now_ns: int) -> Iterator[Action]:
         """The actions of one of the controllers between these two versions of one object."""

@@ -25,6 +25,7 @@ import sys
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import aclosing
+from dataclasses import dataclass
 from typing import Any, Final
 from urllib.parse import parse_qs
 
@@ -53,25 +54,19 @@ _LOCAL_PEERCRED: Final = 1  # macOS: level 0, struct xucred, whose second int is
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
+@dataclass(eq=False)
 class Server:
-    """Serves `answers` (whole) and `streams` (line by line) until `stop` is asked for."""
+    """Serves answers (whole) and streams (line by line) until `stop` is asked for. The last
+    argument gives the UID of kube-system, "" where it is not known.
+    """
 
-    def __init__(
-        self,
-        cluster: cluster_view.WatchedCluster,
-        answers: Mapping[str, Answer],
-        streams: Mapping[str, Stream],
-        orders: Mapping[str, Answer],
-        cluster_uid: Callable[[], str] = lambda: "",
-    ) -> None:
-        """`cluster_uid`: of kube-system, "" where it is not known."""
-        self.cluster = cluster
-        self._cluster_uid = cluster_uid
-        self.asked = 0
-        self._answers = answers
-        self._streams = streams
-        self._orders = orders
-        self._runner: web.AppRunner | None = None
+    cluster: cluster_view.WatchedCluster
+    _answers: Mapping[str, Answer]
+    _streams: Mapping[str, Stream]
+    _orders: Mapping[str, Answer]
+    _cluster_uid: Callable[[], str] = lambda: ""
+    asked: int = 0
+    _runner: web.AppRunner | None = None
 
     async def start(self, bound: socket.socket) -> None:
         """Listen on a bound socket."""

@@ -26,6 +26,7 @@ import asyncio
 import os
 import sqlite3
 from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable
+from dataclasses import dataclass
 from typing import Any, Final
 
 import msgspec
@@ -142,23 +143,16 @@ SETTINGS = "settings"
 """The rule of a breaker for settings that contradict a manager's: each beginning looks anew."""
 
 
+@dataclass(eq=False)
 class WriteGate:
     """`quiet_until_ns`: so long nothing at all is written, to see whether another writes."""
 
-    def __init__(
-        self,
-        keeper: LeaseKeeper,
-        pause: Pause,
-        kill_switch: KillSwitch,
-        journal_error: Callable[[], str],
-        now_ns: Callable[[], int],
-    ) -> None:
-        self.quiet_until_ns = 0
-        self._keeper = keeper
-        self._pause = pause
-        self._kill_switch = kill_switch
-        self._journal_error = journal_error
-        self._now_ns = now_ns
+    _keeper: LeaseKeeper
+    _pause: Pause
+    _kill_switch: KillSwitch
+    _journal_error: Callable[[], str]
+    _now_ns: Callable[[], int]
+    quiet_until_ns: int = 0
 
     def closed_because(self) -> str:
         """Why nothing at all may be written now, "" where it may."""
