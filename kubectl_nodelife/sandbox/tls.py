@@ -27,6 +27,7 @@ import shutil
 import ssl
 import tempfile
 from base64 import b64encode, encodebytes
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Final, NamedTuple
 
@@ -235,30 +236,24 @@ CONTEXT = "sandbox"
 HOST = "127.0.0.1"
 
 
+@dataclass(eq=False)
 class Sandbox:
     """A cluster that is served. Use it as an asynchronous context manager.
 
     `kubeconfig` is the path of a file that is removed with the sandbox; `folder` is its folder.
     """
 
-    def __init__(
-        self,
-        cluster: SandboxCluster,
-        server: ApiServer,
-        token: str,
-        access_log: logging.Logger | None = None,
-    ) -> None:
-        self._access_log = access_log
-        self.cluster = cluster
-        self.server = server
-        self.token = token
-        self.url = ""
-        self.folder = ""
-        self.kubeconfig = ""
-        self._keys: ServerKeyPair | None = None
-        self._runner: web.AppRunner | None = None
-        self._task: asyncio.Task[None] | None = None
-        self._port = 0
+    cluster: SandboxCluster
+    server: ApiServer
+    token: str
+    _access_log: logging.Logger | None = None
+    url: str = ""
+    folder: str = ""
+    kubeconfig: str = ""
+    _keys: ServerKeyPair | None = None
+    _runner: web.AppRunner | None = None
+    _task: asyncio.Task[None] | None = None
+    _port: int = 0
 
     async def __aenter__(self) -> Sandbox:
         self.folder = tempfile.mkdtemp(prefix="nodelife-sandbox-")

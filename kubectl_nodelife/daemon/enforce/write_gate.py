@@ -26,7 +26,7 @@ import asyncio
 import os
 import sqlite3
 from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 import msgspec
@@ -293,24 +293,34 @@ BLIND_NS: Final = 30 * SECOND_NS
 _SPARE: Final = 4
 
 
+def can_open() -> bool:
+    """True if a few files or connections more can be opened."""
+    opened: list[int] = []
+    try:
+        for _ in range(_SPARE):
+            opened.append(os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC))
+    except OSError:
+        return False
+    finally:
+        for number in opened:
+            os.close(number)
+    return True
+
+
+@dataclass(eq=False)
 class LeaderHealth:
     """Says whether this process can do a leader's work.
 
-    `task`: that of the controllers that enforce, None while nobody does. `journal_error`: why
-    nothing can be kept, "" where it can. `steady_ns`: a clock that cannot be set.
+    It asks for the task of the controllers that enforce, None while nobody does; why nothing can be
+    kept in the journal, "" where it can; and a clock that cannot be set.
     """
 
-    def __init__(
-        self,
-        task: Callable[[], DecisionTask | None],
-        journal_error: Callable[[], str],
-        steady_ns: Callable[[], int],
-    ) -> None:
-        self.has_descriptors: Callable[[], bool] = can_open
-        self._task, self._journal_error = task, journal_error
-        self._steady_ns = steady_ns
-        self._since_ns: dict[str, int] = {}
-        self._turn: tuple[int, int] = (0, -1)
+    _task: Callable[[], DecisionTask | None]
+    _journal_error: Callable[[], str]
+    _steady_ns: Callable[[], int]
+    has_descriptors: Callable[[], bool] = can_open
+    _since_ns: dict[str, int] = field(default_factory=dict)
+    _turn: tuple[int, int] = (0, -1)
 
     def why_unfit(self) -> str:
         """Why another should lead, "" for no reason. To be asked every other second."""
@@ -333,20 +343,6 @@ class LeaderHealth:
         before = self._turn
         self._turn = (id(task), task.slices.turns) if task is not None else (0, -1)
         return task is not None and self._turn == before
-
-
-def can_open() -> bool:
-    """True if a few files or connections more can be opened."""
-    opened: list[int] = []
-    try:
-        for _ in range(_SPARE):
-            opened.append(os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC))
-    except OSError:
-        return False
-    finally:
-        for number in opened:
-            os.close(number)
-    return True
 
 
 def client_rate(settings: Settings) -> tuple[float, int]:
