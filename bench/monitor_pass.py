@@ -9,15 +9,13 @@ from __future__ import annotations
 
 import gc
 import time
-from collections.abc import Iterator
 
 from bench import Stopwatch
 from bench.zone_outage import make_setting
 from kubectl_nodelife.controllers.nodelifecycle import NodeLifecycleController
 from kubectl_nodelife.controllers.nodelifecycle.monitor import monitor_node_health, note
-from kubectl_nodelife.engine.actions import Action, Requeue
 from kubectl_nodelife.engine.cache import Cache
-from kubectl_nodelife.engine.controller import Actions, TurnPart
+from kubectl_nodelife.engine.controller import flat
 from kubectl_nodelife.engine.events import Change, Put
 from kubectl_nodelife.engine.settings import make_settings
 from kubectl_nodelife.kube.kinds import kind_of
@@ -35,7 +33,7 @@ def run(nodes: int, pods: int, seed: int, stopwatch: Stopwatch) -> dict[str, obj
     for obj in setting.objects:
         cache.apply(Put(kind_of(obj), obj), now_ns)
     controller = NodeLifecycleController(settings)
-    for _ in _flat(controller.start(cache, now_ns)):
+    for _ in flat(controller.start(cache, now_ns)):
         pass
     gc.collect()
     gc.freeze()
@@ -46,11 +44,11 @@ def run(nodes: int, pods: int, seed: int, stopwatch: Stopwatch) -> dict[str, obj
             note(controller.memory, Change("Node", node, node), now_ns)
         began = stopwatch.wall_seconds
         with stopwatch:
-            decided = sum(1 for _ in _flat(monitor_node_health(controller.memory, cache, now_ns)))
+            decided = sum(1 for _ in flat(monitor_node_health(controller.memory, cache, now_ns)))
         full.append(stopwatch.wall_seconds - began)
         now_ns += settings.node_monitor_period_ns
         start = time.perf_counter()
-        for _ in _flat(monitor_node_health(controller.memory, cache, now_ns)):
+        for _ in flat(monitor_node_health(controller.memory, cache, now_ns)):
             pass
         quiet.append(time.perf_counter() - start)
     looked_at = sum(isinstance(obj, Node) for obj in cache.all("Node"))
@@ -61,12 +59,3 @@ def run(nodes: int, pods: int, seed: int, stopwatch: Stopwatch) -> dict[str, obj
         "fullPassSeconds": round(min(full), 6),
         "quietPassSeconds": round(min(quiet), 6),
     }
-
-
-def _flat(actions: Actions) -> Iterator[Action | Requeue]:
-    """A turn without its parts: no engine carries them out here."""
-    for action in actions:
-        if type(action) is TurnPart:
-            yield from action.actions
-        else:
-            yield action

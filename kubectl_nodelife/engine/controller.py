@@ -7,7 +7,7 @@ keeps its own memory, reads the cache, and never writes to it.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable
+from collections.abc import Hashable, Iterable, Iterator
 from typing import Final, NamedTuple, Protocol, Union, final
 
 from kubectl_nodelife.engine.actions import Action, Requeue
@@ -30,6 +30,15 @@ class TurnPart(NamedTuple):
     controller: str
     about: Hashable
     actions: Iterable[Action | Requeue]
+
+
+def flat(actions: Actions) -> Iterator[Action | Requeue]:
+    """A turn without its parts, for a driver of a controller without an engine."""
+    for action in actions:
+        if type(action) is TurnPart:
+            yield from action.actions
+        else:
+            yield action
 
 
 class Controller(Protocol):
