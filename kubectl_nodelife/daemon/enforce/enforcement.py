@@ -60,7 +60,7 @@ from kubectl_nodelife.daemon.settings import ClusterConfig, FollowedSettings
 from kubectl_nodelife.engine.actions import Action
 from kubectl_nodelife.engine.cache import Cache
 from kubectl_nodelife.engine.calls import Answer
-from kubectl_nodelife.engine.calls.call import NO_ANSWER
+from kubectl_nodelife.engine.calls.call import CONFLICT, NO_ANSWER, NOT_FOUND
 from kubectl_nodelife.engine.events import Event, Outcome
 from kubectl_nodelife.engine.guard import Breaker, Guard
 from kubectl_nodelife.engine.settlement import is_newer
@@ -463,7 +463,10 @@ class Enforcement:
         def answered(action: Action, answer: Answer, took_s: float) -> None:
             if answer.code == NO_ANSWER or took_s > _SLOW_S:
                 tripwires.trouble(self.monotonic_ns())
-            if 400 <= answer.code < 500 and answer.reason:  # which a proxy on the way does not give
+            # A reason is the API server's, not a proxy's; and of a request that arrived twice the
+            # second is answered 404 or 409, though the first was carried out.
+            is_twice = answer.code in (NOT_FOUND, CONFLICT)
+            if 400 <= answer.code < 500 and answer.reason and not is_twice:
                 tripwires.refused(action)
             self._forbidden.note(action, answer)
 
